@@ -1,0 +1,49 @@
+"""Every exception that millrace raises on its own account.
+
+A message gives what was passed, the limit, and the remedy. An exception that a user's own function raises is never
+replaced: it reaches the consumer with its type, its message and a note that says where in the stream it happened.
+"""
+
+
+class MillraceError(Exception):
+    """Base of all errors below, so that one `except` catches them."""
+
+
+class SourceError(MillraceError):
+    """A source cannot be opened or read; the message names the file and, where there is one, the record key."""
+
+
+class SourceNotFoundError(SourceError, FileNotFoundError):
+    """A path, glob or directory matches no file."""
+
+
+class RecordKeyError(SourceError, IndexError):
+    """A record key lies outside `[0, len(source))`."""
+
+
+class MissingExtraError(MillraceError, ImportError):
+    """An optional dependency is not installed; the message says which extra brings it."""
+
+
+class BatchError(MillraceError, ValueError):
+    """Elements cannot be put into one batch: unequal shapes or structures."""
+
+
+class FanOutError(MillraceError, ValueError):
+    """A flat map returned more elements than its `max_fan_out`."""
+
+
+class SeedError(MillraceError, ValueError):
+    """A random operation runs in a pipeline that has no seed."""
+
+
+class NothingPassesError(MillraceError, RuntimeError):
+    """A filter dropped a whole epoch of an endless stream, so that the next batch would never come."""
+
+
+class CheckpointError(MillraceError, ValueError):
+    """A state cannot be read, or it belongs to another pipeline."""
+
+
+class ClosedError(MillraceError, RuntimeError):
+    """The iterator was closed."""
