@@ -1,0 +1,82 @@
+"""In: record keys as a user, a sampler or the loader gives them. Out: checked keys, or an error naming key and limit.
+
+Every source of this room uses these two functions, so that all of them refuse the same keys with the same words.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import RecordKeyError
+
+Keys = npt.NDArray[np.int64] | Sequence[SupportsIndex]
+"""Many record keys: an `int64` array, or any sequence of integers."""
+
+
+def check_key(key: SupportsIndex, length: int, source: str) -> int:
+    """Returns `key` as a Python int in `[0, length)`.
+
+    Raises:
+        TypeError: `key` is no integer.
+        RecordKeyError: `key` lies outside `[0, length)`; negative keys do not count from the end.
+
+    >>> check_key(np.int64(3), 4, "MemorySource")
+    3
+    """
+    if isinstance(key, (bool, np.bool_)):
+        raise _not_integer(key, source)
+    try:
+        number = operator.index(key)
+    except TypeError:
+        raise _not_integer(key, source) from None
+    if not 0 <= number < length:
+        raise _out_of_range(number, length, source)
+    return number
+
+
+def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
+    """Returns `keys` as an `int64[n]` array with every key in `[0, length)`.
+
+    Raises:
+        TypeError: the keys are not a one-dimensional sequence of integers.
+        RecordKeyError: a key lies outside `[0, length)`; the first such key is named.
+
+    >>> check_keys([2, 0], 3, "MemorySource")
+    array([2, 0])
+    """
+    array = keys if isinstance(keys, np.ndarray) else _as_array(keys, length, source)
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    if array.ndim != 1:
+        raise TypeError(f"{source}: record keys must be one-dimensional, not of shape {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{source}: record keys must be integers, not {array.dtype}")
+    if array.min() < 0 or array.max() >= length:
+        wrong = array[(array < 0) | (array >= length)][0]
+        raise _out_of_range(int(wrong), length, source)
+    return array.astype(np.int64, copy=False)
+
+
+def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]:
+    array = np.asarray(keys)
+    if array.dtype.kind not in "iu" and array.size:
+        bad = next((key for key in keys if not isinstance(key, (int, np.integer)) or isinstance(key, bool)), None)
+        if bad is None:  # Only a Python int that fits no 64-bit array gets here.
+            raise _out_of_range(max(keys, key=abs), length, source)
+        raise _not_integer(bad, source)
+    return array
+
+
+def _not_integer(key: Any, source: str) -> TypeError:
+    return TypeError(f"{source}: a record key must be an integer, not {type(key).__name__} ({key!r:.40})")
+
+
+def _out_of_range(key: int, length: int, source: str) -> RecordKeyError:
+    return RecordKeyError(
+        f"{source}: record key {key} is out of range; there are {length} records, keys 0 to {length - 1}"
+    )

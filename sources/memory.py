@@ -1,0 +1,206 @@
+"""In: record keys. Out: records that lie in memory: the items of a sequence, or row k of a tree of arrays.
+
+Rows of arrays are views and read-only: an operation that changed its record in place would change the next epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, SupportsIndex, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from .keys import Keys, check_key, check_keys
+
+Array = npt.NDArray[Any]
+
+
+class MemorySource:
+    """Records from memory: a sequence of records, or arrays that share one leading axis (columnar).
+
+    A list, tuple or any other object with `__len__` and integer `__getitem__` is a sequence: record k is `data[k]`.
+    A dict, nested as you like, with NumPy arrays as leaves is columnar: record k is the same tree with `leaf[k]`.
+    A bare array of shape `(n, …)` is columnar with one leaf: record k is `data[k]`. Rows are read-only views.
+
+    Args:
+        data: the records; not copied, and not to be changed while the source is in use.
+
+    Attributes:
+        columns: the tree of (read-only) arrays of a columnar source, None for a sequence.
+
+    Raises:
+        ValueError: there are no records, or leaves have unequal lengths.
+        TypeError: a leaf is no array or has no axis, or `data` has no random access.
+
+    >>> source = MemorySource({"image": np.zeros((3, 2, 2), np.uint8), "label": np.arange(3)})
+    >>> len(source), source[2]["image"].shape, int(source[2]["label"])
+    (3, (2, 2), 2)
+    """
+
+    reads_ahead: ClassVar[bool] = False
+    array_keys: ClassVar[bool] = True
+
+    columns: Any
+    _data: Any
+    _length: int
+
+    def __init__(self, data: Sequence[Any] | Array | Mapping[str, Any]) -> None:
+        self._data = data
+        self._rows = _rows_of(data)
+        self.columns = self._rows.columns
+        self._length = self._rows.length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, key: SupportsIndex) -> Any:
+        return self._rows.one(check_key(key, self._length, "MemorySource"))
+
+    def __getitems__(self, keys: Keys) -> Sequence[Any]:
+        """The records of `keys`, in their order."""
+        checked = check_keys(keys, self._length, "MemorySource").tolist()
+        return self._rows.many(checked) if checked else []
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """The number of records and, for arrays, a digest of names, dtypes and shapes (not of their content)."""
+        layout = self._rows.layout()
+        described = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
+        return {"kind": "MemorySource", "records": self._length, **described}
+
+    def __reduce__(self) -> tuple[type[MemorySource], tuple[Any]]:
+        return type(self), (self._data,)
+
+    def __repr__(self) -> str:
+        return f"MemorySource({self._length} records of {type(self._data).__name__})"
+
+
+class _Items:
+    """Record k is `items[k]`."""
+
+    columns = None
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._items = items
+        self.length = len(items)
+        if not self.length:
+            raise ValueError(f"MemorySource: the {type(items).__name__} is empty; a source needs at least one record")
+
+    def one(self, key: int) -> Any:
+        return self._items[key]
+
+    def many(self, keys: list[int]) -> Sequence[Any]:
+        if len(keys) == 1:  # itemgetter of one key returns no tuple.
+            return [self._items[keys[0]]]
+        return cast(Sequence[Any], operator.itemgetter(*keys)(self._items))
+
+    def layout(self) -> str:
+        return ""
+
+
+class _Rows(_Items):
+    """Record k is row k of one array."""
+
+    def __init__(self, array: Array) -> None:
+        self.columns: Any = _frozen("the array", array)
+        self.length = _common_length({"the array": self.columns})
+        self._items = cast(Sequence[Any], self.columns)
+
+    def layout(self) -> str:
+        return _layout({"": self.columns})
+
+
+class _FlatTable:
+    """Record k is a dict of row k of each array."""
+
+    def __init__(self, data: dict[Any, Any]) -> None:
+        self.columns: Any = {name: _frozen(f"leaf [{name!r}]", leaf) for name, leaf in data.items()}
+        self.length = _common_length({f"leaf [{name!r}]": leaf for name, leaf in self.columns.items()})
+
+    def one(self, key: int) -> Any:
+        return {name: leaf[key] for name, leaf in self.columns.items()}
+
+    def many(self, keys: list[int]) -> Sequence[Any]:
+        # Column by column: the inner loop is one index and one store, whatever the number of columns.
+        rows: list[dict[Any, Any]] = [{} for _ in keys]
+        for name, leaf in self.columns.items():
+            for row, key in zip(rows, keys):
+                row[name] = leaf[key]
+        return rows
+
+    def layout(self) -> str:
+        return _layout({repr(name): leaf for name, leaf in self.columns.items()})
+
+
+class _Tree:
+    """Record k is the tree with row k of each leaf."""
+
+    def __init__(self, data: Any) -> None:
+        import optree
+
+        flat: tuple[list[Any], list[Any], Any]
+        flat = optree.tree_flatten_with_accessor(data, none_is_leaf=True, namespace="millrace")
+        accessors, leaves, self._spec = flat
+        self._names = [f"leaf {accessor.codify('')}" for accessor in accessors]
+        self._leaves = [_frozen(name, leaf) for name, leaf in zip(self._names, leaves)]
+        self.length = _common_length(dict(zip(self._names, self._leaves)))
+        self.columns: Any = self._spec.unflatten(self._leaves)
+
+    def one(self, key: int) -> Any:
+        return self._spec.unflatten([leaf[key] for leaf in self._leaves])
+
+    def many(self, keys: list[int]) -> Sequence[Any]:
+        columns = [map(leaf.__getitem__, keys) for leaf in self._leaves]
+        return list(map(self._spec.unflatten, zip(*columns)))
+
+    def layout(self) -> str:
+        return _layout(dict(zip(self._names, self._leaves)))
+
+
+def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
+    if isinstance(data, np.ndarray):
+        return _Rows(data)
+    if type(data) is dict and all(isinstance(leaf, np.ndarray) for leaf in data.values()):
+        return _FlatTable(data)
+    if isinstance(data, dict):
+        return _Tree(data)
+    if isinstance(data, Mapping) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise TypeError(
+            f"MemorySource takes a sequence of records, an array or a dict of arrays, not {type(data).__name__}; "
+            "collect an iterator into a list first: list(...)"
+        )
+    return _Items(data)
+
+
+def _frozen(name: str, leaf: Any) -> Array:
+    """A read-only view of `leaf`, without the array subclasses that make every index slower (memmap)."""
+    if not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray):
+        raise TypeError(
+            f"MemorySource: {name} is of type {type(leaf).__name__}, not a NumPy array; use np.asarray(...)"
+        )
+    if leaf.ndim == 0:
+        raise TypeError(f"MemorySource: {name} has no axis (shape ()); its first axis must count the records")
+    view = leaf.view(np.ndarray)
+    view.flags.writeable = False
+    return view
+
+
+def _common_length(leaves: dict[str, Array]) -> int:
+    if not leaves:
+        raise ValueError("MemorySource: the dict is empty; it must hold at least one array")
+    lengths = {name: len(leaf) for name, leaf in leaves.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise ValueError(f"MemorySource: all arrays must have the same number of records, but {told}")
+    length = next(iter(lengths.values()))
+    if not length:
+        raise ValueError(f"MemorySource: {next(iter(lengths))} has 0 records; a source needs at least one record")
+    return length
+
+
+def _layout(leaves: dict[str, Array]) -> str:
+    return ";".join(f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in leaves.items())

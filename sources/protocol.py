@@ -1,0 +1,136 @@
+"""In: any object that can answer "give me these records". Out: one way to read it, and its identity.
+
+A source needs `__len__` and `__getitem__`. What it has besides is used where it is there:
+
+| optional member | meaning |
+|---|---|
+| `__getitems__(keys)` | many records in one call, in the order of `keys`: called instead of `__getitem__` |
+| `array_keys = True` | `__getitems__` takes the `int64` array itself; without it, it gets a list of Python ints |
+| `fingerprint` | a small dict of plain JSON values that says which source this is (property or method) |
+| `reads_ahead` | False: reading never waits for I/O, so reading ahead on threads brings nothing (default True) |
+| `columns` | the tree of arrays behind a columnar source (one leading axis), so that a batch is one `np.take` |
+
+The loader calls the reading methods from several threads at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SourceError
+from .keys import check_key, check_keys
+from .memory import MemorySource
+
+__all__ = ["DataSource", "Reader", "as_source", "check_key", "check_keys", "fingerprint_of", "reader_of"]
+
+RecordT_co = TypeVar("RecordT_co", covariant=True)
+
+Reader: TypeAlias = Callable[[npt.NDArray[np.int64]], Sequence[Any]]
+"""Reads the records of an `int64[n]` array of keys, in that order."""
+
+
+@runtime_checkable
+class DataSource(Protocol[RecordT_co]):
+    """Random access to records by key: an integer in `[0, len(source))`.
+
+    Both methods are called by the loader, on several threads at the same time and in worker processes.
+
+    >>> isinstance(["a", "b"], DataSource)
+    True
+    """
+
+    def __len__(self) -> int:
+        """The number of records; it never changes."""
+        ...
+
+    def __getitem__(self, key: int, /) -> RecordT_co:
+        """The record of one key; the same key always gives the same record."""
+        ...
+
+
+def as_source(data: Any) -> DataSource[Any]:
+    """Makes a source of what a user passes as one.
+
+    A list, tuple, range, dict of arrays or array becomes a `MemorySource`; anything else with `__len__` and
+    `__getitem__` is a source already and comes back as it is.
+
+    Raises:
+        TypeError: `data` has no random access (a generator, a set, an iterator), or it is a path.
+        ValueError: `data` is empty, or its arrays have unequal lengths.
+
+    >>> as_source([1, 2, 3])[1]
+    2
+    """
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"{data!r:.80} is a string, not a source; open the file: ArrayRecordDataSource(path), …")
+    if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
+        return MemorySource(data)
+    missing = [name for name in ("__len__", "__getitem__") if not hasattr(type(data), name)]
+    if missing:
+        raise TypeError(
+            f"a data source needs __len__ and __getitem__; {type(data).__name__} has no {' and no '.join(missing)}; "
+            "collect an iterator into a list first: list(...)"
+        )
+    return cast(DataSource[Any], data)
+
+
+def reader_of(source: DataSource[Any]) -> Reader:
+    """Returns the fastest way to read many records of `source`: `keys: int64[n] -> n records`.
+
+    The source's `__getitems__` if it has one, else one `__getitem__` per key.
+
+    Raises:
+        SourceError: (when reading) `__getitems__` returned another number of records than it was asked for.
+
+    >>> reader_of(as_source("a b c".split()))(np.array([2, 0]))
+    ('c', 'a')
+    """
+    many = getattr(source, "__getitems__", None)
+    if many is None:
+        return _one_by_one(source)
+    as_array = bool(getattr(source, "array_keys", False))
+
+    def read(keys: npt.NDArray[np.int64]) -> Sequence[Any]:
+        records = many(keys if as_array else keys.tolist())
+        if not hasattr(records, "__len__"):
+            records = list(records)
+        if len(records) != len(keys):
+            raise SourceError(
+                f"{type(source).__qualname__}.__getitems__ returned {len(records)} records for {len(keys)} keys; "
+                "it must return one record per key, in their order"
+            )
+        return cast(Sequence[Any], records)
+
+    return read
+
+
+def _one_by_one(source: DataSource[Any]) -> Reader:
+    def read(keys: npt.NDArray[np.int64]) -> list[Any]:
+        return [source[key] for key in keys.tolist()]
+
+    return read
+
+
+def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
+    """Returns plain JSON values that tell whether two sources hold the same records.
+
+    The source's own `fingerprint` (a property, or a method without arguments), else its kind and its length.
+
+    Raises:
+        TypeError: the source's own `fingerprint` is no dict.
+
+    >>> fingerprint_of(as_source([1, 2, 3]))
+    {'kind': 'MemorySource', 'records': 3}
+    """
+    own = getattr(source, "fingerprint", None)
+    if own is None:
+        kind = type(source)
+        return {"kind": f"{kind.__module__}.{kind.__qualname__}", "records": len(source)}
+    value = own() if callable(own) else own
+    if not isinstance(value, dict):
+        raise TypeError(f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {value!r:.60}")
+    return value

@@ -1,0 +1,61 @@
+"""In: record keys. Out: Python ints of an arithmetic progression, computed, nothing stored."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, SupportsIndex
+
+import numpy as np
+
+from .keys import Keys, check_key, check_keys
+
+_LIMIT = 2**63
+
+
+class RangeDataSource:
+    """The integers of `range(start, stop, step)` as records; `RangeDataSource(stop)` starts at 0.
+
+    Args:
+        start: first record (or `stop`, when it is the only argument).
+        stop: where the range ends; not itself a record.
+        step: distance of two records, not 0; default 1.
+
+    Raises:
+        ValueError: the range is empty, `step` is 0, or an integer does not fit 64 bits.
+
+    >>> source = RangeDataSource(10, 20, 3)
+    >>> len(source), source[1], source.__getitems__([3, 0])
+    (4, 13, [19, 10])
+    """
+
+    reads_ahead: ClassVar[bool] = False
+    array_keys: ClassVar[bool] = True
+
+    _range: range
+
+    def __init__(self, start: int, stop: int | None = None, step: int = 1) -> None:
+        self._range = range(0, start, step) if stop is None else range(start, stop, step)
+        if not self._range:
+            raise ValueError(f"RangeDataSource: {self._range} is empty; a source needs at least one record")
+        if not all(-_LIMIT <= end < _LIMIT for end in (self._range[0], self._range[-1], step)):
+            raise ValueError(f"RangeDataSource: {self._range} does not fit 64-bit integers")
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __getitem__(self, key: SupportsIndex) -> int:
+        return self._range[check_key(key, len(self._range), "RangeDataSource")]
+
+    def __getitems__(self, keys: Keys) -> list[int]:
+        """The integers of `keys`, in their order."""
+        checked = check_keys(keys, len(self._range), "RangeDataSource")
+        values: list[int] = (np.int64(self._range.start) + np.int64(self._range.step) * checked).tolist()
+        return values
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The three numbers of the range."""
+        whole = self._range
+        return {"kind": "RangeDataSource", "start": whole.start, "stop": whole.stop, "step": whole.step}
+
+    def __repr__(self) -> str:
+        return f"RangeDataSource({self._range.start}, {self._range.stop}, {self._range.step})"
