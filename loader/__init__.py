@@ -1,1 +1,7 @@
+"""The loader: runs source, sampler and operations, and knows where the stream stands."""
 
+from .data_loader import DataLoader, load
+from .iterator import DataLoaderIterator
+from .options import ReadOptions
+
+__all__ = ["DataLoader", "DataLoaderIterator", "ReadOptions", "load"]

@@ -1,0 +1,185 @@
+"""The loader: a description of a stream. It holds no open file, thread or place; `iter()` makes what runs.
+
+In: source, sampler, operations. Out: iterators.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..operations import Batch
+from ..samplers import IndexSampler, NoSharding, ShardOptions
+from ..sources import as_source
+from .executors import Executor, InlineExecutor
+from .iterator import DataLoaderIterator
+from .options import ReadOptions
+from .pipeline import make_pipeline
+
+_OURS = {
+    "dataset": "data_source=",
+    "num_workers": "worker_count=",
+    "batch_size": "a Batch among the operations, operations=[…, millrace.Batch(batch_size)], or millrace.load(…, batch_size=…)",
+    "drop_last": "millrace.Batch(batch_size, drop_remainder=True)",
+    "collate_fn": "millrace.Batch(batch_size, batch_fn=…)",
+    "shuffle": "sampler=millrace.IndexSampler(len(source), shuffle=True, seed=…), or millrace.load(…, shuffle=True, seed=…)",
+    "batch_sampler": "sampler= with a Batch among the operations",
+    "prefetch_factor": "worker_buffer_size=",
+    "transforms": "operations=",
+    "transformations": "operations=",
+    "source": "data_source=",
+}
+
+
+class DataLoader:
+    """Records of a source, in a sampler's order, run through operations.
+
+    The stream is a function of these alone: never of `worker_count`, buffers, timing or restarts. Immutable: each
+    `iter(loader)` is an independent run from the start.
+
+    Args:
+        data_source: anything with `__len__` and `__getitem__(int)`, preferably `__getitems__(keys)` too; a list, an
+            array or a dict of arrays is taken as `MemorySource`.
+        sampler: which record stands at which position; `IndexSampler`, or your own.
+        operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
+        worker_count: 0 (default) works in the calling thread and reads ahead on threads. None: one for each CPU. So
+            far, other numbers work in the calling thread as well.
+        worker_buffer_size: finished batches held ready for each worker (default 1).
+        shard_options: the part of the stream for this process; None (default): the sampler's.
+        read_options: how records are read ahead; None (default): `ReadOptions()`.
+        enable_profiling: accepted for Grain's sake; no effect yet.
+
+    Raises:
+        TypeError: an argument of the wrong kind, or one of another library's names.
+        ValueError: an argument outside its range, or parts that do not fit one another.
+        SeedError: a random operation and a sampler without a seed.
+
+    >>> from millrace import Batch, DataLoader, IndexSampler
+    >>> loader = DataLoader(
+    ...     data_source=range(10),
+    ...     sampler=IndexSampler(10, num_epochs=1),
+    ...     operations=[lambda number: number * number, Batch(4)],
+    ... )
+    >>> [batch.tolist() for batch in loader]
+    [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
+    """
+
+    def __init__(
+        self,
+        *,
+        data_source: Any = None,
+        sampler: Any = None,
+        operations: Sequence[Any] = (),
+        worker_count: int | None = 0,
+        worker_buffer_size: int = 1,
+        shard_options: ShardOptions | None = None,
+        read_options: ReadOptions | None = None,
+        enable_profiling: bool = False,
+        **unknown: Any,
+    ) -> None:
+        _refuse(unknown)
+        if data_source is None or sampler is None:
+            missing = "data_source" if data_source is None else "sampler"
+            raise TypeError(f"DataLoader needs {missing}=; DataLoader(data_source=…, sampler=…, operations=[…]).")
+        self._pipeline = make_pipeline(data_source, sampler, operations, shard_options)
+        self._worker_count = _count("worker_count", (os.cpu_count() or 1) if worker_count is None else worker_count, 0)
+        self._worker_buffer_size = _count("worker_buffer_size", worker_buffer_size, 1)
+        self._read_options = read_options or ReadOptions()
+
+    def __iter__(self) -> DataLoaderIterator:
+        return DataLoaderIterator(self._pipeline, self._make_executor)
+
+    def __len__(self) -> int:
+        """Number of elements of this shard's whole stream, all epochs; known before anything is read.
+
+        Raises:
+            TypeError: it is endless, or an operation decides how many there are.
+        """
+        if self._pipeline.endless:
+            raise TypeError("this loader never ends, so it has no len(); pass num_epochs= to the sampler.")
+        if not self._pipeline.aligned:
+            raise TypeError(
+                "the number of elements is unknown before they are read, because of a Filter or FlatMap; count them, "
+                "or ask len(loader) without it."
+            )
+        return self._pipeline.segments[0].outputs(self._pipeline.total)
+
+    def __repr__(self) -> str:
+        pipeline = self._pipeline
+        return (
+            f"DataLoader(data_source={pipeline.source!r}, sampler={pipeline.sampler!r}, "
+            f"operations={list(pipeline.operations)!r}, worker_count={self._worker_count})"
+        )
+
+    def _make_executor(self) -> Executor:
+        return InlineExecutor(self._pipeline, self._read_options)
+
+
+def load(
+    source: Any,
+    *,
+    num_epochs: int | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    shard_options: ShardOptions | None = None,
+    transformations: Sequence[Any] = (),
+    batch_size: int | None = None,
+    drop_remainder: bool = False,
+    worker_count: int | None = 0,
+    read_options: ReadOptions | None = None,
+) -> DataLoader:
+    """A `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
+
+    Args:
+        source: as `DataLoader`'s `data_source`.
+        num_epochs: None (default) never ends.
+        shuffle: whether to permute each epoch; needs `seed`.
+        seed: int in `[0, 2^32)`.
+        shard_options: the part of the stream for this process (default: all of it).
+        transformations: operations before the batch.
+        batch_size: None (default) yields single elements.
+        drop_remainder: leave out a last batch that is not full; applies to the batch, and to the shards' lengths by
+            their own `drop_remainder`.
+        worker_count: as in `DataLoader`.
+        read_options: as in `DataLoader`.
+
+    >>> import numpy as np
+    >>> batches = load({"x": np.arange(6)}, shuffle=True, seed=0, batch_size=3, num_epochs=1)
+    >>> sorted(np.concatenate([batch["x"] for batch in batches]).tolist())
+    [0, 1, 2, 3, 4, 5]
+    """
+    records = as_source(source)
+    sampler = IndexSampler(
+        num_records=len(records),
+        shard_options=shard_options or NoSharding(),
+        shuffle=shuffle,
+        num_epochs=num_epochs,
+        seed=seed,
+    )
+    batch = [] if batch_size is None else [Batch(batch_size, drop_remainder)]
+    return DataLoader(
+        data_source=records,
+        sampler=sampler,
+        operations=[*transformations, *batch],
+        worker_count=worker_count,
+        read_options=read_options,
+    )
+
+
+def _refuse(unknown: dict[str, Any]) -> None | NoReturn:
+    for name in unknown:
+        remedy = f"use {_OURS[name]}" if name in _OURS else "see help(millrace.DataLoader) for the names there are"
+        raise TypeError(f"DataLoader has no argument {name}=; {remedy}.")
+    return None
+
+
+def _count(name: str, value: int, least: int) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; pass an int.") from None
+    if count < least:
+        raise ValueError(f"{name}={value} must be at least {least}.")
+    return count

@@ -1,0 +1,36 @@
+"""What an executor is: it takes tasks and gives a handle for each.
+
+In: tasks, in the order in which their results will be wanted. Out: blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..tasks import Block, Task
+
+
+class Handle(Protocol):
+    """The result of one task, now or later. Used by the consumer's thread only."""
+
+    def ready(self) -> bool:
+        """Whether `result` would return without waiting or working."""
+
+    def result(self) -> Block:
+        """The block. Called once."""
+
+
+class Executor(Protocol):
+    """Runs tasks. All methods are called by the consumer's thread.
+
+    Attributes:
+        window: number of tasks that it is worth having submitted at a time.
+    """
+
+    window: int
+
+    def submit(self, task: Task) -> Handle:
+        """Take a task; does not wait."""
+
+    def close(self) -> None:
+        """Stop; drop what is not finished. May be called twice."""

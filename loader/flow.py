@@ -1,0 +1,50 @@
+"""Puts the stages of a running pipeline together.
+
+In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with the cursor that follows it.
+
+    spans → Ordered → RowRuns  [→ Rebatch → Ordered → RowRuns  for every further segment]  → elements
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .executors import Executor
+from .order import Ended, FromIterator, Ordered, Pull
+from .pipeline import Pipeline
+from .plan import spans
+from .rebatch import Rebatch
+from .rows import RowRun, RowRuns
+from .state import Cursor
+from .tasks import Task
+
+
+class Flow:
+    """One run of a pipeline, from a cursor on."""
+
+    def __init__(self, pipeline: Pipeline, start: Cursor, executor: Executor) -> None:
+        tasks: Pull[Task] = FromIterator(spans(start.position, pipeline.total, pipeline.span))
+        self._runs = RowRuns(Ordered(tasks, executor), pipeline, 0, start)
+        for number, segment in enumerate(pipeline.segments[1:], start=1):
+            at = Cursor(start.position, start.skips[:number])
+            tasks = Rebatch(self._runs, number, segment.unit, at)
+            self._runs = RowRuns(Ordered(tasks, executor), pipeline, number, start)
+
+    def begin(self) -> None:
+        """Have work begin ahead of the first element, without waiting."""
+        self._runs.fill()
+
+    def __iter__(self) -> Iterator[tuple[Any, Cursor]]:
+        """Elements, each with the cursor that follows it. Raises what a task failed with, at its place."""
+        while True:
+            run = self._runs.next(wait=True)
+            if isinstance(run, RowRun):
+                for index in range(run.start, run.stop):
+                    cursor = run.cursor_after(index)
+                    yield run.take(index), cursor
+            else:
+                assert isinstance(run, Ended)
+                if run.failure is not None:
+                    raise run.failure.error
+                return

@@ -1,0 +1,83 @@
+"""Puts results back into order, and keeps the executor busy with what comes next.
+
+In: tasks, pulled one by one. Out: (task, block) in the order of the tasks, whatever order they were finished in.
+
+Everything that flows here is pulled: `next(wait)` gives an item, `Ended`, or None when `wait` is False and an item would
+take waiting or working. So a stage can fill its executor from the stage before without ever being held up by it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from .executors import Executor, Handle
+from .tasks import Block, Failure, Task
+
+T = TypeVar("T", covariant=True)
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Nothing more comes: the stream is at its end, or `failure` says what stopped it."""
+
+    failure: Failure | None = None
+
+
+class Pull(Protocol[T]):
+    """Where a stage gets its items from."""
+
+    def next(self, wait: bool) -> T | Ended | None:
+        """The next item; `Ended`, ever again; None if `wait` is False and there is none at hand."""
+
+
+class FromIterator(Generic[Item]):
+    """Items that are at hand."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._items = items
+
+    def next(self, wait: bool) -> Item | Ended:
+        """The next item."""
+        for item in self._items:
+            return item
+        return Ended()
+
+
+class Ordered:
+    """A stage that has tasks run. At most `executor.window` of them are submitted at a time."""
+
+    def __init__(self, tasks: Pull[Task], executor: Executor) -> None:
+        self._tasks = tasks
+        self._executor = executor
+        self._submitted: deque[tuple[Task, Handle]] = deque()
+        self._ended: Ended | None = None
+
+    def fill(self, wait: bool = False) -> None:
+        """Submit tasks while there are any and the window has room; with `wait`, at least one."""
+        while self._ended is None and len(self._submitted) < self._executor.window:
+            task = self._tasks.next(wait and not self._submitted)
+            if task is None:
+                return
+            if isinstance(task, Ended):
+                self._ended = task
+                return
+            self._submitted.append((task, self._executor.submit(task)))
+
+    def next(self, wait: bool) -> tuple[Task, Block] | Ended | None:
+        """The result of the oldest task."""
+        self.fill(wait)
+        if not self._submitted:
+            return self._ended
+        task, handle = self._submitted[0]
+        if not wait and not handle.ready():
+            return None
+        self._submitted.popleft()
+        block = handle.result()
+        if block.failure is not None:
+            self._submitted.clear()
+            self._ended = Ended(block.failure)
+        return task, block

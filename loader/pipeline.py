@@ -1,0 +1,112 @@
+"""What a loader runs: source, sampler, shard and operations, checked and taken apart. Immutable, and without behaviour.
+
+In: what the user passed. Out: what plan, work and state ask about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import SeedError
+from ..operations import Operation
+from ..operations.identity import fingerprint
+from ..operations.transforms import as_operation
+from ..samplers import ShardOptions
+from ..samplers.protocol import ENDLESS, VectorSampler, as_vector_sampler
+from ..sources import as_source, fingerprint_of
+from .plan import Segment, segments_of, span_length
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A checked pipeline.
+
+    Attributes:
+        source: record keys to records.
+        sampler: positions to record keys.
+        shard: which positions are this pipeline's.
+        operations: records to elements.
+    """
+
+    source: Any
+    sampler: VectorSampler
+    shard: ShardOptions
+    operations: tuple[Operation, ...]
+    segments: tuple[Segment, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "segments", segments_of(self.operations))
+
+    @property
+    def aligned(self) -> bool:
+        """Every position gives exactly one row, so that a span is a batch."""
+        return len(self.segments) == 1 and self.segments[0].one_to_one
+
+    @property
+    def endless(self) -> bool:
+        """The stream never ends."""
+        return len(self.sampler) >= ENDLESS
+
+    @cached_property
+    def total(self) -> int:
+        """Number of local positions."""
+        return ENDLESS // self.shard.shard_count if self.endless else self.shard.length(len(self.sampler))
+
+    @cached_property
+    def span(self) -> int:
+        """Positions in a task."""
+        return span_length(self.segments)
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Identity of source, sampler and operations, in plain JSON values."""
+        return {
+            "source": fingerprint_of(self.source),
+            "sampler": self.sampler.fingerprint,
+            "operations": [fingerprint(operation) for operation in self.operations],
+        }
+
+    def positions(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Global positions `int64[stop - start]` at local ones."""
+        return self.shard.global_positions(start, stop)
+
+
+def make_pipeline(
+    data_source: Any, sampler: Any, operations: Sequence[Any], shard_options: ShardOptions | None
+) -> Pipeline:
+    """Check what the user passed and put it together.
+
+    Raises:
+        TypeError: something is not of its kind.
+        ValueError: the parts do not fit one another.
+    """
+    source = as_source(data_source)
+    order = as_vector_sampler(sampler)
+    if shard_options is not None:
+        order = order.with_shard_options(shard_options)
+    records = getattr(order, "num_records", None)
+    if records is not None and records > len(source):
+        raise ValueError(
+            f"the sampler covers {records} records but the source has {len(source)}; "
+            f"pass num_records=len(source)."
+        )
+    checked = tuple(as_operation(operation) for operation in _listed(operations))
+    for number, operation in enumerate(checked):
+        if operation.needs_seed and order.seed is None:
+            raise SeedError(
+                f"operation {number}, {operation!r}, draws random numbers but the sampler has no seed; "
+                "pass seed= to the sampler, IndexSampler(…, seed=0)."
+            )
+    return Pipeline(source, order, order.shard_options, checked)
+
+
+def _listed(operations: Any) -> Sequence[Any]:
+    if isinstance(operations, (list, tuple)):
+        return operations
+    raise TypeError(f"operations={operations!r} is a {type(operations).__name__}; pass a list, operations=[…].")

@@ -1,0 +1,135 @@
+"""Where a stream goes on: the cursor, and the state that a checkpoint keeps.
+
+In: a place in the stream and the identity of the pipeline. Out: JSON of a few hundred bytes, and back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import CheckpointError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The place where a stream goes on.
+
+    Attributes:
+        position: local position of the first record that is still to be read.
+        skips: for each segment of the pipeline (see `plan`), how many of the rows that come next out of it were
+            delivered before. All 0 except after a flat map.
+    """
+
+    position: int
+    skips: tuple[int, ...]
+
+    def then(self, skip: int) -> Cursor:
+        """This cursor, continued by one segment."""
+        return Cursor(self.position, (*self.skips, skip))
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderState:
+    """What is saved: plain values only.
+
+    Attributes:
+        cursor: where the user stands, never where a prefetch has got to.
+        step: number of batches that the user has received.
+        shard: `(shard_index, shard_count)` that the position counts in.
+        fingerprint: identity of source, sampler and operations.
+        version: of this layout.
+    """
+
+    cursor: Cursor
+    step: int
+    shard: tuple[int, int]
+    fingerprint: dict[str, Any]
+    version: int = VERSION
+
+    def to_json(self) -> bytes:
+        """The state as UTF-8 JSON, with sorted keys: equal states give equal bytes."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":")).encode()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as plain JSON values."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**values, "cursor": [self.cursor.position, *self.cursor.skips], "shard": list(self.shard)}
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> LoaderState:
+        """Read what `to_json` wrote.
+
+        Raises:
+            CheckpointError: the bytes are no such state.
+        """
+        try:
+            values = json.loads(data)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise CheckpointError(
+                f"the state is not JSON ({error}): {_start_of(data)}; pass the bytes that get_state() gave."
+            ) from None
+        return cls.from_dict(values)
+
+    @classmethod
+    def from_dict(cls, values: Any) -> LoaderState:
+        """Read what `to_dict` gave.
+
+        Raises:
+            CheckpointError: the values are no such state.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(values, dict) or set(values) != names:
+            raise CheckpointError(f"this is not the state of a millrace loader: {_start_of(values)}.")
+        if values["version"] != VERSION:
+            raise CheckpointError(
+                f"the state has version {values['version']!r}, this millrace reads version {VERSION}; "
+                "use the millrace that wrote it."
+            )
+        cursor, shard, step = values["cursor"], values["shard"], values["step"]
+        whole = _are_counts(cursor) and _are_counts(shard) and _are_counts([step])
+        if not whole or len(cursor) < 2 or len(shard) != 2 or not isinstance(values["fingerprint"], dict):
+            raise CheckpointError(f"the state is damaged: cursor={cursor!r}, shard={shard!r}, step={step!r}.")
+        return cls(Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1]), values["fingerprint"])
+
+
+def _are_counts(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
+
+
+def _start_of(data: Any) -> str:
+    text = repr(data)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def differences(saved: dict[str, Any], present: dict[str, Any]) -> list[str]:
+    """What two fingerprints differ in, in words; the saved value comes first.
+
+    >>> differences({"source": {"records": 60000}}, {"source": {"records": 59999}})
+    ['source: records 60000 → 59999']
+    """
+    found = []
+    for part in sorted(set(saved) | set(present)):
+        found += _differences_of(part, saved.get(part), present.get(part))
+    return found
+
+
+def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
+    if saved == present:
+        return []
+    if isinstance(saved, dict) and isinstance(present, dict):
+        names = sorted(set(saved) | set(present), key=str)
+        return [
+            f"{part}: {name} {saved.get(name)!r} → {present.get(name)!r}"
+            for name in names
+            if saved.get(name) != present.get(name)
+        ]
+    if isinstance(saved, list) and isinstance(present, list):
+        if len(saved) != len(present):
+            return [f"{part}: {len(saved)} → {len(present)}"]
+        return [f"{part}: number {index} changed" for index, pair in enumerate(zip(saved, present)) if pair[0] != pair[1]]
+    return [f"{part}: {saved!r} → {present!r}"]

@@ -1,0 +1,89 @@
+"""What is to be done, and what came of it: the messages between the consumer and the executors.
+
+A task needs nothing beside it and can be repeated. Plain dataclasses, so that they can cross a process boundary.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Any
+
+from .plan import Span
+from .state import Cursor
+
+
+@dataclass(slots=True)
+class Failure:
+    """A task could not be finished.
+
+    Attributes:
+        error: the exception, with notes that say where in the stream it happened.
+    """
+
+    error: Exception
+
+
+@dataclass(slots=True)
+class RowTags:
+    """Where each row of a block comes from: `unit` of the task, global `position`, and `row` within that position."""
+
+    units: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    def add(self, unit: int, position: int, row: int) -> None:
+        """Tag one more row."""
+        self.units.append(unit)
+        self.positions.append(position)
+        self.rows.append(row)
+
+    def cut_before(self, unit: int) -> int:
+        """Drop the tags from `unit` on; the number of those that stay."""
+        count = bisect_left(self.units, unit)
+        del self.units[count:], self.positions[count:], self.rows[count:]
+        return count
+
+
+@dataclass(slots=True)
+class Block:
+    """The rows that came out of a task, in order.
+
+    Attributes:
+        elements: the rows.
+        tags: their origin; None where unit i gave row i.
+        failure: what stopped the task after these rows; None when it was finished.
+    """
+
+    elements: list[Any]
+    tags: RowTags | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows `[start, stop)` of a block."""
+
+    block: Block
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Consecutive rows that make one unit of a later segment.
+
+    Attributes:
+        segment: which.
+        parts: the rows, in order.
+        start: the cursor at which the first of them stands.
+        stop: the cursor that follows the last of them.
+    """
+
+    segment: int
+    parts: tuple[Rows, ...]
+    start: Cursor
+    stop: Cursor
+
+
+Task = Span | Group

@@ -1,0 +1,182 @@
+"""Runs tasks: reads records, pushes them through the operations, keeps the rows that come out.
+
+In: a task. Out: a block. Each thread that works has a `Worker` of its own; nothing here knows of threads or processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..operations.protocol import Allocate, Context, Element, Step
+from ..sources import reader_of
+from .columns import ColumnReader
+from .failures import explained
+from .pipeline import Pipeline
+from .plan import Segment, Span
+from .slabs import SlabPool
+from .tasks import Block, Failure, Group, RowTags, Task
+
+
+class Reader:
+    """Reads the records of spans. Has no state: any number of threads may use one."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._read = reader_of(pipeline.source)
+
+    def keys(self, span: Span) -> NDArray[np.int64]:
+        """The record keys of a span."""
+        return self._pipeline.sampler.record_keys(self._pipeline.positions(span.start, span.stop))
+
+    def records(self, span: Span) -> Sequence[Any]:
+        """The records of a span, in one call of the source."""
+        return self._read(self.keys(span))
+
+    def records_before_failure(self, span: Span) -> tuple[Sequence[Any], Exception | None]:
+        """The records of a span, read one by one: those before the first that cannot be read, and why it cannot."""
+        records: list[Any] = []
+        try:
+            for key in self.keys(span).tolist():
+                records.append(self._pipeline.source[key])
+        except Exception as error:
+            return records, explained(error, self._pipeline, self._pipeline.shard.global_position(span.start + len(records)))
+        return records, None
+
+
+class Worker:
+    """A pipeline made ready to run in one thread."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._reader = Reader(pipeline)
+        allocate = SlabPool().allocate
+        self._columns = ColumnReader.of(pipeline, allocate)
+        self._chains = [Chain(pipeline, segment, allocate) for segment in pipeline.segments]
+        if self._columns is not None:
+            self._chains[0].enter_behind_batch(self._columns.batch_size)
+
+    def run(self, task: Task, records: Sequence[Any] | None = None) -> Block:
+        """Do a task. What goes wrong in it stands in the block, behind the rows that came before.
+
+        Args:
+            task: a span of positions, or a group of rows.
+            records: the span's records, where somebody has read them already.
+        """
+        if isinstance(task, Group):
+            return self._chains[task.segment].run_group(task)
+        failure = None
+        if self._columns is not None:
+            records = self._columns.batches(self._reader.keys(task))
+        elif records is None:
+            try:
+                records = self._reader.records(task)
+            except Exception:
+                records, failure = self._reader.records_before_failure(task)
+        return self._chains[0].run_span(task, records, failure)
+
+
+class Chain:
+    """The steps of one segment, connected, and what is pushed into them."""
+
+    def __init__(self, pipeline: Pipeline, segment: Segment, allocate: Allocate) -> None:
+        self._pipeline = pipeline
+        self._context = Context(seed=pipeline.sampler.seed or 0, allocate=allocate)
+        self._steps: list[Step] = [self._keep]
+        for number, operation in reversed(list(enumerate(segment.operations, segment.first))):
+            self._steps.insert(0, operation.connect(self._steps[0], self._context, number))
+        self._context.at_end.reverse()  # connected from the back, to be ended from the front
+        self._push = self._steps[0]
+        self._inputs_per_unit, self._positions_per_input = segment.unit, 1
+        self._tags_rows = not pipeline.aligned
+        self._tracks = segment.reads_position or self._tags_rows
+        self._elements: list[Element] = []
+        self._tags: RowTags | None = None
+
+    def enter_behind_batch(self, batch_size: int) -> None:
+        """From now on the inputs are not records but batches of them, as the first operation would make."""
+        self._push = self._steps[1]
+        self._inputs_per_unit //= batch_size
+        self._positions_per_input = batch_size
+
+    def run_span(self, span: Span, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
+        """Push the inputs of a span; `read_failure` says why they are not all."""
+        remaining = iter(inputs)
+        try:
+            self._begin()
+            if self._tracks:
+                self._push_tracked(span, remaining)
+            else:
+                push = self._push
+                for element in remaining:
+                    push(element)
+            if read_failure is not None:
+                return self._failed(read_failure)
+            self._end()
+        except Exception as error:
+            local = span.start + (len(inputs) - length_hint(remaining) - 1) * self._positions_per_input
+            return self._failed(explained(error, self._pipeline, self._pipeline.shard.global_position(local)))
+        return self._block()
+
+    def _push_tracked(self, span: Span, inputs: Iterator[Any]) -> None:
+        push, context, per_unit = self._push, self._context, self._inputs_per_unit
+        positions = self._pipeline.positions(span.start, span.stop)[:: self._positions_per_input]
+        seeds = self._pipeline.sampler.seeds(positions)
+        for number, (position, element) in enumerate(zip(positions.tolist(), inputs)):
+            context.unit, context.position, context.row = number // per_unit, position, 0
+            if seeds is not None:
+                context.seed = int(seeds[number])
+            push(element)
+
+    def run_group(self, group: Group) -> Block:
+        """Push the rows of a group, which make one unit."""
+        push, context = self._push, self._context
+        try:
+            self._begin()
+            context.unit = 0
+            for position, row, element in _rows_of(group):
+                context.position, context.row = position, row
+                push(element)
+            self._end()
+        except Exception as error:
+            return self._failed(explained(error, self._pipeline, context.position))
+        return self._block()
+
+    def _keep(self, element: Element) -> None:
+        self._elements.append(element)
+        if self._tags is not None:
+            self._tags.add(self._context.unit, self._context.position, self._context.row)
+
+    def _begin(self) -> None:
+        self._elements = []
+        self._tags = RowTags() if self._tags_rows else None
+
+    def _end(self) -> None:
+        for finish in self._context.at_end:
+            finish()
+
+    def _block(self, failure: Failure | None = None) -> Block:
+        block = Block(self._elements, self._tags, failure)
+        self._begin()  # hold on to nothing that the user may have dropped
+        return block
+
+    def _failed(self, error: Exception) -> Block:
+        """The rows so far, less those of the unit that failed: it will be done again as a whole, or never."""
+        for forget in self._context.on_failure:
+            forget()
+        if self._tags is not None:
+            complete = self._tags.cut_before(self._context.unit)
+            del self._elements[complete:]
+        return self._block(Failure(error))
+
+
+def _rows_of(group: Group) -> Iterator[tuple[int, int, Element]]:
+    """Position, row and element of each row."""
+    for part in group.parts:
+        tags = part.block.tags
+        assert tags is not None, "only blocks with tags are regrouped"
+        for index in range(part.start, part.stop):
+            yield tags.positions[index], tags.rows[index], part.block.elements[index]

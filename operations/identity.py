@@ -1,0 +1,48 @@
+"""What identifies an operation in a checkpoint: its kind, its name and its plain parameters.
+
+In: an operation. Out: eight hexadecimal digits. Never a `repr` with an address in it, never code bytes: the same program
+started again gives the same digits.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from .protocol import Operation
+
+
+def fingerprint(operation: Operation) -> str:
+    """Eight hexadecimal digits that change when the operation's kind, name or a plain parameter does.
+
+    >>> from millrace.operations import Batch
+    >>> fingerprint(Batch(4)) == fingerprint(Batch(4)), fingerprint(Batch(4)) == fingerprint(Batch(8))
+    (True, False)
+    """
+    explicit = getattr(operation, "fingerprint", None)
+    described = explicit if explicit is not None else _described(operation)
+    return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()[:8]
+
+
+def _described(value: Any) -> Any:
+    """Plain JSON values for a parameter; objects by their type and attributes, as far as those are plain."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (bytes, np.ndarray, np.generic)):
+        array = np.asarray(value)
+        content = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16] if array.dtype != object else ""
+        return [str(array.dtype), list(array.shape), content]
+    if isinstance(value, dict):
+        return {str(key): _described(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_described(item) for item in value]
+    if isinstance(value, functools.partial):
+        return ["partial", _described(value.func), _described(value.args), _described(value.keywords)]
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        return f"{value.__module__}.{value.__qualname__}"
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return [kind, _described(vars(value))] if isinstance(value, Operation) or callable(value) else kind

@@ -1,0 +1,82 @@
+"""What an operation is to the loader: it connects itself in front of what follows.
+
+In: one element at a time, pushed by a call. Out: none, one or more elements, pushed on by calls of `then`.
+
+A pipeline is a chain of such steps, made once for each thread that runs it and used for every span. Pushing goes depth
+first: a record runs through all operations while it is still warm in the caches, and nothing is collected in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Element = Any
+Step = Callable[[Element], None]
+
+
+class ArraySpec(NamedTuple):
+    """Shape and dtype of an array to be allocated."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
+"""Gives the arrays of one batch, uninitialised, on one piece of memory."""
+
+
+def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
+    """Fresh NumPy arrays."""
+    return [np.empty(spec.shape, spec.dtype) for spec in specs]
+
+
+@dataclass(slots=True)
+class Context:
+    """Where in the stream the element stands that is being pushed. Steps read it; the runner and some steps set it.
+
+    Attributes:
+        seed: seed of the random operations.
+        position: global position of the record (of a batch: of its first record).
+        row: which of the position's rows; 0 until a flat map makes several.
+        unit: which of the task's units (see loader/plan.py) the element belongs to.
+        allocate: where batches are built.
+        at_end: called in this order when a span has been pushed through, so that batches in the making are finished.
+        on_failure: called in this order when a span failed, so that the steps forget it.
+    """
+
+    seed: int = 0
+    position: int = 0
+    row: int = 0
+    unit: int = 0
+    allocate: Allocate = allocate_plainly
+    at_end: list[Callable[[], None]] = field(default_factory=list)
+    on_failure: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Operation:
+    """Base of all operations. Users subclass the transforms of `operations.transforms`, not this.
+
+    Attributes:
+        one_to_one: it pushes exactly one element for each that it gets.
+        reads_position: its result depends on `Context.position`, `row` or `seed`.
+        needs_seed: it is random.
+    """
+
+    one_to_one: ClassVar[bool] = True
+    reads_position: ClassVar[bool] = False
+    needs_seed: ClassVar[bool] = False
+
+    def connect(self, then: Step, context: Context, number: int) -> Step:
+        """Make the step that stands before `then`.
+
+        Args:
+            then: the step to push results to.
+            context: shared by all steps of the chain.
+            number: place of this operation in the pipeline; part of the key of its random numbers.
+        """
+        raise NotImplementedError

@@ -1,0 +1,168 @@
+"""The order of Grain's IndexSampler, bit for bit, so that a run can be moved over.
+
+In: global positions. Out: record keys. Each shard owns a contiguous part of the records and shuffles inside it with a
+cycle-walking block cipher of Simon's type (Beaulieu et al., "The SIMON and SPECK families of lightweight block ciphers",
+2013) of four rounds, keyed by seed + epoch. For new runs prefer `algorithm="millrace"`: four rounds mix badly from about
+10^9 records on (docs/shuffle.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .sharding import ShardOptions
+
+Positions = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+BLOCK = 8192
+ROUNDS = 4
+TABLE_BITS = 16
+"""A cipher of this many bits, the smallest, serves up to 65,537 records. It is computed whole once an epoch: to walk
+through a domain far larger than the number of records would be slow."""
+
+_MASK32 = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class GrainOrder:
+    """The order that one shard reads; `seed=None` does not shuffle."""
+
+    num_records: int
+    shard: ShardOptions
+    seed: int | None
+
+    def part(self) -> tuple[int, int]:
+        """First record and number of records of this shard's part of the source.
+
+        Raises:
+            ValueError: the part is empty.
+        """
+        whole, rest = divmod(self.num_records, self.shard.shard_count)
+        index, rest = self.shard.shard_index, 0 if self.shard.drop_remainder else rest
+        length = whole + (index < rest)
+        if length == 0:
+            raise ValueError(
+                f"shard {index} of {self.shard.shard_count} would own none of the {self.num_records} records; "
+                'use fewer shards, or algorithm="millrace".'
+            )
+        return index * whole + min(index, rest), length
+
+    def record_keys(self, positions: Positions) -> Positions:
+        """`int64[n]` global positions to `int64[n]` record keys."""
+        first_record, length = self.part()
+        epochs, places = np.divmod(positions // self.shard.shard_count, length)
+        if self.seed is None:
+            return first_record + places
+        keys = np.empty(len(places), dtype=np.int64)
+        for epoch in np.unique(epochs).tolist():
+            chosen = epochs == epoch
+            keys[chosen] = shuffled(places[chosen], length - 1, (self.seed + epoch) & _MASK32)
+        return first_record + keys
+
+
+def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
+    """Where the permutation of `[0, max_index]` for a seed in `[0, 2^32)` sends each place.
+
+    >>> shuffled(np.arange(10), max_index=9, seed=42).tolist()
+    [8, 6, 7, 9, 0, 5, 1, 2, 4, 3]
+    """
+    if max_index == 0:
+        return np.zeros(len(places), dtype=np.int64)
+    bits = max(TABLE_BITS, (max_index - 1).bit_length())
+    bits += bits % 2
+    keys = round_keys(seed, bits // 2)
+    out = np.empty(len(places), dtype=np.int64)
+    for start in range(0, len(places), BLOCK):
+        block = slice(start, start + BLOCK)
+        numbers = places[block].astype(np.uint64)
+        if bits == TABLE_BITS:
+            out[block] = _walk_table(numbers, max_index, keys)
+        else:
+            out[block] = _walk_cipher(numbers, max_index, keys, bits // 2)
+    return out
+
+
+def _walk_table(numbers: Words, max_index: int, keys: tuple[int, ...]) -> Words:
+    table = _cipher_table(keys)
+    numbers = table[numbers & np.uint64(0xFFFF)]
+    while (outside := np.flatnonzero(numbers > max_index)).size:
+        numbers[outside] = table[numbers[outside]]
+    return numbers
+
+
+@lru_cache(maxsize=16)
+def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
+    return _encipher(np.arange(1 << TABLE_BITS, dtype=np.uint64), keys, TABLE_BITS // 2).astype(np.uint16)
+
+
+def _walk_cipher(numbers: Words, max_index: int, keys: tuple[int, ...], width: int) -> Words:
+    numbers = _encipher(numbers, keys, width)
+    while (outside := np.flatnonzero(numbers > np.uint64(max_index))).size:
+        numbers[outside] = _encipher(numbers[outside], keys, width)
+    return numbers
+
+
+def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
+    """Four rounds over two words of `width` bits; the high word is the left one."""
+    mask = np.uint64((1 << width) - 1)
+    left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
+    for index in range(0, ROUNDS, 2):
+        left = left ^ _mixed(right, width, mask) ^ np.uint64(keys[index])
+        right = right ^ _mixed(left, width, mask) ^ np.uint64(keys[index + 1])
+    return (left << np.uint64(width)) | right
+
+
+def _mixed(word: Words, width: int, mask: np.uint64) -> Words:
+    def rotated(bits: int) -> Words:
+        return ((word << np.uint64(bits)) | (word >> np.uint64(width - bits))) & mask
+
+    return (rotated(1) & rotated(8 % width)) ^ rotated(2)
+
+
+@lru_cache(maxsize=1024)
+def round_keys(seed: int, width: int) -> tuple[int, ...]:
+    """The four round keys for words of `width` bits."""
+    return tuple(word & ((1 << width) - 1) for word in seed_sequence(seed, ROUNDS))
+
+
+def seed_sequence(seed: int, count: int) -> list[int]:
+    """The first `count` (at most 6) words of C++'s `std::seed_seq{seed}.generate` (ISO C++ [rand.util.seedseq]).
+
+    >>> seed_sequence(0, 4)
+    [2963817213, 69796629, 1973464570, 532167439]
+    """
+    words = [0x8B8B8B8B] * count
+    shift = (count - 1) // 2  # the standard's t, for fewer than 7 words
+    middle = (count - shift) // 2
+    far = middle + shift
+    steps = max(2, count)  # one seed and its number: two inputs
+
+    def folded(step: int) -> int:
+        mixed = words[step % count] ^ words[(step + middle) % count] ^ words[(step - 1) % count]
+        return mixed ^ (mixed >> 27)
+
+    for step in range(steps):
+        first = folded(step) * 1664525 & _MASK32
+        added = 1 if step == 0 else step % count + (seed if step == 1 else 0)
+        second = (first + added) & _MASK32
+        _spread(words, step, middle, far, first, second)
+    for step in range(steps, steps + count):
+        total = words[step % count] + words[(step + middle) % count] + words[(step - 1) % count] & _MASK32
+        first = (total ^ (total >> 27)) * 1566083941 & _MASK32
+        second = (first - step % count) & _MASK32
+        words[(step + middle) % count] ^= first
+        words[(step + far) % count] ^= second
+        words[step % count] = second
+    return words
+
+
+def _spread(words: list[int], step: int, middle: int, far: int, first: int, second: int) -> None:
+    count = len(words)
+    words[(step + middle) % count] = (words[(step + middle) % count] + first) & _MASK32
+    words[(step + far) % count] = (words[(step + far) % count] + second) & _MASK32
+    words[step % count] = second

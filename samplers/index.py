@@ -1,0 +1,173 @@
+"""The two samplers that most runs use: every record once an epoch, in order or shuffled.
+
+In: positions of the global order, `int64[n]`. Out: record keys, `int64[n]`. No memory that grows with the records.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..keyed_random import fresh_generator
+from .grain_order import GrainOrder
+from .permutation import MAX_SIZE, permute
+from .protocol import ENDLESS, RecordMetadata
+from .sharding import NoSharding, ShardOptions
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class IndexSampler:
+    """Every record once an epoch; O(1) memory and O(1) access to any position.
+
+    The order is global: epoch = position // num_records, and shard s of S reads the positions s, s + S, s + 2S, …
+    so that all shards together read, step by step, what one unsharded loader would. With several epochs the striping
+    runs on over their ends.
+
+    Args:
+        num_records: 1 to 2^55.
+        shard_options: the part of the order that this process reads; `NoSharding()` by default.
+        shuffle: False (default) keeps the source's order. True permutes each epoch anew.
+        num_epochs: None (default) never ends; `len()` is then `sys.maxsize`.
+        seed: int in `[0, 2^32)`; needed to shuffle, and by random operations.
+        algorithm: "millrace" (default; a good shuffle at every size, see docs/shuffle.md) or "grain", which gives bit
+            for bit the order that Grain's IndexSampler gives for the same arguments. There, a shard shuffles its own
+            contiguous part of the records.
+
+    Raises:
+        ValueError: an argument outside its range, or `shuffle` without `seed`.
+        TypeError: `seed` is not an int.
+
+    >>> import numpy as np
+    >>> sampler = IndexSampler(num_records=5, shuffle=True, seed=1, num_epochs=2)
+    >>> len(sampler), sorted(sampler.record_keys(np.arange(5)).tolist())
+    (10, [0, 1, 2, 3, 4])
+    >>> sampler[7].record_key == sampler.record_keys(np.array([7]))[0]
+    True
+    """
+
+    num_records: int
+    shard_options: ShardOptions = field(default_factory=NoSharding)
+    shuffle: bool = False
+    num_epochs: int | None = None
+    seed: int | None = None
+    algorithm: Literal["millrace", "grain"] = "millrace"
+
+    def __post_init__(self) -> None:
+        _check_range("num_records", self.num_records, 1, MAX_SIZE, "the number of records in the source, len(source)")
+        if self.num_epochs is not None:
+            _check_range("num_epochs", self.num_epochs, 1, ENDLESS, "or None for an endless stream")
+        if self.seed is not None:
+            object.__setattr__(self, "seed", _checked_seed(self.seed))
+        elif self.shuffle:
+            raise ValueError("shuffle=True needs a seed; pass seed=0 or another int in [0, 2^32).")
+        if self.algorithm not in ("millrace", "grain"):
+            raise ValueError(f'algorithm={self.algorithm!r} is unknown; use "millrace" (default) or "grain".')
+        if self.algorithm == "grain":
+            self._grain_order().part()  # a shard without records is an error now, not later
+
+    def __len__(self) -> int:
+        """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
+        if self.num_epochs is None:
+            return ENDLESS
+        shards = self.shard_options.shard_count
+        if not self.shard_options.drop_remainder:
+            return min(self.num_records * self.num_epochs, ENDLESS)
+        if self.algorithm == "grain":
+            return self.num_records // shards * shards * self.num_epochs
+        return self.num_records * self.num_epochs // shards * shards
+
+    @property
+    def epoch_length(self) -> int:
+        """Positions in an epoch."""
+        return self.num_records
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides the order; the shard is not part of it (a checkpoint keeps it beside)."""
+        return {
+            "kind": type(self).__name__,
+            "records": self.num_records,
+            "shuffle": self.shuffle,
+            "epochs": self.num_epochs,
+            "seed": self.seed,
+            "algorithm": self.algorithm,
+        }
+
+    def record_keys(self, positions: Positions) -> Positions:
+        """The records at many positions.
+
+        Args:
+            positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
+
+        Returns:
+            `int64[n]` in `[0, num_records)`.
+        """
+        if self.algorithm == "grain":
+            return self._grain_order().record_keys(positions)
+        epochs, places = np.divmod(positions, self.num_records)
+        if not self.shuffle:
+            return places
+        assert self.seed is not None
+        return permute(places, epochs, self.num_records, self.seed)
+
+    def _grain_order(self) -> GrainOrder:
+        return GrainOrder(self.num_records, self.shard_options, self.seed if self.shuffle else None)
+
+    def seeds(self, positions: Positions) -> None:
+        """No position has a seed of its own: `seed` serves all."""
+
+    def with_shard_options(self, shard_options: ShardOptions) -> IndexSampler:
+        """The same order, read by another shard."""
+        return dataclasses.replace(self, shard_options=shard_options)
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        """What stands at one global position.
+
+        Raises:
+            IndexError: `index` is outside `[0, len(self))`.
+        """
+        index = operator.index(index)
+        if not 0 <= index < len(self):
+            raise IndexError(f"position {index} is outside [0, {len(self)}), the positions of {self}.")
+        key = int(self.record_keys(np.array([index], dtype=np.int64))[0])
+        rng = None if self.seed is None else fresh_generator(self.seed, index)
+        return RecordMetadata(index=index, record_key=key, rng=rng)
+
+
+class SequentialSampler(IndexSampler):
+    """Every record once, in the source's order.
+
+    >>> [SequentialSampler(3)[position].record_key for position in range(3)]
+    [0, 1, 2]
+    """
+
+    def __init__(
+        self, num_records: int, shard_options: ShardOptions | None = None, seed: int | None = None
+    ) -> None:
+        super().__init__(num_records, shard_options or NoSharding(), shuffle=False, num_epochs=1, seed=seed)
+
+    def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:
+        """The same order, read by another shard."""
+        return SequentialSampler(self.num_records, shard_options, self.seed)
+
+
+def _check_range(name: str, value: int, low: int, high: int, remedy: str) -> None:
+    if not low <= operator.index(value) <= high:
+        raise ValueError(f"{name}={value} must lie in [{low}, {high}]; pass {remedy}.")
+
+
+def _checked_seed(seed: int) -> int:
+    try:
+        seed = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"seed={seed!r} is a {type(seed).__name__}; pass an int in [0, 2^32).") from None
+    if not 0 <= seed < 1 << 32:
+        raise ValueError(f"seed={seed} must lie in [0, 2^32).")
+    return seed

@@ -1,0 +1,141 @@
+"""What a sampler is, and how a user's own scalar sampler becomes one that answers for many positions at once.
+
+In: positions in the global order. Out: record keys.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from .sharding import NoSharding, ShardOptions
+
+ENDLESS = sys.maxsize
+"""`len()` of a sampler that never ends."""
+
+
+@dataclass
+class RecordMetadata:
+    """What stands at one position.
+
+    Attributes:
+        index: the global position.
+        record_key: row number in the source.
+        rng: generator of this position, None where the sampler has no seed.
+    """
+
+    index: int
+    record_key: int | None = None
+    rng: Generator | None = None
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """What a user has to write: the record at a position, and how many positions there are (`sys.maxsize`: endless).
+
+    Called in the user's process and in workers, from any thread; it must answer the same every time.
+    """
+
+    def __getitem__(self, index: int) -> RecordMetadata: ...
+
+    def __len__(self) -> int: ...
+
+
+class VectorSampler(Protocol):
+    """What the loader runs on; our own samplers are such, and `as_vector_sampler` makes one of any `Sampler`."""
+
+    @property
+    def shard_options(self) -> ShardOptions: ...
+
+    @property
+    def seed(self) -> int | None: ...
+
+    @property
+    def epoch_length(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> dict[str, Any]: ...
+
+    def __len__(self) -> int: ...
+
+    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]: ...
+
+    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None: ...
+
+    def with_shard_options(self, shard_options: ShardOptions) -> VectorSampler: ...
+
+
+class ScalarSampler:
+    """A user's `Sampler`, asked position by position.
+
+    Its `rng`s, where it gives them, seed the random operations: each is asked for one number, which becomes the seed
+    of its position.
+    """
+
+    def __init__(self, sampler: Sampler, shard_options: ShardOptions | None = None) -> None:
+        self._sampler = sampler
+        self.shard_options = shard_options or getattr(sampler, "shard_options", None) or NoSharding()
+        self.epoch_length = len(self)
+        self.seed = self._first_seed()
+
+    def _first_seed(self) -> int | None:
+        """The sampler's own seed, or that of its first position: None says that random operations cannot run."""
+        if len(self) == 0:
+            return None
+        metadata = self._metadata(0)
+        return None if metadata.rng is None else _seed_of(metadata.rng)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        explicit = getattr(self._sampler, "fingerprint", None)
+        kind = type(self._sampler)
+        return explicit or {"kind": f"{kind.__module__}.{kind.__qualname__}", "length": len(self)}
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def _metadata(self, position: int) -> RecordMetadata:
+        metadata = self._sampler[position]
+        if getattr(metadata, "record_key", None) is None:
+            raise TypeError(
+                f"{type(self._sampler).__name__}[{position}] gave {metadata!r}; "
+                "a sampler gives RecordMetadata(index, record_key)."
+            )
+        return metadata
+
+    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.array([self._metadata(position).record_key for position in positions.tolist()], dtype=np.int64)
+
+    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
+        if self.seed is None:
+            return None
+        generators = [self._metadata(position).rng for position in positions.tolist()]
+        return np.array([0 if rng is None else _seed_of(rng) for rng in generators], dtype=np.uint64)
+
+    def with_shard_options(self, shard_options: ShardOptions) -> ScalarSampler:
+        return ScalarSampler(self._sampler, shard_options)
+
+
+def _seed_of(rng: Generator) -> int:
+    return int(rng.integers(1 << 63))
+
+
+def as_vector_sampler(sampler: Any) -> VectorSampler:
+    """Take any sampler as one that answers for many positions at once.
+
+    Raises:
+        TypeError: it has neither `record_keys` nor `__getitem__` and `__len__`.
+    """
+    if hasattr(sampler, "record_keys") and hasattr(sampler, "with_shard_options"):
+        return sampler  # type: ignore[no-any-return]
+    if isinstance(sampler, Sampler) and not isinstance(sampler, (list, tuple, dict, str, bytes, np.ndarray)):
+        return ScalarSampler(sampler)
+    raise TypeError(
+        f"sampler={sampler!r} is not a sampler; pass millrace.IndexSampler(num_records=…), or an object with "
+        "__len__ and __getitem__(index) -> RecordMetadata."
+    )

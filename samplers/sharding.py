@@ -1,0 +1,81 @@
+"""Which positions of the global order a process reads: shard s of S reads s, s + S, s + 2S, …
+
+In: local positions and lengths. Out: global positions and lengths. Pure arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """One shard of several.
+
+    Attributes:
+        shard_index: this process's shard, `0 <= shard_index < shard_count`.
+        shard_count: number of shards.
+        drop_remainder: True cuts every shard to the same number of records; False (default) lets the first ones have
+            one more.
+
+    Raises:
+        ValueError: `shard_index` is outside `[0, shard_count)`, or `shard_count` is not positive.
+
+    >>> shard = ShardOptions(shard_index=1, shard_count=4)
+    >>> shard.length(10), shard.global_position(2)
+    (3, 9)
+    """
+
+    shard_index: int
+    shard_count: int
+    drop_remainder: bool = False
+
+    def __post_init__(self) -> None:
+        if self.shard_count < 1:
+            raise ValueError(f"shard_count={self.shard_count} must be at least 1.")
+        if not 0 <= self.shard_index < self.shard_count:
+            raise ValueError(
+                f"shard_index={self.shard_index} must lie in [0, shard_count) = [0, {self.shard_count}); "
+                "shards are numbered from 0."
+            )
+
+    def length(self, total: int) -> int:
+        """Number of local positions, out of `total` global ones."""
+        whole, rest = divmod(total, self.shard_count)
+        return whole + (not self.drop_remainder and self.shard_index < rest)
+
+    def global_position(self, local: int) -> int:
+        """The global position at a local one."""
+        return local * self.shard_count + self.shard_index
+
+    def global_positions(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The global positions `int64[stop - start]` at the local ones `[start, stop)`."""
+        return np.arange(start, stop, dtype=np.int64) * self.shard_count + self.shard_index
+
+
+@dataclass(frozen=True)
+class NoSharding(ShardOptions):
+    """The whole stream in one process."""
+
+    shard_index: int = 0
+    shard_count: int = 1
+    drop_remainder: bool = False
+
+
+class ShardByJaxProcess(ShardOptions):
+    """One shard for each JAX process: `jax.process_index()` of `jax.process_count()`.
+
+    Call `jax.distributed.initialize()` before making one. Needs jax.
+    """
+
+    def __init__(self, drop_remainder: bool = False) -> None:
+        try:
+            import jax
+        except ImportError as error:
+            from ..errors import MissingExtraError
+
+            raise MissingExtraError('ShardByJaxProcess asks jax; pip install "millrace[jax]".') from error
+        super().__init__(jax.process_index(), jax.process_count(), drop_remainder)

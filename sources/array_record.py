@@ -1,0 +1,290 @@
+"""In: record keys. Out: `bytes`, the records of ArrayRecord files, many per call of the library's own batched read.
+
+The files are opened once at construction, to count their records, and closed again; the process that reads opens them
+anew, when it first needs them. File format: https://github.com/google/array_record.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import operator
+import os
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self, SupportsIndex, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import MissingExtraError, SourceError, SourceNotFoundError
+from .files import LocalFileSystem, PathLike, expand, path_list, text_of
+from .keys import Keys, check_key, check_keys
+from .reader_pool import ReaderPool, open_file_limit
+
+DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
+"""The files of a directory that count; `*` at the end for names like `x.array_record-00000-of-00008`."""
+
+# Threads and workers are the loader's: with parallelism of its own, each reader would compete with them.
+_RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}
+# Below a page nothing is gained; 32 KiB and more cost up to 10 % with records of 1 KB.
+_BUFFER_BYTES = 4096
+_COUNTING_THREADS = 16
+_RANGE = re.compile(r"(.+)\[(\d+):(\d+)\]", re.DOTALL)
+
+
+@runtime_checkable
+class FileInstruction(Protocol):
+    """A part of one file, as TFDS and Grain give it: `take` records (-1: all) after the first `skip`."""
+
+    filename: str
+    skip: int
+    take: int
+    examples_in_shard: int
+
+
+ArrayRecordPath: TypeAlias = PathLike | FileInstruction
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The records `[start, stop)` of one file; stop None is the file's end, known once it was opened."""
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+
+class ArrayRecordDataSource:
+    """The records of ArrayRecord files, in the order of the files. Thread-safe, picklable, safe to fork.
+
+    Args:
+        paths: a path, a glob, a directory (its `*.array_record*` files), `"path[start:end]"` for the records
+            `[start, end)` of one file, a file instruction with `filename`, `skip`, `take` (as TFDS gives it), or a list
+            of any of these. A glob and a directory are sorted by name; a list keeps its order.
+        reader_options: options of the library's reader that go over ours (`readahead_buffer_size:0`,
+            `max_parallelism:0`, which suit random access).
+        max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+
+    Raises:
+        SourceNotFoundError: nothing is found under a path.
+        SourceError: a file is empty, truncated or not ArrayRecord; a range goes past a file's end; no records at all.
+        MissingExtraError: the library array_record is not installed.
+
+    Example (needs a file):
+        `ArrayRecordDataSource("train*.array_record")[0]` is a `bytes` object.
+    """
+
+    reads_ahead: ClassVar[bool] = True
+    array_keys: ClassVar[bool] = True
+
+    _parts: tuple[_Part, ...]
+    _options: str
+    _max_open_files: int | None
+    _ends: npt.NDArray[np.int64]
+    """`int64[parts]`: the first key after each part."""
+    _starts: npt.NDArray[np.int64]
+    """`int64[parts]`: what to subtract from a key to get the position in the part's file."""
+    _digest: str
+
+    def __init__(
+        self,
+        paths: ArrayRecordPath | Sequence[ArrayRecordPath],
+        reader_options: Mapping[str, Any] | None = None,
+        *,
+        max_open_files: int | None = None,
+    ) -> None:
+        _library()
+        options = {**_RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
+        self._options = ",".join(f"{name}:{value}" for name, value in options.items())
+        self._max_open_files = max_open_files
+        wanted = [part for path in path_list(_one_or_many(paths)) for part in _parts_of(path)]
+        counts = _count_all(tuple(dict.fromkeys(part.path for part in wanted)), self._options)
+        self._parts = tuple(_bounded(part, counts[part.path]) for part in wanted)
+        self._digest = _digest(self._parts, counts)
+        self._prepare()
+        if not len(self):
+            raise SourceError(f"no records in {_told([part.path for part in wanted])}")
+
+    def _prepare(self) -> None:
+        lengths = [(part.stop or 0) - part.start for part in self._parts]
+        self._ends = np.cumsum(lengths, dtype=np.int64)
+        self._starts = self._ends - np.array([part.stop or 0 for part in self._parts], np.int64)
+        # Parts of one file share its reader. The pool holds no reference to this object, so that both die at once.
+        paths = list(dict.fromkeys(part.path for part in self._parts))
+        number = {path: index for index, path in enumerate(paths)}
+        self._file_of_part = [number[part.path] for part in self._parts]
+        opener = functools.partial(_open_number, tuple(paths), self._options)
+        self._pool: ReaderPool[Any] = ReaderPool(opener, self._max_open_files or open_file_limit())
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, key: SupportsIndex) -> bytes:
+        checked = check_key(key, len(self), "ArrayRecordDataSource")
+        return self.__getitems__(np.array([checked], np.int64))[0]
+
+    def __getitems__(self, keys: Keys) -> list[bytes]:
+        """The records of `keys`, in their order: one batched read per file that they touch.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            SourceError: a file cannot be read; the message names the file and the key.
+        """
+        checked = check_keys(keys, len(self), "ArrayRecordDataSource")
+        if not len(checked):
+            return []
+        if len(self._parts) == 1:
+            return self._read(0, checked)
+        return self._read_grouped(checked)
+
+    def _read_grouped(self, keys: npt.NDArray[np.int64]) -> list[bytes]:
+        part_of_key = np.searchsorted(self._ends, keys, side="right")
+        order = np.argsort(part_of_key, kind="stable")
+        parts, firsts = np.unique(part_of_key[order], return_index=True)
+        records: list[bytes] = []
+        for part, group in zip(parts.tolist(), np.split(keys[order], firsts[1:])):
+            records += self._read(part, group)
+        if len(records) == 1:
+            return records
+        return list(operator.itemgetter(*np.argsort(order).tolist())(records))
+
+    def _read(self, part: int, keys: npt.NDArray[np.int64]) -> list[bytes]:
+        positions = (keys - self._starts[part]).tolist()
+        with self._pool.lend(self._file_of_part[part]) as reader:
+            try:
+                records: list[bytes] = reader.read(positions)
+            except RuntimeError as error:
+                raise self._unreadable(part, reader, keys, error) from error
+        return records
+
+    def _unreadable(self, part: int, reader: Any, keys: npt.NDArray[np.int64], error: Exception) -> SourceError:
+        """The error of a failed batch, with the first key that cannot be read on its own."""
+        path = self._parts[part].path
+        for key in keys.tolist():
+            position = key - int(self._starts[part])
+            try:
+                reader.read([position])
+            except RuntimeError as single:
+                return SourceError(f"{path}: record key {key} (record {position} of the file) cannot be read: {single}")
+        return SourceError(f"{path}: record keys {_told(keys.tolist())} cannot be read: {error}")
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Records, and a digest of base names, sizes and ranges: the same wherever the files lie."""
+        return {"kind": "ArrayRecordDataSource", "records": len(self), "files": self._digest}
+
+    def close(self) -> None:
+        """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        rows = [(part.path, part.start, part.stop) for part in self._parts]
+        return {"parts": rows, "options": self._options, "open": self._max_open_files, "digest": self._digest}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._parts = tuple(_Part(*row) for row in state["parts"])
+        self._options, self._max_open_files, self._digest = state["options"], state["open"], state["digest"]
+        self._prepare()
+
+    def __repr__(self) -> str:
+        return f"ArrayRecordDataSource({len(self)} records in {_told([part.path for part in self._parts])})"
+
+
+def _library() -> Any:
+    try:
+        from array_record.python import array_record_module
+    except ImportError as error:
+        raise MissingExtraError(
+            'ArrayRecordDataSource needs the package array_record: pip install "millrace[array-record]"'
+        ) from error
+    return array_record_module
+
+
+def _one_or_many(paths: Any) -> Any:
+    return [paths] if isinstance(paths, FileInstruction) else paths
+
+
+def _parts_of(path: Any) -> list[_Part]:
+    if isinstance(path, FileInstruction):
+        start = int(path.skip)
+        return [_Part(text_of(path.filename), start, None if path.take < 0 else start + int(path.take))]
+    name = text_of(path)
+    match = None if os.path.exists(name) else _RANGE.fullmatch(name)
+    if match is None:
+        return [_Part(file) for file in expand(name, LocalFileSystem(), DIRECTORY_PATTERNS)]
+    start, stop = int(match[2]), int(match[3])
+    if start > stop:
+        raise ValueError(f"{name}: the range ends before it starts; write path[start:end] with start <= end")
+    return [_Part(file, start, stop) for file in _exactly_one(match[1], name)]
+
+
+def _exactly_one(path: str, instruction: str) -> list[str]:
+    files = expand(path, LocalFileSystem(), DIRECTORY_PATTERNS)
+    if len(files) > 1:
+        raise ValueError(f"{instruction}: a range [start:end] needs one file, and {path!r} stands for {len(files)}")
+    return files
+
+
+def _bounded(part: _Part, count: int) -> _Part:
+    stop = count if part.stop is None else part.stop
+    if not 0 <= part.start <= stop <= count:
+        raise SourceError(f"{part.path}: records [{part.start}:{stop}] were asked for, but the file has {count}")
+    return _Part(part.path, part.start, stop)
+
+
+def _count_all(paths: tuple[str, ...], options: str) -> dict[str, int]:
+    with ThreadPoolExecutor(min(len(paths), _COUNTING_THREADS)) as threads:
+        return dict(zip(paths, threads.map(functools.partial(_count, options=options), paths)))
+
+
+def _count(path: str, options: str) -> int:
+    reader = _open(path, options)
+    try:
+        return int(reader.num_records())
+    finally:
+        reader.close()
+
+
+def _open_number(paths: tuple[str, ...], options: str, number: int) -> Any:
+    return _open(paths[number], options)
+
+
+def _open(path: str, options: str) -> Any:
+    """Opens a file; the library reports a bad one only when it is used or closed, so it is asked at once."""
+    if not os.path.exists(path):
+        raise SourceNotFoundError(f"no file {path!r}")
+    if not os.path.getsize(path):
+        raise SourceError(f"{path}: the file is empty (0 bytes)")
+    reader = _library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
+    if reader.ok():
+        return reader
+    try:
+        reader.close()
+    except RuntimeError as error:
+        raise SourceError(f"{path}: not an ArrayRecord file, or truncated: {error}") from error
+    raise SourceError(f"{path}: not an ArrayRecord file, or truncated")
+
+
+def _digest(parts: tuple[_Part, ...], counts: Mapping[str, int]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        described = (os.path.basename(part.path), os.path.getsize(part.path), counts[part.path], part.start, part.stop)
+        digest.update(repr(described).encode())
+    return digest.hexdigest()[:16]
+
+
+def _told(values: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, values[:3]))
+    return shown if len(values) <= 3 else f"{shown} and {len(values) - 3} more"

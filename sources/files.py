@@ -1,0 +1,130 @@
+"""In: what a user passes as paths (path, list, glob, directory). Out: a list of existing files, in a defined order.
+
+A glob or a directory gives its files sorted by name; a list keeps its order. The file system stands behind one small
+protocol, so that local and remote stores expand in the same way.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from ..errors import SourceNotFoundError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Paths: TypeAlias = PathLike | Sequence[PathLike]
+
+
+class FileSystem(Protocol):
+    """What expansion asks of a file system; paths are strings with `/` between their parts."""
+
+    def is_file(self, path: str) -> bool:
+        """Whether a file stands at `path`."""
+        ...
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory stands at `path`."""
+        ...
+
+    def names_in(self, directory: str) -> list[str]:
+        """The base names of the files directly in `directory`, in any order."""
+        ...
+
+    def glob(self, pattern: str) -> list[str]:
+        """The files that match a shell pattern, in any order; `**` stands for any number of directories."""
+        ...
+
+
+class LocalFileSystem:
+    """The files of this machine."""
+
+    def is_file(self, path: str) -> bool:
+        """Whether a file stands at `path`."""
+        return os.path.isfile(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory stands at `path`."""
+        return os.path.isdir(path)
+
+    def names_in(self, directory: str) -> list[str]:
+        """The base names of the files directly in `directory`."""
+        return [entry.name for entry in os.scandir(directory) if entry.is_file()]
+
+    def glob(self, pattern: str) -> list[str]:
+        """The files that match `pattern`."""
+        return [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+
+
+def path_list(paths: Any) -> list[Any]:
+    """Returns one path, or a sequence of them, as a list; strings and `os.PathLike` count as one path.
+
+    Raises:
+        TypeError: `paths` is neither.
+        ValueError: the sequence is empty.
+
+    >>> path_list("a.parquet")
+    ['a.parquet']
+    """
+    if isinstance(paths, (str, bytes, os.PathLike)):
+        return [paths]
+    if not isinstance(paths, Iterable):
+        raise TypeError(f"paths must be a path or a list of paths, not {type(paths).__name__}")
+    listed = list(paths)
+    if not listed:
+        raise ValueError("paths is an empty list; a source needs at least one file")
+    return listed
+
+
+def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
+    """Returns the files that one path, glob or directory stands for, sorted by name.
+
+    Args:
+        path: an existing file, a directory, or a shell pattern.
+        file_system: where to look.
+        patterns: which base names count in a directory, such as `("*.parquet",)`.
+
+    Raises:
+        SourceNotFoundError: nothing is there.
+        TypeError: `path` is not a path.
+    """
+    name = text_of(path)
+    if file_system.is_file(name):
+        return [name]
+    if file_system.is_directory(name):
+        return _in_directory(name, file_system, patterns)
+    if glob.has_magic(name):
+        found = sorted(file_system.glob(name))
+        if not found:
+            raise SourceNotFoundError(f"no file matches the pattern {name!r}")
+        return found
+    raise SourceNotFoundError(f"no file or directory {name!r}")
+
+
+def text_of(path: Any) -> str:
+    """Returns a path as a string.
+
+    Raises:
+        TypeError: `path` is neither a string nor an `os.PathLike`.
+
+    >>> text_of(b"digits.parquet")
+    'digits.parquet'
+    """
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"a path must be a string or os.PathLike, not {type(path).__name__} ({path!r:.60})") from None
+
+
+def _in_directory(directory: str, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
+    names = [name for name in file_system.names_in(directory) if _counts(name, patterns)]
+    if not names:
+        raise SourceNotFoundError(f"the directory {directory!r} holds no file named {' or '.join(patterns)}")
+    return [f"{directory.rstrip('/') or ''}/{name}" for name in sorted(names)]
+
+
+def _counts(name: str, patterns: Sequence[str]) -> bool:
+    # Names that begin so are temporary or marker files by the custom of every writer of such directories.
+    return not name.startswith((".", "_")) and any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
