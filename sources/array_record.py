@@ -32,8 +32,8 @@ DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
 _RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}
 # Below a page nothing is gained; 32 KiB and more cost up to 10 % with records of 1 KB.
 _BUFFER_BYTES = 4096
-# `read([p, …])` shares its work out to the library's threads, which costs 100 µs a call and overlaps waits for the disk;
-# `read(p, p + 1)` takes 4 µs in the calling thread. So a few keys are read one by one, more in one call.
+# `read([p, …])` shares its work out to the library's threads: it costs 100 µs a call and overlaps waits for the disk.
+# `read(p, p + 1)` takes 4 µs on the calling thread. So a few keys are read one by one, more in one call.
 _FEW = 16
 _COUNTING_THREADS = 16
 _RANGE = re.compile(r"(.+)\[(\d+):(\d+)\]", re.DOTALL)

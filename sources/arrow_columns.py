@@ -1,0 +1,183 @@
+"""In: one column of a decoded row group (a pyarrow array). Out: the values of some rows, as NumPy or Python objects.
+
+| Arrow type | value |
+|---|---|
+| numbers, booleans, dates, times | NumPy scalar |
+| (large, fixed-size) list of numbers without nulls | read-only array; fixed-size lists, nested too, have their shape |
+| string, binary | `str`, `bytes` |
+| anything else (structs, maps, decimals, lists of strings, …) | Python objects, as pyarrow's `to_pylist` gives them |
+| null | None |
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class Column(Protocol):
+    """The values of one column of a row group."""
+
+    nbytes: int
+    """Bytes that the column keeps in memory."""
+
+    def take(self, rows: list[int]) -> list[Any]:
+        """The values of `rows`, in their order."""
+        ...
+
+
+class _Dense:
+    """Row k is `values[k]`: a scalar, or a read-only array of one shape."""
+
+    def __init__(self, values: Array) -> None:
+        self._values = _frozen(values)
+        self.nbytes = values.nbytes
+
+    def take(self, rows: list[int]) -> list[Any]:
+        values = self._values
+        return [values[row] for row in rows]
+
+
+class _Ragged:
+    """Row k is `values[offsets[k] : offsets[k + 1]]`."""
+
+    def __init__(self, values: Array, lengths: Array) -> None:
+        self._values = _frozen(values)
+        self._offsets: list[int] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).tolist()
+        self.nbytes = values.nbytes + 40 * len(self._offsets)  # A Python int and the reference to it.
+
+    def take(self, rows: list[int]) -> list[Any]:
+        values, offsets = self._values, self._offsets
+        return [values[offsets[row] : offsets[row + 1]] for row in rows]
+
+
+class _Nullable:
+    """Another column with None where `is_null`."""
+
+    def __init__(self, column: Column, is_null: Array) -> None:
+        self._column = column
+        self._is_null = is_null
+        self.nbytes = column.nbytes + is_null.nbytes
+
+    def take(self, rows: list[int]) -> list[Any]:
+        values = self._column.take(rows)
+        for index in np.flatnonzero(self._is_null[rows]).tolist():
+            values[index] = None
+        return values
+
+
+class _Objects:
+    """Values that stay in Arrow's compact form until they are asked for."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.nbytes = int(array.nbytes)
+
+    def take(self, rows: list[int]) -> list[Any]:
+        values: list[Any] = self._array.take(np.asarray(rows, np.int64)).to_pylist()
+        return values
+
+
+def column_of(chunked: Any) -> Column:
+    """Returns the fastest form of one column of a row group (`pyarrow.ChunkedArray`)."""
+    import pyarrow as pa
+
+    try:
+        array = chunked.chunk(0) if chunked.num_chunks == 1 else pa.concat_arrays(chunked.chunks)
+    except pa.ArrowInvalid:  # More than 2 GiB of strings: they fit no single array.
+        return _Objects(chunked)
+    return _column(_plain(array))
+
+
+def _column(array: Any) -> Column:
+    import pyarrow.types as kinds
+
+    column: Column | None = None
+    if not array.null_count:
+        values = _dense(array)
+        column = None if values is None else _Dense(values)
+    elif _is_scalar(array.type):
+        column = _Dense(_filled(array))
+    if column is None and _is_list(array.type):
+        column = _ragged(array)
+    if column is None:
+        return _Objects(array)
+    if array.null_count and not kinds.is_null(array.type):
+        return _Nullable(column, array.is_null().to_numpy(zero_copy_only=False))
+    return column
+
+
+def _plain(array: Any) -> Any:
+    """Without dictionary encoding and extension type, except tensors, which know their shape."""
+    import pyarrow as pa
+
+    if isinstance(array, pa.DictionaryArray):
+        return array.dictionary_decode()
+    if isinstance(array, pa.ExtensionArray) and not _is_tensor(array):
+        return _plain(array.storage)
+    return array
+
+
+def _dense(array: Any) -> Array | None:
+    """`array[n, …]` of numbers without nulls at any level, None when there is no such form."""
+    import pyarrow.types as kinds
+
+    if array.null_count:
+        return None
+    if _is_tensor(array):
+        return np.asarray(array.to_numpy_ndarray())
+    if _is_scalar(array.type):
+        return np.asarray(array.to_numpy(zero_copy_only=False))
+    if not kinds.is_fixed_size_list(array.type):
+        return None
+    inner = _dense(array.flatten())
+    return None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
+
+
+def _ragged(array: Any) -> Column | None:
+    import pyarrow.compute as pc
+
+    values = _dense(array.flatten())
+    if values is None:
+        return None
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    return _Ragged(values, lengths.to_numpy(zero_copy_only=False))
+
+
+def _filled(array: Any) -> Array:
+    """Numbers with something in the place of each null; without it integers would turn into floats."""
+    import pyarrow.types as kinds
+
+    if kinds.is_integer(array.type) or kinds.is_boolean(array.type):
+        array = array.fill_null(False if kinds.is_boolean(array.type) else 0)
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def _is_scalar(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    numeric = kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)
+    naive = kinds.is_timestamp(kind) and kind.tz is None  # NumPy's datetimes know no time zone.
+    return bool(numeric or naive or kinds.is_date(kind) or kinds.is_duration(kind))
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+
+def _is_tensor(array: Any) -> bool:
+    import pyarrow as pa
+
+    return isinstance(array, pa.ExtensionArray) and hasattr(array, "to_numpy_ndarray") and not array.null_count
+
+
+def _frozen(values: Array) -> Array:
+    view = values.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,115 @@
+"""In: block numbers. Out: decoded blocks, each decoded once at a time, the least recently used forgotten first.
+
+Several threads may ask for the same block: the first decodes it, outside the lock, and the others wait for its result.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class Sized(Protocol):
+    """What the cache asks of a block."""
+
+    nbytes: int
+
+
+BlockT = TypeVar("BlockT", bound=Sized)
+
+
+class BlockCache(Generic[BlockT]):
+    """At most `limit` bytes of decoded blocks, and always the last one used. Thread-safe.
+
+    Args:
+        decode: makes the block of a number; called without the lock, on the thread that asks.
+        limit: bytes to keep; a larger block is still kept until another one is asked for.
+
+    >>> import numpy as np
+    >>> cache = BlockCache(lambda number: np.full(4, number), limit=100)
+    >>> cache.get(3)
+    array([3, 3, 3, 3])
+    """
+
+    _blocks: OrderedDict[int, BlockT]
+    _pending: dict[int, Future[BlockT]]
+    _bytes: int
+
+    def __init__(self, decode: Callable[[int], BlockT], limit: int) -> None:
+        self._decode = decode
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._pending = {}
+        self._clear()
+        _caches.add(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept at this moment."""
+        return self._bytes
+
+    def get(self, number: int) -> BlockT:
+        """Returns a block, decoding it if need be; what `decode` raises reaches every thread that waits for it."""
+        with self._lock:
+            block = self._blocks.get(number)
+            if block is not None:
+                self._blocks.move_to_end(number)
+                return block
+            waiting = self._pending.get(number)
+            if waiting is None:
+                mine: Future[BlockT] = Future()
+                self._pending[number] = mine
+        return waiting.result() if waiting is not None else self._fill(number, mine)
+
+    def clear(self) -> None:
+        """Forgets every block."""
+        with self._lock:
+            self._clear()
+
+    def restart(self) -> None:
+        """A new lock and nothing pending: called in the child after a fork, where the decoding threads are no more."""
+        self._lock = threading.Lock()
+        self._pending = {}
+        self._clear()  # The parent may have been forked in the middle of a change.
+
+    def _clear(self) -> None:
+        self._blocks = OrderedDict()
+        self._bytes = 0
+
+    def _fill(self, number: int, mine: Future[BlockT]) -> BlockT:
+        try:
+            block = self._decode(number)
+        except BaseException as error:
+            with self._lock:
+                self._pending.pop(number, None)
+            mine.set_exception(error)
+            raise
+        with self._lock:
+            self._keep(number, block)
+            self._pending.pop(number, None)
+        mine.set_result(block)
+        return block
+
+    def _keep(self, number: int, block: BlockT) -> None:
+        self._blocks[number] = block
+        self._bytes += block.nbytes
+        while self._bytes > self._limit and len(self._blocks) > 1:
+            _, oldest = self._blocks.popitem(last=False)
+            self._bytes -= oldest.nbytes
+
+
+_caches: weakref.WeakSet[BlockCache[Any]] = weakref.WeakSet()
+
+
+def _restart_all() -> None:
+    for cache in list(_caches):
+        cache.restart()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_restart_all)

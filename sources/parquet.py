@@ -1,0 +1,255 @@
+"""In: record keys (row numbers over all files). Out: rows as dicts of column name to value.
+
+Parquet has no access to a single row: the unit is the row group. The source keeps an index of row groups, decodes those
+that a call touches, each once, and keeps the last used ones in memory. So a shuffle over a dataset larger than
+`cache_bytes` decodes a row group per record: write such files with small row groups (a few hundred rows).
+File format: https://parquet.apache.org/docs/file-format/.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import operator
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SourceError
+from .arrow_columns import Column, column_of
+from .arrow_files import listing_of, parquet_library, resolve
+from .block_cache import BlockCache
+from .files import Paths, expand, path_list
+from .keys import Keys, check_key, check_keys
+
+DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
+"""The files of a directory that count."""
+
+DEFAULT_CACHE_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class _File:
+    """What is known of one file after its footer was read."""
+
+    path: str
+    size: int
+    group_rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _RowGroups:
+    """All row groups of all files, and how to decode one; it can be pickled and holds nothing open."""
+
+    filesystem: Any
+    columns: tuple[str, ...]
+    files: tuple[_File, ...]
+
+    def place(self, number: int) -> tuple[str, int]:
+        """The path of the file that holds row group `number`, and the group's number in it."""
+        for file in self.files:
+            if number < len(file.group_rows):
+                return file.path, number
+            number -= len(file.group_rows)
+        raise IndexError(number)
+
+    def decode(self, number: int) -> _Block:
+        """Reads and decodes one row group; the file is open for just that time."""
+        path, group = self.place(number)
+        with _open(self.filesystem, path) as file:
+            # On the calling thread: the loader has threads of its own, and worker processes besides.
+            table = file.read_row_group(group, columns=list(self.columns), use_threads=False)
+            return _Block({name: column_of(table.column(name)) for name in self.columns})
+
+
+class _Block:
+    """A decoded row group."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._columns = columns
+        self.nbytes = sum(column.nbytes for column in columns.values())
+
+    def rows(self, rows: list[int]) -> list[dict[str, Any]]:
+        records: list[dict[str, Any]] = [{} for _ in rows]
+        for name, column in self._columns.items():
+            for record, value in zip(records, column.take(rows)):
+                record[name] = value
+        return records
+
+
+class ParquetDataSource:
+    """The rows of Parquet files, in the order of the files. Thread-safe, picklable, safe to fork.
+
+    A record is a dict of column name to NumPy scalar, read-only NumPy array (lists of numbers), `str`, `bytes`, None
+    (nulls) or nested Python objects (structs, maps, lists of strings).
+
+    Args:
+        paths: a path, a glob, a directory (its `*.parquet` files) or a list of these. A glob and a directory are sorted
+            by name; a list keeps its order.
+        columns: the columns to read, in this order; default all.
+        filesystem: a pyarrow (or fsspec) file system; default the local one, or what a URI such as `s3://…` names.
+        cache_bytes: bytes of decoded row groups that stay in memory, default 256 MiB; the last one always stays.
+
+    Raises:
+        SourceNotFoundError: nothing is found under a path.
+        SourceError: a file is empty, truncated or not Parquet; files have different columns; there are no rows.
+        ValueError: a name in `columns` is no column of the files.
+        MissingExtraError: pyarrow is not installed.
+
+    Example (needs a file):
+        `ParquetDataSource("train.parquet", columns=["image", "label"])[0]` is a dict with these two keys.
+    """
+
+    reads_ahead: ClassVar[bool] = True
+    array_keys: ClassVar[bool] = True
+
+    _groups: _RowGroups
+    _cache_bytes: int
+    _ends: npt.NDArray[np.int64]
+    """`int64[row groups]`: the first key after each row group."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        columns: Sequence[str] | None = None,
+        filesystem: Any = None,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        parquet_library()
+        found, names = _find(paths, filesystem)
+        inspected = [_inspect(found, name) for name in names]
+        chosen = _chosen(columns, inspected[0][1].names, names[0])
+        _check_schemas(inspected, chosen, columns is None)
+        self._groups = _RowGroups(found, chosen, tuple(file for file, _ in inspected))
+        self._cache_bytes = cache_bytes
+        self._prepare()
+        if not len(self):
+            raise SourceError(f"no rows in {', '.join(names[:3])}{' …' if len(names) > 3 else ''}")
+
+    def _prepare(self) -> None:
+        rows = [count for file in self._groups.files for count in file.group_rows]
+        self._ends = np.cumsum(rows or [0], dtype=np.int64)
+        self._cache = BlockCache(self._groups.decode, self._cache_bytes)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
+        checked = check_key(key, len(self), "ParquetDataSource")
+        return self.__getitems__(np.array([checked], np.int64))[0]
+
+    def __getitems__(self, keys: Keys) -> list[dict[str, Any]]:
+        """The rows of `keys`, in their order; each row group that they touch is looked up once.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            SourceError: a row group cannot be read; the message names the file and the key.
+        """
+        checked = check_keys(keys, len(self), "ParquetDataSource")
+        if not len(checked):
+            return []
+        group_of_key = np.searchsorted(self._ends, checked, side="right")
+        order = np.argsort(group_of_key, kind="stable")
+        groups, firsts = np.unique(group_of_key[order], return_index=True)
+        records: list[dict[str, Any]] = []
+        for group, members in zip(groups.tolist(), np.split(checked[order], firsts[1:])):
+            records += self._rows(group, members)
+        if len(records) == 1:
+            return records
+        return list(operator.itemgetter(*np.argsort(order).tolist())(records))
+
+    def _rows(self, group: int, keys: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+        first = int(self._ends[group - 1]) if group else 0
+        try:
+            block = self._cache.get(group)
+        except _arrow_errors() as error:
+            path, number = self._groups.place(group)
+            raise SourceError(f"{path}: record key {keys[0]} (row group {number}) cannot be read: {error}") from error
+        return block.rows((keys - first).tolist())
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Records, and a digest of columns, base names, sizes and row counts: the same wherever the files lie."""
+        files = [(os.path.basename(file.path), file.size, sum(file.group_rows)) for file in self._groups.files]
+        digest = hashlib.sha256(repr((self._groups.columns, files)).encode()).hexdigest()[:16]
+        return {"kind": "ParquetDataSource", "records": len(self), "files": digest}
+
+    def __getstate__(self) -> dict[str, Any]:
+        files = [(file.path, file.size, file.group_rows) for file in self._groups.files]
+        chosen = (self._groups.filesystem, self._groups.columns, files)
+        return {"groups": chosen, "cache_bytes": self._cache_bytes}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        filesystem, columns, files = state["groups"]
+        self._groups = _RowGroups(filesystem, columns, tuple(_File(*file) for file in files))
+        self._cache_bytes = state["cache_bytes"]
+        self._prepare()
+
+    def __repr__(self) -> str:
+        return f"ParquetDataSource({len(self)} rows of {', '.join(self._groups.columns)})"
+
+
+def _arrow_errors() -> tuple[type[BaseException], ...]:
+    import pyarrow
+
+    return (pyarrow.ArrowException, OSError)
+
+
+def _find(paths: Paths, filesystem: Any) -> tuple[Any, list[str]]:
+    resolved = [resolve(filesystem, path) for path in path_list(paths)]
+    found = resolved[0][0]
+    if any(other != found for other, _ in resolved):
+        raise ValueError("all paths of a ParquetDataSource must lie on one file system")
+    listing = listing_of(found)
+    return found, [name for _, path in resolved for name in expand(path, listing, DIRECTORY_PATTERNS)]
+
+
+def _inspect(filesystem: Any, path: str) -> tuple[_File, Any]:
+    """Reads a file's footer: its row groups and its Arrow schema."""
+    size = filesystem.get_file_info(path).size
+    if not size:
+        raise SourceError(f"{path}: the file is empty (0 bytes)")
+    try:
+        with _open(filesystem, path) as file:
+            counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
+            return _File(path, size, counts), file.schema_arrow.remove_metadata()
+    except _arrow_errors() as error:
+        raise SourceError(f"{path}: not a Parquet file, or truncated: {error}") from error
+
+
+@contextmanager
+def _open(filesystem: Any, path: str) -> Iterator[Any]:
+    with filesystem.open_input_file(path) as handle:
+        yield parquet_library().ParquetFile(handle)
+
+
+def _check_schemas(inspected: Sequence[tuple[_File, Any]], columns: tuple[str, ...], whole: bool) -> None:
+    """Holds the columns of every file against those of the first; their order and nullability may differ."""
+    first, schema = inspected[0]
+    for file, other in inspected[1:]:
+        difference = _difference(schema, other, columns)
+        if whole:
+            difference += [f"{name!r} besides" for name in other.names if name not in columns]
+        if difference:
+            raise SourceError(f"{file.path}: other columns than in {first.path}: {'; '.join(difference)}")
+
+
+def _difference(schema: Any, other: Any, columns: tuple[str, ...]) -> list[str]:
+    missing = [f"no {name!r}" for name in columns if name not in other.names]
+    shared = [(name, schema.field(name).type, other.field(name).type) for name in columns if name in other.names]
+    return missing + [f"{name!r} is {found}, not {wanted}" for name, wanted, found in shared if found != wanted]
+
+
+def _chosen(columns: Sequence[str] | None, names: Sequence[str], path: str) -> tuple[str, ...]:
+    if columns is None:
+        return tuple(names)
+    chosen = (columns,) if isinstance(columns, str) else tuple(columns)
+    unknown = [name for name in chosen if name not in names]
+    if unknown or not chosen:
+        raise ValueError(f"{path} has no column {', '.join(map(repr, unknown))}; there are {', '.join(names)}")
+    return chosen

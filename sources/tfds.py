@@ -1,0 +1,116 @@
+"""In: record keys. Out: the examples of a prepared TFDS dataset, decoded to NumPy by its own features.
+
+What `tfds.data_source(...)` returns is a source as it is; `TfdsDataSource` is the short form of the same. It reads
+ArrayRecord files through our own source, which takes a third of the time of TFDS's. Nothing is ever downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar, SupportsIndex
+
+from ..errors import MissingExtraError, SourceError
+from .array_record import ArrayRecordDataSource
+from .keys import Keys, check_key, check_keys
+
+
+class TfdsDataSource:
+    """The examples of one split of a TFDS dataset that is prepared on disk. Thread-safe, picklable, safe to fork.
+
+    Args:
+        name: the dataset, as in `tfds.data_source`: `"mnist"`, `"my_data/config:1.0.0"`.
+        split: a split or a part of one: `"train"`, `"train[:80%]"`.
+        data_dir: where the datasets lie; default TFDS's own folder.
+        decoders: decoders of features that are not to be decoded as usual, such as `tfds.decode.SkipDecoding()`.
+
+    Raises:
+        SourceError: there is no such dataset or split, or the dataset is not prepared in a format with random access.
+        MissingExtraError: tensorflow_datasets is not installed.
+
+    Example (needs a prepared dataset):
+        `TfdsDataSource("mnist", "train")[0]["label"]` is an integer.
+    """
+
+    reads_ahead: ClassVar[bool] = True
+    array_keys: ClassVar[bool] = True
+
+    def __init__(
+        self, name: str, split: str, data_dir: str | os.PathLike[str] | None = None, decoders: Any = None
+    ) -> None:
+        self._name = f"{name}, split {split!r}"
+        self._decoders = decoders
+        opened = _open(_library(), name, split, None if data_dir is None else os.fspath(data_dir), decoders)
+        info = opened.dataset_info
+        self._identity = {"kind": "TfdsDataSource", "name": info.full_name, "split": str(split)}
+        self._features = info.features
+        self._files: ArrayRecordDataSource | None = None
+        self._other: Any = None
+        if type(opened.data_source).__module__.startswith("array_record."):
+            self._files = ArrayRecordDataSource(list(info.splits[split].file_instructions))
+        else:
+            self._other = opened
+
+    def __len__(self) -> int:
+        return len(self._files if self._files is not None else self._other)
+
+    def __getitem__(self, key: SupportsIndex) -> Any:
+        return self.__getitems__([check_key(key, len(self), "TfdsDataSource")])[0]
+
+    def __getitems__(self, keys: Keys) -> list[Any]:
+        """The examples of `keys`, in their order.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            SourceError: a file cannot be read; the message names the file and the key.
+        """
+        checked = check_keys(keys, len(self), "TfdsDataSource")
+        if self._files is None:
+            return list(self._other.__getitems__(checked.tolist()))
+        decode: Callable[..., Any] = self._features.deserialize_example_np
+        return [decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)]
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The dataset's full name with its version, the split and the number of examples."""
+        return {**self._identity, "records": len(self)}
+
+    def close(self) -> None:
+        """Closes the open files. The source stays usable: reading reopens them."""
+        if self._files is not None:
+            self._files.close()
+
+    def __repr__(self) -> str:
+        return f"TfdsDataSource({self._name}, {len(self)} examples)"
+
+
+def _library() -> Any:
+    try:
+        import tensorflow_datasets
+    except ImportError as error:
+        raise MissingExtraError('TfdsDataSource needs tensorflow_datasets: pip install "millrace[tfds]"') from error
+    return tensorflow_datasets
+
+
+def _open(tfds: Any, name: str, split: str, data_dir: str | None, decoders: Any) -> Any:
+    where = os.path.expanduser(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
+    if not isinstance(split, str):
+        raise TypeError(f"split must be a string such as 'train' or 'train[:80%]', not {type(split).__name__}")
+    try:
+        return tfds.data_source(name, split=split, data_dir=data_dir, decoders=decoders, download=False)
+    except tfds.core.DatasetNotFoundError as error:
+        raise SourceError(f"no TFDS dataset {name!r}; under {where} there are: {_prepared(where)}") from error
+    except NotImplementedError as error:
+        raise SourceError(
+            f"the TFDS dataset {name!r} is not prepared in ArrayRecord format under {where}, where there are: "
+            f"{_prepared(where)}; run tfds.builder({name!r}, file_format='array_record').download_and_prepare()"
+        ) from error
+    except ValueError as error:
+        raise SourceError(f"the TFDS dataset {name!r} has no split {split!r}: {error}") from error
+
+
+def _prepared(data_dir: str) -> str:
+    """The names of the folders under `data_dir`: one for each dataset."""
+    if not os.path.isdir(data_dir):
+        return "none (no such folder)"
+    return ", ".join(sorted(entry.name for entry in os.scandir(data_dir) if entry.is_dir())) or "none"
