@@ -75,6 +75,7 @@ class ArrayRecordDataSource:
     Raises:
         SourceNotFoundError: nothing is found under a path.
         SourceError: a file is empty, truncated or not ArrayRecord; a range goes past a file's end; no records at all.
+        ValueError: `paths` is an empty list, a range is ill-formed, or the library does not know a reader option.
         MissingExtraError: the library array_record is not installed.
 
     Example (needs a file):

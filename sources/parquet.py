@@ -123,8 +123,10 @@ class ParquetDataSource:
         parquet_library()
         found, names = _find(paths, filesystem)
         inspected = [_inspect(found, name) for name in names]
-        chosen = _chosen(columns, inspected[0][1].names, names[0])
-        _check_schemas(inspected, chosen, columns is None)
+        # A file without rows, as parallel writers leave, often lacks the types of the others: it has no say.
+        filled = [(file, schema) for file, schema in inspected if any(file.group_rows)] or inspected[:1]
+        chosen = _chosen(columns, filled[0][1].names, filled[0][0].path)
+        _check_schemas(filled, chosen, columns is None)
         self._groups = _RowGroups(found, chosen, tuple(file for file, _ in inspected))
         self._cache_bytes = cache_bytes
         self._prepare()
@@ -249,7 +251,9 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], path: str) -> t
     if columns is None:
         return tuple(names)
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
+    if not chosen:
+        raise ValueError(f"columns is empty; name at least one column of {path}: {', '.join(names)}")
     unknown = [name for name in chosen if name not in names]
-    if unknown or not chosen:
+    if unknown:
         raise ValueError(f"{path} has no column {', '.join(map(repr, unknown))}; there are {', '.join(names)}")
     return chosen

@@ -106,11 +106,12 @@ def _open(tfds: Any, name: str, split: str, data_dir: str | None, decoders: Any)
             f"{_prepared(where)}; run tfds.builder({name!r}, file_format='array_record').download_and_prepare()"
         ) from error
     except ValueError as error:
-        raise SourceError(f"the TFDS dataset {name!r} has no split {split!r}: {error}") from error
+        raise SourceError(f"split {split!r} of the TFDS dataset {name!r} cannot be read: {error}") from error
 
 
 def _prepared(data_dir: str) -> str:
-    """The names of the folders under `data_dir`: one for each dataset."""
+    """The names of the folders under `data_dir`: one for each dataset, and TFDS's own for downloads."""
     if not os.path.isdir(data_dir):
         return "none (no such folder)"
-    return ", ".join(sorted(entry.name for entry in os.scandir(data_dir) if entry.is_dir())) or "none"
+    names = [entry.name for entry in os.scandir(data_dir) if entry.is_dir() and entry.name != "downloads"]
+    return ", ".join(sorted(names)) or "none"

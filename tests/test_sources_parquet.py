@@ -1,0 +1,291 @@
+"""Parquet files: values of every Arrow type, the cache of row groups, and every way that files can be bad."""
+
+import datetime
+import decimal
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from millrace.errors import SourceError, SourceNotFoundError
+from millrace.sources import ParquetDataSource, fingerprint_of, reader_of
+from millrace.sources.block_cache import BlockCache
+from pyarrow import fs
+from source_conformance import SourceConformance, assert_same, open_files
+
+
+def table(keys):
+    """A table of one row per key, with columns of four kinds."""
+    keys = np.asarray(keys, np.int64)
+    return pa.table(
+        {
+            "key": keys,
+            "image": pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(keys, 3).astype(np.float32)), 3),
+            "text": [f"text {key}" for key in keys],
+            "maybe": pa.array([None if key % 3 == 0 else int(key) for key in keys], pa.int16()),
+        }
+    )
+
+
+class TestOneFile(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        pq.write_table(table(range(count)), folder / "x.parquet", row_group_size=10)
+
+    def open(self, folder, count):
+        return ParquetDataSource(folder / "x.parquet")
+
+    def expected_record(self, key):
+        maybe = None if key % 3 == 0 else np.int16(key)
+        image = np.full(3, key, np.float32)
+        return {"key": np.int64(key), "image": image, "text": f"text {key}", "maybe": maybe}
+
+
+class TestManyFilesSmallCache(TestOneFile):
+    """Five files, one of them without rows, some columns in another order, and a cache too small for two groups."""
+
+    def write(self, folder, count):
+        for number, keys in enumerate(np.array_split(np.arange(count), 4)):
+            pq.write_table(table(keys), folder / f"x-{number}.parquet", row_group_size=7)
+        pq.write_table(table([]), folder / "x-1b.parquet")
+
+    def open(self, folder, count):
+        return ParquetDataSource(folder, columns=["text", "key"], cache_bytes=300)
+
+    def expected_record(self, key):
+        return {"text": f"text {key}", "key": np.int64(key)}
+
+
+class TestOtherFileSystem(TestOneFile):
+    """A file system that is not the local one."""
+
+    def open(self, folder, count):
+        return ParquetDataSource("*.parquet", filesystem=fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()))
+
+
+DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)
+UTC = datetime.timezone.utc  # noqa: UP017
+VALUES = [
+    (pa.array([1, 2], pa.uint8()), [np.uint8(1), np.uint8(2)]),
+    (pa.array([1, None], pa.int32()), [np.int32(1), None]),
+    (pa.array([2**60 + 1, None], pa.int64()), [np.int64(2**60 + 1), None]),
+    (pa.array([0.5, None], pa.float32()), [np.float32(0.5), None]),
+    (pa.array(np.array([0.5, 1], np.float16)), [np.float16(0.5), np.float16(1)]),
+    (pa.array([True, False]), [np.True_, np.False_]),
+    (pa.array([True, None]), [np.True_, None]),
+    (pa.array(["ä", None]), ["ä", None]),
+    (pa.array(["a", "b"], pa.large_string()), ["a", "b"]),
+    (pa.array([b"\0a", None]), [b"\0a", None]),
+    (pa.array([b"ab", b"cd"], pa.binary(2)), [b"ab", b"cd"]),
+    (pa.array(["u", "v"]).dictionary_encode(), ["u", "v"]),
+    (pa.nulls(2), [None, None]),
+    (pa.array([DAY, None], pa.timestamp("us")), [np.datetime64(DAY, "us"), None]),
+    (pa.array([DAY, DAY], pa.timestamp("ms")), [np.datetime64(DAY, "ms")] * 2),
+    (pa.array([DAY.date(), None]), [np.datetime64(DAY.date(), "D"), None]),
+    (pa.array([datetime.timedelta(1), None]), [np.timedelta64(86400 * 10**6, "us"), None]),
+    (pa.array([DAY.time(), None]), [DAY.time(), None]),
+    (pa.array([decimal.Decimal("1.20"), None]), [decimal.Decimal("1.20"), None]),
+    (pa.array([[1, 2, 3], []]), [np.array([1, 2, 3]), np.array([], int)]),
+    (pa.array([[1.0], None, [2.0, 3.0]]), [np.array([1.0]), None, np.array([2.0, 3.0])]),
+    (pa.array([[1], [2]], pa.large_list(pa.int8())), [np.array([1], np.int8), np.array([2], np.int8)]),
+    (pa.array([[1, None], [2]]), [[1, None], [2]]),
+    (pa.array([["a"], []]), [["a"], []]),
+    (pa.array([[1, 2], [3, 4]], pa.list_(pa.int32(), 2)), [np.array([1, 2], np.int32), np.array([3, 4], np.int32)]),
+    (pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)), [np.array([1, 2]), None, np.array([3, 4])]),
+    (pa.array([[[1, 2], [3, 4]]], pa.list_(pa.list_(pa.int64(), 2), 2)), [np.array([[1, 2], [3, 4]])]),
+    (pa.array([[[1, 2]], [[3, 4], [5, 6]]], pa.list_(pa.list_(pa.int64(), 2))), [[1, 2], [3, 4, 5, 6]]),
+    (pa.array([{"a": 1, "b": None}, None]), [{"a": 1, "b": None}, None]),
+    (pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int8())), [[("a", 1)], []]),
+    (pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(8).reshape(2, 2, 2)), list(np.arange(8).reshape(2, 2, 2))),
+]
+VALUES[-4] = (VALUES[-4][0], [np.array([[1, 2]]), np.array([[3, 4], [5, 6]])])
+
+
+@pytest.mark.parametrize(("array", "values"), VALUES, ids=lambda value: str(getattr(value, "type", "")))
+def test_each_type_has_its_value(tmp_path, array, values):
+    """Numbers come as NumPy scalars, lists of numbers as arrays, text as `str`, nulls as None, the rest as Python."""
+    pq.write_table(pa.table({"x": array}), tmp_path / "x.parquet")
+    source = ParquetDataSource(tmp_path / "x.parquet")
+    assert_same([row["x"] for row in source.__getitems__(range(len(values)))], values)
+    assert_same([row["x"] for row in source.__getitems__([len(values) - 1, 0])], [values[-1], values[0]])
+
+
+def test_arrays_are_read_only(tmp_path):
+    """Rows lie in the cache and are read-only, so that no operation changes what the next epoch reads."""
+    pq.write_table(table(range(3)), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="read-only"):
+        ParquetDataSource(tmp_path / "x.parquet")[0]["image"][0] = 5
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the rows 0 to 29 in the files a, b and c."""
+    for name, start in (("b", 10), ("a", 0), ("c", 20)):
+        pq.write_table(table(range(start, start + 10)), tmp_path / f"{name}.parquet", row_group_size=4)
+    return tmp_path
+
+
+def keys_of(source):
+    """The column `key` of all rows of a source."""
+    return [int(row["key"]) for row in source.__getitems__(range(len(source)))]
+
+
+def test_a_glob_and_a_directory_are_sorted_and_a_list_keeps_its_order(folder):
+    """Globs and directories give their files by name; a list gives them as it stands."""
+    (folder / "_SUCCESS").write_text("")
+    (folder / "notes.txt").write_text("no rows")
+    for paths in (folder, str(folder), f"{folder}/*.parquet", [folder / f"{name}.parquet" for name in "abc"]):
+        assert keys_of(ParquetDataSource(paths)) == list(range(30))
+    assert keys_of(ParquetDataSource([folder / "c.parquet", str(folder / "a.parquet")])) == [*range(20, 30), *range(10)]
+
+
+def test_globs_work_on_every_file_system(folder):
+    """Patterns, `**` too, mean the same on a pyarrow or fsspec file system and in a URI."""
+    deep = folder / "deep" / "er"
+    deep.mkdir(parents=True)
+    pq.write_table(table(range(30, 40)), deep / "d.parquet")
+    sub = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+    assert keys_of(ParquetDataSource("[ab].parquet", filesystem=sub)) == list(range(20))
+    assert keys_of(ParquetDataSource("**/*.parquet", filesystem=sub)) == list(range(40))
+    assert keys_of(ParquetDataSource("deep/*/d.parquet", filesystem=sub)) == list(range(30, 40))
+    assert keys_of(ParquetDataSource("deep/er", filesystem=sub)) == list(range(30, 40))
+    assert keys_of(ParquetDataSource(f"file://{folder}/a.parquet")) == list(range(10))
+    fsspec = pytest.importorskip("fsspec")
+    assert keys_of(ParquetDataSource(str(folder), filesystem=fsspec.filesystem("file"))) == list(range(30))
+    for name in ("nope", "*.nope", "nope/*.parquet"):
+        with pytest.raises(SourceNotFoundError, match="nope"):
+            ParquetDataSource(name, filesystem=sub)
+
+
+def test_columns_are_chosen_and_ordered(folder):
+    """`columns` gives the keys of the records and their order; one name may stand alone."""
+    assert list(ParquetDataSource(folder, columns=["text", "key"])[0]) == ["text", "key"]
+    assert list(ParquetDataSource(folder, columns="key")[0]) == ["key"]
+    assert fingerprint_of(ParquetDataSource(folder)) != fingerprint_of(ParquetDataSource(folder, columns=["key"]))
+
+
+def test_an_unknown_column_is_an_error_that_names_those_there_are(folder):
+    """A name that is no column is a `ValueError` with the columns of the file."""
+    with pytest.raises(ValueError, match="no column 'label'; there are key, image, text, maybe"):
+        ParquetDataSource(folder, columns=["key", "label"])
+    with pytest.raises(ValueError, match="at least one column"):
+        ParquetDataSource(folder, columns=[])
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda good: good.drop_columns("text"), "no 'text'"),
+        (lambda good: good.append_column("more", good["key"]), "'more' besides"),
+        (lambda good: good.set_column(0, "key", good["key"].cast(pa.int8())), "'key' is int8, not int64"),
+    ],
+)
+def test_files_with_other_columns_are_an_error(folder, change, text):
+    """A file whose columns differ from those of the first is named, with the difference."""
+    pq.write_table(change(table(range(3))), folder / "z.parquet")
+    with pytest.raises(SourceError, match=rf"z\.parquet: other columns than in .*a\.parquet: {text}"):
+        ParquetDataSource(folder)
+    assert len(ParquetDataSource(folder, columns=["image"])) == 33
+
+
+def test_the_order_of_columns_may_differ_between_files(folder):
+    """Columns are found by name: another order in a later file changes nothing."""
+    pq.write_table(table(range(30, 40)).select(["text", "maybe", "image", "key"]), folder / "z.parquet")
+    assert keys_of(ParquetDataSource(folder)) == list(range(40))
+    assert list(ParquetDataSource(folder)[35]) == ["key", "image", "text", "maybe"]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (lambda good: b"", "the file is empty"),
+        (lambda good: b"not rows at all", "not a Parquet file"),
+        (lambda good: b"x", "not a Parquet file"),
+        (lambda good: good[: len(good) // 2], "truncated"),
+        (lambda good: good[:-1], "truncated"),
+    ],
+)
+def test_a_bad_file_is_an_error_at_construction(folder, content, text):
+    """Empty, foreign and truncated files are errors that name the file, when the source is made."""
+    (folder / "bad.parquet").write_bytes(content((folder / "a.parquet").read_bytes()))
+    with pytest.raises(SourceError, match=rf"bad\.parquet: .*{text}"):
+        ParquetDataSource(folder)
+    assert open_files(folder) == []
+
+
+def test_no_rows_at_all_is_an_error(tmp_path):
+    """A source without rows is an error, and so are a folder without files and a missing file."""
+    pq.write_table(table([]), tmp_path / "x.parquet")
+    with pytest.raises(SourceError, match=r"no rows in .*x\.parquet"):
+        ParquetDataSource(tmp_path)
+    (tmp_path / "x.parquet").unlink()
+    with pytest.raises(SourceNotFoundError, match=r"holds no file named \*\.parquet"):
+        ParquetDataSource(tmp_path)
+    with pytest.raises(SourceNotFoundError, match="nope"):
+        ParquetDataSource(tmp_path / "nope.parquet")
+
+
+def test_a_damaged_row_group_is_named_by_file_and_key(tmp_path):
+    """A damaged row group is an error with file and key when it is read; the others are still read."""
+    numbers = pa.table({"x": np.random.default_rng(0).integers(0, 2**60, 3000)})
+    path = tmp_path / "x.parquet"
+    pq.write_table(numbers, path, row_group_size=1000, compression="zstd", use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    offset = pq.read_metadata(path).row_group(1).column(0).data_page_offset
+    content[offset : offset + 400] = b"\xff" * 400
+    path.write_bytes(bytes(content))
+    source = ParquetDataSource(path)
+    assert source[5]["x"] == numbers["x"][5].as_py()
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"x\.parquet: record key 1234 \(row group 1\) cannot be read"):
+            source.__getitems__([3, 1234])
+    assert source[2999]["x"] == numbers["x"][2999].as_py()
+
+
+def test_the_cache_stays_within_its_bytes(tmp_path):
+    """Decoded row groups take at most `cache_bytes`, the least recently used are forgotten, the last one stays."""
+    pq.write_table(pa.table({"x": np.arange(1000)}), tmp_path / "x.parquet", row_group_size=100)
+    source = ParquetDataSource(tmp_path / "x.parquet", cache_bytes=2000)
+    for key in np.random.default_rng(0).integers(0, 1000, 200):
+        assert source[key]["x"] == key
+        assert source._cache.nbytes <= 2000
+    tiny = ParquetDataSource(tmp_path / "x.parquet", cache_bytes=0)
+    assert reader_of(tiny)(np.arange(500))[499]["x"] == 499
+    assert tiny._cache.nbytes == 800
+
+
+def test_a_block_is_decoded_once_for_all_threads_that_wait():
+    """Threads that ask for one block at the same time share one decoding, and one failure; later calls try again."""
+    calls = []
+    gate = threading.Event()
+
+    def decode(number):
+        calls.append(number)
+        gate.wait(10)
+        if number < 0:
+            raise SourceError("bad block")
+        return np.full(4, number)
+
+    cache = BlockCache(decode, 1000)
+    with ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(cache.get, 7) for _ in range(4)]
+        gate.set()
+        assert {id(block.result()) for block in found} == {id(found[0].result())}
+    assert calls == [7]
+    for _ in range(2):
+        with pytest.raises(SourceError, match="bad block"):
+            cache.get(-1)
+    assert calls == [7, -1, -1]
+
+
+def test_no_file_is_open_between_reads_and_no_rows_are_pickled(folder):
+    """A row group's file is open only while it is decoded, and decoded rows stay out of the pickle."""
+    source = ParquetDataSource(folder)
+    before = len(pickle.dumps(source))
+    source.__getitems__(range(30))
+    assert open_files(folder) == []
+    assert len(pickle.dumps(source)) == before

@@ -1,0 +1,130 @@
+"""TFDS datasets, written here with a builder of our own: what `tfds.data_source` gives, and the short form."""
+
+import warnings
+
+import numpy as np
+import pytest
+from millrace.errors import SourceError
+from millrace.sources import TfdsDataSource, as_source, fingerprint_of, reader_of
+from source_conformance import SourceConformance, assert_same
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # What tfds and what it imports say at import is not ours.
+    import tensorflow_datasets as tfds
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+def prepare(folder, count, file_format="array_record"):
+    """Writes the dataset `tiny_digits` with `count` training examples, in the order of their keys."""
+
+    class TinyDigits(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            features = {
+                "image": tfds.features.Tensor(shape=(2, 2), dtype=np.uint8),
+                "label": tfds.features.Scalar(np.int64),
+                "name": tfds.features.Text(),
+            }
+            return tfds.core.DatasetInfo(
+                builder=self, features=tfds.features.FeaturesDict(features), disable_shuffling=True
+            )
+
+        def _split_generators(self, manager):
+            return {"train": self._generate_examples(count), "test": self._generate_examples(5)}
+
+        def _generate_examples(self, number):
+            for key in range(number):
+                yield key, {"image": np.full((2, 2), key, np.uint8), "label": key, "name": f"name {key}"}
+
+    TinyDigits(data_dir=folder, file_format=file_format).download_and_prepare()
+
+
+class TestShortForm(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        prepare(folder, count)
+
+    def open(self, folder, count):
+        return TfdsDataSource("tiny_digits", "train", data_dir=folder)
+
+    def expected_record(self, key):
+        return {"image": np.full((2, 2), key, np.uint8), "label": key, "name": b"name %d" % key}
+
+
+class TestDataSource(TestShortForm):
+    """What `tfds.data_source` returns, as it is."""
+
+    own = False
+
+    def open(self, folder, count):
+        return tfds.data_source("tiny_digits", split="train", data_dir=folder, download=False)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A data folder with the dataset of 20 training and 5 test examples."""
+    folder = tmp_path_factory.mktemp("tfds")
+    prepare(folder, 20)
+    return folder
+
+
+def test_both_forms_give_the_same_records(prepared):
+    """The short form and `tfds.data_source` agree on every split and part of one."""
+    for split in ("train", "test", "train[5:12]", "train[50%:]", "train+test"):
+        short = TfdsDataSource("tiny_digits", split, data_dir=str(prepared))
+        whole = as_source(tfds.data_source("tiny_digits", split=split, data_dir=prepared, download=False))
+        assert len(short) == len(whole)
+        keys = np.arange(len(short))[::-1]
+        assert_same(reader_of(short)(keys), reader_of(whole)(keys))
+
+
+def test_decoders_are_passed_on(prepared):
+    """`decoders` reach the features, as in `tfds.data_source`."""
+    decoders = {"name": tfds.decode.SkipDecoding()}
+    source = TfdsDataSource("tiny_digits", "train", data_dir=prepared, decoders=decoders)
+    record = tfds.data_source("tiny_digits", split="train", data_dir=prepared, download=False, decoders=decoders)
+    assert_same(source[3], record[3])
+
+
+def test_splits_have_fingerprints_of_their_own(prepared):
+    """The split belongs to the identity of the source, its folder does not."""
+    train, test = (TfdsDataSource("tiny_digits", split, data_dir=prepared) for split in ("train", "test"))
+    assert fingerprint_of(train) == {
+        "kind": "TfdsDataSource",
+        "name": "tiny_digits/1.0.0",
+        "split": "train",
+        "records": 20,
+    }
+    assert fingerprint_of(test) != fingerprint_of(train)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "text"),
+    [
+        ("no_such_dataset", "train", "no TFDS dataset 'no_such_dataset'; under .* there are: tiny_digits"),
+        ("tiny_digits", "valid", "split 'valid' of the TFDS dataset 'tiny_digits' .*'train', 'test'"),
+        ("tiny_digits", "train[", r"split 'train\['"),
+        ("tiny_digits", "train[30:40]", r"split 'train\[30:40\]'.*20 examples"),
+        ("tiny_digits:9.9.9", "train", "tiny_digits:9.9.9"),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_does(prepared, name, split, text):
+    """An unknown dataset, version or split is an error that names what was given and what there is."""
+    with pytest.raises(SourceError, match=f"(?s){text}"):
+        TfdsDataSource(name, split, data_dir=prepared)
+
+
+def test_a_dataset_that_is_not_prepared_is_an_error_that_says_how(prepared):
+    """Nothing is downloaded: a dataset that TFDS knows but that is not on disk is an error with the remedy."""
+    with pytest.raises(SourceError, match=r"'mnist' is not prepared .*download_and_prepare\(\)"):
+        TfdsDataSource("mnist", "train", data_dir=prepared)
+
+
+def test_the_split_must_be_one_name(prepared):
+    """A list of splits, or none, makes no source."""
+    for split in (None, ["train", "test"]):
+        with pytest.raises(TypeError, match="split must be a string"):
+            TfdsDataSource("tiny_digits", split, data_dir=prepared)
