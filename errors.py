@@ -28,6 +28,9 @@ class MissingExtraError(MillraceError, ImportError):
 class BatchError(MillraceError, ValueError):
     """Elements cannot be put into one batch: unequal shapes or structures."""
 
+    rows_back: int = 0
+    """How many elements after the one at fault had come when it was found."""
+
 
 class FanOutError(MillraceError, ValueError):
     """A flat map returned more elements than its `max_fan_out`."""

@@ -22,34 +22,34 @@ class ColumnReader:
     def __init__(self, columns: Any, batch: Batch, allocate: Allocate) -> None:
         leaves, self._structure = flatten(columns)
         self._leaves: list[NDArray[Any]] = leaves
-        self._batch = batch
         self._allocate = allocate
+        self.batch_size = batch.batch_size
+        self._drop_remainder = batch.drop_remainder
+        self._specs = self._specs_of(batch.batch_size)
+
+    def _specs_of(self, rows: int) -> tuple[ArraySpec, ...]:
+        return tuple(ArraySpec((rows, *leaf.shape[1:]), leaf.dtype) for leaf in self._leaves)
 
     @classmethod
     def of(cls, pipeline: Pipeline, allocate: Allocate) -> ColumnReader | None:
-        """One for this pipeline, if its source has columns and it batches them before anything else."""
-        first = pipeline.operations[0] if pipeline.operations else None
-        columns = getattr(pipeline.source, "columns", None)
-        if columns is None or type(first) is not Batch or first.batch_fn is not None:
+        """One for this pipeline, if it batches columns."""
+        batch = pipeline.operations[0] if pipeline.operations else None
+        if pipeline.columns is None or not isinstance(batch, Batch):
             return None
-        reader = cls(columns, first, allocate)
-        native = all(leaf.dtype == np.result_type(leaf.dtype) and not leaf.dtype.hasobject for leaf in reader._leaves)
-        return reader if native else None
-
-    @property
-    def batch_size(self) -> int:
-        """Records in a batch."""
-        return self._batch.batch_size
+        return cls(pipeline.columns, batch, allocate)
 
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
         """The batches of a span, in order."""
-        size = self._batch.batch_size
-        cut = len(keys) - len(keys) % size if self._batch.drop_remainder else len(keys)
+        size = self.batch_size
+        if len(keys) == size:
+            return [self._batch_of(keys)]
+        cut = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
         return [self._batch_of(keys[start : start + size]) for start in range(0, cut, size)]
 
     def _batch_of(self, keys: NDArray[np.int64]) -> Element:
-        arrays = self._allocate([ArraySpec((len(keys), *leaf.shape[1:]), leaf.dtype) for leaf in self._leaves])
+        specs = self._specs if len(keys) == self.batch_size else self._specs_of(len(keys))
+        arrays = self._allocate(specs)
         for leaf, array in zip(self._leaves, arrays):
             # The keys are within bounds, as the pipeline was checked: "clip" only spares the buffer that "raise" needs.
-            np.take(leaf, keys, axis=0, out=array, mode="clip")
+            leaf.take(keys, 0, array, "clip")
         return self._structure.unflatten(arrays)

@@ -26,7 +26,7 @@ def explained(error: Exception, pipeline: Pipeline, position: int) -> Exception:
         pipeline: whose task.
         position: global position of the record (of a batch: its first) that was being worked on.
     """
-    number = _operation_of(error.__traceback__)
+    number = operation_of(error)
     doing = "reading" if number is None else f"operation {number}, {pipeline.operations[number]!r},"
     error.add_note(f"millrace: {doing} failed on record key {_key_at(pipeline, position)} at position {position}.")
     return error.with_traceback(_users_part(error.__traceback__))
@@ -47,9 +47,9 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
     return frames
 
 
-def _operation_of(traceback: TracebackType | None) -> int | None:
-    """The number that the innermost step of the chain carries; None when no step had begun."""
-    for entry in reversed(_frames(traceback)):
+def operation_of(error: Exception) -> int | None:
+    """The number that the innermost step of the chain carries; None when the error arose in no operation."""
+    for entry in reversed(_frames(error.__traceback__)):
         frame = entry.tb_frame
         if frame.f_code.co_filename.startswith(_ROOMS) and "operation" in frame.f_locals:
             return frame.f_locals["operation"]  # type: ignore[no-any-return]

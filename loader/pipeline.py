@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import SeedError
-from ..operations import Operation
+from ..operations import Batch, Operation
 from ..operations.identity import fingerprint
 from ..operations.transforms import as_operation
+from ..operations.trees import flatten
 from ..samplers import ShardOptions
 from ..samplers.protocol import ENDLESS, VectorSampler, as_vector_sampler
 from ..sources import as_source, fingerprint_of
@@ -57,6 +58,16 @@ class Pipeline:
     def total(self) -> int:
         """Number of local positions."""
         return ENDLESS // self.shard.shard_count if self.endless else self.shard.length(len(self.sampler))
+
+    @cached_property
+    def columns(self) -> Any:
+        """The source's columns, a tree of arrays, if the pipeline batches them before anything else; None if not."""
+        first = self.operations[0] if self.operations else None
+        columns = getattr(self.source, "columns", None)
+        if columns is None or type(first) is not Batch or first.batch_fn is not None:
+            return None
+        usable = all(leaf.dtype == np.result_type(leaf.dtype) and leaf.dtype.kind != "O" for leaf in flatten(columns)[0])
+        return columns if usable else None
 
     @cached_property
     def span(self) -> int:

@@ -52,6 +52,10 @@ class Segment:
     def reads_position(self) -> bool:
         return any(operation.reads_position for operation in self.operations)
 
+    def inputs_of(self, number: int) -> int:
+        """Inputs of the segment that make one input of the operation with this number."""
+        return Segment(self.first, self.operations[: number - self.first]).unit
+
     def outputs(self, inputs: int) -> int:
         """Number of outputs of `inputs` inputs, where that is known (`one_to_one`)."""
         for operation in self.operations:

@@ -11,17 +11,22 @@ arrays have a lease as their base, and when the last array, or the last thing ma
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..operations.protocol import ArraySpec
+from ..operations.protocol import ArraySpec, allocate_plainly
 
 ALIGNMENT = 64
 """Bytes: a cache line, and what XLA asks for to use an array as it is."""
 
 PAGE = 4096
+POOLED_FROM = 128 << 10
+"""Bytes: smaller batches are plain arrays, whose memory the C library reuses by itself and which cost little to copy."""
+
 MAX_FREE = 8
 """Slabs kept for reuse; more are given back to the system."""
 
@@ -52,15 +57,11 @@ class SlabPool:
 
     def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """One array for each spec, all on one slab."""
-        offsets, size = _layout(specs)
-        slab = self._slab(size)
-        memory = np.asarray(Lease(slab, self))
-        return [
-            memory[offset : offset + _bytes(spec)].view(spec.dtype).reshape(spec.shape)
-            if _bytes(spec)
-            else np.empty(spec.shape, spec.dtype)
-            for spec, offset in zip(specs, offsets)
-        ]
+        parts, size = _layout(tuple(specs))
+        if size < POOLED_FROM:
+            return allocate_plainly(specs)
+        memory = np.asarray(Lease(self._slab(size), self))
+        return [memory[start:stop].view(dtype).reshape(shape) for start, stop, shape, dtype in parts]
 
     def _slab(self, size: int) -> NDArray[np.uint8]:
         """The free slab that was released last and is of about this size, or a new one."""
@@ -82,17 +83,12 @@ def _new_slab(size: int) -> NDArray[np.uint8]:
     return whole[start : len(whole) - ALIGNMENT + start]
 
 
-def _layout(specs: Sequence[ArraySpec]) -> tuple[list[int], int]:
-    """Offset of each array, and the size of all."""
-    offsets, end = [], 0
-    for spec in specs:
-        offsets.append(end)
-        end += -(-_bytes(spec) // ALIGNMENT) * ALIGNMENT
-    return offsets, end
-
-
-def _bytes(spec: ArraySpec) -> int:
-    count = spec.dtype.itemsize
-    for length in spec.shape:
-        count *= length
-    return count
+@lru_cache(maxsize=256)
+def _layout(specs: tuple[ArraySpec, ...]) -> tuple[list[tuple[int, int, tuple[int, ...], np.dtype[Any]]], int]:
+    """Start and end of each array, with its shape and dtype, and the size of all."""
+    parts, end = [], 0
+    for shape, dtype in specs:
+        stop = end + dtype.itemsize * prod(shape)
+        parts.append((end, stop, shape, dtype))
+        end = -(-stop // ALIGNMENT) * ALIGNMENT
+    return parts, end

@@ -6,6 +6,7 @@ In: a task. Out: a block. Each thread that works has a `Worker` of its own; noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from operator import length_hint
 from typing import Any
 
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from ..operations.protocol import Allocate, Context, Element, Step
 from ..sources import reader_of
 from .columns import ColumnReader
-from .failures import explained
+from .failures import explained, operation_of
+from .keys import KeyBlocks
 from .pipeline import Pipeline
 from .plan import Segment, Span
 from .slabs import SlabPool
@@ -23,15 +25,16 @@ from .tasks import Block, Failure, Group, RowTags, Task
 
 
 class Reader:
-    """Reads the records of spans. Has no state: any number of threads may use one."""
+    """Reads the records of spans. Any number of threads may use one."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._read = reader_of(pipeline.source)
+        self._keys = KeyBlocks(pipeline)
 
     def keys(self, span: Span) -> NDArray[np.int64]:
         """The record keys of a span."""
-        return self._pipeline.sampler.record_keys(self._pipeline.positions(span.start, span.stop))
+        return self._keys.of(span)
 
     def records(self, span: Span) -> Sequence[Any]:
         """The records of a span, in one call of the source."""
@@ -84,6 +87,7 @@ class Chain:
 
     def __init__(self, pipeline: Pipeline, segment: Segment, allocate: Allocate) -> None:
         self._pipeline = pipeline
+        self._segment = segment
         self._context = Context(seed=pipeline.sampler.seed or 0, allocate=allocate)
         self._steps: list[Step] = [self._keep]
         for number, operation in reversed(list(enumerate(segment.operations, segment.first))):
@@ -94,11 +98,12 @@ class Chain:
         self._tags_rows = not pipeline.aligned
         self._tracks = segment.reads_position or self._tags_rows
         self._elements: list[Element] = []
-        self._tags: RowTags | None = None
+        self._tags = RowTags() if self._tags_rows else None
 
     def enter_behind_batch(self, batch_size: int) -> None:
         """From now on the inputs are not records but batches of them, as the first operation would make."""
         self._push = self._steps[1]
+        del self._context.at_end[0]  # the batch in the making of an operation that is passed by
         self._inputs_per_unit //= batch_size
         self._positions_per_input = batch_size
 
@@ -106,7 +111,6 @@ class Chain:
         """Push the inputs of a span; `read_failure` says why they are not all."""
         remaining = iter(inputs)
         try:
-            self._begin()
             if self._tracks:
                 self._push_tracked(span, remaining)
             else:
@@ -117,7 +121,8 @@ class Chain:
                 return self._failed(read_failure)
             self._end()
         except Exception as error:
-            local = span.start + (len(inputs) - length_hint(remaining) - 1) * self._positions_per_input
+            at_fault = self._at_fault(error, len(inputs) - length_hint(remaining) - 1)
+            local = span.start + at_fault * self._positions_per_input
             return self._failed(explained(error, self._pipeline, self._pipeline.shard.global_position(local)))
         return self._block()
 
@@ -134,25 +139,30 @@ class Chain:
     def run_group(self, group: Group) -> Block:
         """Push the rows of a group, which make one unit."""
         push, context = self._push, self._context
+        index = 0
         try:
-            self._begin()
             context.unit = 0
-            for position, row, element in _rows_of(group):
+            for index, (position, row, element) in enumerate(_rows_of(group)):
                 context.position, context.row = position, row
                 push(element)
             self._end()
         except Exception as error:
-            return self._failed(explained(error, self._pipeline, context.position))
+            position, _, _ = next(islice(_rows_of(group), self._at_fault(error, index), None))
+            return self._failed(explained(error, self._pipeline, position))
         return self._block()
+
+    def _at_fault(self, error: Exception, index: int) -> int:
+        """The number of the input that an error is about, when it arose at input `index`: maybe an earlier one, which
+        waited to be copied into a batch with others."""
+        number, rows_back = operation_of(error), getattr(error, "rows_back", 0)
+        if number is None or not rows_back:
+            return index
+        return index - rows_back * (self._segment.inputs_of(number) // self._positions_per_input)
 
     def _keep(self, element: Element) -> None:
         self._elements.append(element)
         if self._tags is not None:
             self._tags.add(self._context.unit, self._context.position, self._context.row)
-
-    def _begin(self) -> None:
-        self._elements = []
-        self._tags = RowTags() if self._tags_rows else None
 
     def _end(self) -> None:
         for finish in self._context.at_end:
@@ -160,7 +170,7 @@ class Chain:
 
     def _block(self, failure: Failure | None = None) -> Block:
         block = Block(self._elements, self._tags, failure)
-        self._begin()  # hold on to nothing that the user may have dropped
+        self._elements, self._tags = [], RowTags() if self._tags_rows else None
         return block
 
     def _failed(self, error: Exception) -> Block:

@@ -2,8 +2,9 @@
 
 In: elements of equal structure and shapes. Out: a tree of arrays with a new leading axis.
 
-Incremental: the first element fixes the layout, and each element is copied into the batch's own memory as soon as it
-comes and then dropped. To collect a batch's elements and stack them at the end would touch twice the memory, and cold.
+Incremental: the first element fixes the layout, and elements are copied into the batch's own memory while they are still
+in the caches, a few at a time if they are small, and then dropped. To collect a batch's elements and stack them at the end
+would touch twice the memory, and cold.
 """
 
 from __future__ import annotations
@@ -56,57 +57,68 @@ class Batch(Operation):
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         size, drop_remainder = self.batch_size, self.drop_remainder
-        gathering = Stack(size, context.allocate) if self.batch_fn is None else Gather(self.batch_fn)
+        rows = Stack(size, context.allocate) if self.batch_fn is None else Gather(size, self.batch_fn)
+        waiting: list[Element] = []
+        limit = 1  # the first row fixes the layout, and with it how many rows are worth copying at a time
         count = first_position = first_row = 0
 
         def batch_step(element: Element, operation: int = number) -> None:
-            nonlocal count, first_position, first_row
+            waiting.append(element)
+            if len(waiting) == limit:
+                copy_waiting()
+
+        def copy_waiting(operation: int = number) -> None:
+            nonlocal limit, count, first_position, first_row
             if count == 0:
                 first_position, first_row = context.position, context.row
-            gathering.add(count, element)
-            count += 1
+            rows.add(count, waiting)
+            count += len(waiting)
+            waiting.clear()
+            limit = min(rows.chunk, size - count)
             if count == size:
                 emit()
 
         def emit(operation: int = number) -> None:
-            nonlocal count
-            rows, count = count, 0
             last = context.position, context.row
             context.position, context.row = first_position, first_row
-            then(gathering.finish(rows))
+            batch = rows.finish(count)
+            reset()
+            then(batch)
             context.position, context.row = last
 
         def at_end() -> None:
+            if waiting:
+                copy_waiting()
             if count and not drop_remainder:
                 emit()
-            forget()
+            reset()
 
-        def forget() -> None:
-            nonlocal count
-            count = 0
-            gathering.clear()
+        def reset() -> None:
+            nonlocal limit, count
+            waiting.clear()
+            rows.clear()
+            limit, count = 1, 0
 
         context.at_end.append(at_end)
-        context.on_failure.append(forget)
+        context.on_failure.append(reset)
         return batch_step
 
 
 class Gather:
     """Collects elements for a `batch_fn` of the user's."""
 
-    def __init__(self, batch_fn: BatchFunction) -> None:
+    def __init__(self, size: int, batch_fn: BatchFunction) -> None:
+        self.chunk = size
         self._batch_fn = batch_fn
         self._elements: list[Element] = []
 
-    def add(self, row: int, element: Element) -> None:
-        """Put `element` at `row`; rows come in order."""
-        self._elements.append(element)
+    def add(self, row: int, elements: Sequence[Element]) -> None:
+        """Put elements at `row` and the rows after it; rows come in order."""
+        self._elements.extend(elements)
 
     def finish(self, rows: int) -> Element:
         """The batch."""
-        elements, self._elements = self._elements, []
-        function = self._batch_fn
-        return function(elements)
+        return self._batch_fn(self._elements)
 
     def clear(self) -> None:
         """Forget what was added."""

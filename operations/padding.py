@@ -24,8 +24,8 @@ def stack(elements: Sequence[Element]) -> Element:
     {'x': array([1, 2])}
     """
     rows = Stack(len(elements), allocate_plainly)
-    for row, element in enumerate(elements):
-        rows.add(row, element)
+    rows.add(0, elements[:1])
+    rows.add(1, elements[1:])
     return rows.finish(len(elements))
 
 

@@ -1,14 +1,16 @@
-"""Rows into the memory of a batch, one at a time.
+"""Rows into the memory of a batch, a few at a time.
 
 In: elements, each with its row number. Out: a tree of arrays with a leading axis.
 
 The first element fixes the layout: one column, `[batch_size, *shape]`, for each leaf. Later batches keep it as long as
-their first element fits, so that a batch costs one allocation and a record one comparison and one assignment a leaf.
+their first element fits. Rows that are just like the first one are assigned column by column, many in one call of NumPy;
+all others take the slow way, one by one, which finds out what is wrong with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,10 @@ from ..errors import BatchError
 from .protocol import Allocate, ArraySpec, Element
 from .trees import Structure, flatten, leaf_names
 
-Put = Callable[[int, Any], None]
+CHUNK_ROWS, CHUNK_BYTES = 32, 1 << 17
+"""Rows that wait to be copied together: few enough to be in the caches still, enough to pay for NumPy's call."""
+
+_dtype_of = attrgetter("dtype")
 
 
 class _OtherLayoutError(Exception):
@@ -32,9 +37,21 @@ class Stack:
         self._size = size
         self._allocate = allocate
         self._layout: Layout | None = None
-        self.add: Put = self._add_first
+        self.chunk = 1
 
-    def _add_first(self, row: int, element: Element) -> None:
+    def add(self, row: int, elements: Sequence[Element]) -> None:
+        """Copy elements into `row` and the rows after it; the row 0 of a batch comes first and alone.
+
+        Raises:
+            BatchError: one differs from the first in structure or in a leaf's shape.
+        """
+        if row == 0:
+            self._add_first(elements[0])
+        else:
+            assert self._layout is not None
+            self._layout.write_all(row, elements)
+
+    def _add_first(self, element: Element) -> None:
         try:
             if self._layout is None:
                 raise _OtherLayoutError
@@ -44,20 +61,17 @@ class Stack:
             self._layout = Layout(self._size, element)
             self._layout.begin(self._allocate)
             self._layout.write(0, element)
-        self.add = self._layout.write
+        self.chunk = self._layout.chunk
 
     def finish(self, rows: int) -> Element:
         """The batch of the first `rows` rows; its memory is the receiver's from now on."""
         assert self._layout is not None
-        batch = self._layout.finish(rows)
-        self.add = self._add_first
-        return batch
+        return self._layout.finish(rows)
 
     def clear(self) -> None:
         """Forget what was added."""
         if self._layout is not None:
             self._layout.finish(0)
-        self.add = self._add_first
 
 
 class Layout:
@@ -66,54 +80,59 @@ class Layout:
     def __init__(self, size: int, example: Element) -> None:
         leaves, self._structure = flatten(example)
         self._columns = [Column(name, size, leaf) for name, leaf in zip(leaf_names(self._structure), leaves)]
-        self._plain = [column for column in self._columns if not column.spec.dtype.hasobject]
-        self.write = self._writer(example)
+        self._plain = [column for column in self._columns if column.is_plain]
+        structure = self._structure
+        self._is_leaf = structure.is_leaf()
+        self._names = structure.entries() if type(example) is dict and structure.num_nodes == len(leaves) + 1 else None
+        row_bytes = sum(column.row_bytes for column in self._columns)
+        self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
 
     def begin(self, allocate: Allocate) -> None:
         """Take memory for a batch."""
-        for column in self._columns:
-            column.array = _NOTHING
         for column, array in zip(self._plain, allocate([column.spec for column in self._plain])):
             column.array = array
         for column in self._columns:
-            if column.spec.dtype.hasobject:
+            if not column.is_plain:
                 column.array = np.empty(column.spec.shape, column.spec.dtype)
 
     def finish(self, rows: int) -> Element:
         """Hand the columns over, cut to `rows`."""
-        arrays = [column.finish(rows) for column in self._columns]
-        return self._structure.unflatten(arrays)
+        return self._structure.unflatten([column.finish(rows) for column in self._columns])
 
-    def _writer(self, example: Element) -> Put:
-        """Writes an element of this structure into a row; the commonest structures have a way of their own."""
-        structure, puts = self._structure, [column.put for column in self._columns]
-        if structure.is_leaf():
-            return puts[0]
-        if type(example) is dict and structure.num_nodes == structure.num_leaves + 1:
-            return self._dict_writer(list(zip(structure.entries(), puts)))
-
-        def write_tree(row: int, element: Element) -> None:
+    def write_all(self, row: int, elements: Sequence[Element]) -> None:
+        """Copy elements into consecutive rows."""
+        if len(elements) > 1 and (leaves := self._leaves_by_column(elements)) is not None:
+            if all(column.put_all(row, some) for column, some in zip(self._columns, leaves)):
+                return
+        for index, element in enumerate(elements):
             try:
-                leaves = structure.flatten_up_to(element)
-            except ValueError:
-                raise self._mismatch(row, element) from None
-            for put, leaf in zip(puts, leaves):
-                put(row, leaf)
+                self.write(row + index, element)
+            except BatchError as error:
+                error.rows_back = len(elements) - 1 - index
+                raise
 
-        return write_tree
+    def _leaves_by_column(self, elements: Sequence[Element]) -> list[Sequence[Any]] | None:
+        """The leaves of many elements, by column; None when an element is not of this structure, or it is a rare one."""
+        if self._is_leaf:
+            return [elements]
+        names, count = self._names, len(elements)
+        if names is None or list(map(type, elements)).count(dict) < count:
+            return None
+        if list(map(len, elements)).count(len(names)) < count:
+            return None
+        try:
+            return [[element[name] for element in elements] for name in names]
+        except KeyError:
+            return None
 
-    def _dict_writer(self, puts: list[tuple[Any, Put]]) -> Put:
-        count = len(puts)
-
-        def write_dict(row: int, element: Element) -> None:
-            if type(element) is not dict or len(element) != count:
-                raise self._mismatch(row, element)
-            for name, put in puts:
-                if name not in element:
-                    raise self._mismatch(row, element)
-                put(row, element[name])
-
-        return write_dict
+    def write(self, row: int, element: Element) -> None:
+        """Copy an element into a row, whatever it is like."""
+        try:
+            leaves = self._structure.flatten_up_to(element)
+        except ValueError:
+            raise self._mismatch(row, element) from None
+        for column, leaf in zip(self._columns, leaves):
+            column.put(row, leaf)
 
     def _mismatch(self, row: int, element: Element) -> Exception:
         if row == 0:
@@ -133,45 +152,42 @@ class Column:
         leaf = as_array(example)
         self.name = name
         self.spec = ArraySpec((size, *leaf.shape), np.result_type(leaf.dtype))
-        self.put = self._array_put(leaf) if type(example) is np.ndarray else self._scalar_put(type(example))
+        self.row_bytes = leaf.nbytes
+        self.is_plain = not self.spec.dtype.hasobject and self.spec.dtype.itemsize > 0
+        self._shape = leaf.shape
+        self._kind_of: Callable[[Any], Any] = _dtype_of if isinstance(example, np.ndarray) else type
+        self._kind = self._kind_of(example)
+        self._many_at_once = self.is_plain and not isinstance(example, np.flexible)
 
-    def _array_put(self, example: NDArray[Any]) -> Put:
-        dtype, shape = example.dtype, example.shape
-        array_type = np.ndarray
+    def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
+        """Copy leaves into consecutive rows, if they are all of the first one's shape and dtype; whether they were."""
+        if not self._many_at_once:
+            return False
+        try:
+            if list(map(self._kind_of, leaves)).count(self._kind) < len(leaves):
+                return False
+            if self._shape and leaves[0].shape != self._shape:
+                return False
+            self.array[row : row + len(leaves)] = leaves  # refuses leaves of unequal shapes
+        except (AttributeError, ValueError, OverflowError):
+            return False
+        return True
 
-        def put(row: int, leaf: Any) -> None:
-            if type(leaf) is array_type and leaf.dtype is dtype and leaf.shape == shape:
-                self.array[row] = leaf
-            else:
-                self._put_other(row, leaf)
+    def put(self, row: int, leaf: Any) -> None:
+        """Copy a leaf into a row: of the same shape, in whatever guise or dtype.
 
-        return put
-
-    def _scalar_put(self, kind: type) -> Put:
-        if not issubclass(kind, (bool, int, float, complex, str, bytes, np.generic)) or issubclass(kind, np.flexible):
-            return self._put_other
-
-        def put(row: int, leaf: Any) -> None:
-            if type(leaf) is kind:
-                try:
-                    self.array[row] = leaf
-                except OverflowError:
-                    self._put_other(row, leaf)
-            else:
-                self._put_other(row, leaf)
-
-        return put
-
-    def _put_other(self, row: int, leaf: Any) -> None:
-        """A leaf unlike the first: the same shape in another guise or dtype is stored, all else is an error."""
+        Raises:
+            BatchError: it has another shape.
+        """
         array = as_array(leaf)
-        if array.shape != self.spec.shape[1:]:
+        if array.shape != self._shape:
             raise _OtherLayoutError if row == 0 else self._unequal(array)
-        dtype = self._common_dtype(array)
-        if dtype != self.array.dtype:
-            if row == 0:
-                raise _OtherLayoutError
-            self._promote(row, dtype)
+        if array.dtype != self.array.dtype:
+            dtype = self._common_dtype(array)
+            if dtype != self.array.dtype:
+                if row == 0:
+                    raise _OtherLayoutError
+                self._promote(row, dtype)
         self.array[row] = array
 
     def _common_dtype(self, array: NDArray[Any]) -> np.dtype[Any]:
@@ -189,7 +205,7 @@ class Column:
 
     def _unequal(self, array: NDArray[Any]) -> BatchError:
         return BatchError(
-            f"leaf {self.name or 'of the element'} has shape {self.spec.shape[1:]} in one element of the batch and "
+            f"leaf {self.name or 'of the element'} has shape {self._shape} in one element of the batch and "
             f"{array.shape} in another; make them equal before Batch, or pass Batch(…, batch_fn=millrace.pad_batch())."
         )
 

