@@ -22,12 +22,16 @@ from .samplers import (
     ShardOptions,
 )
 from .sources import (
+    ArrayRecordDataSource,
     DataSource,
     MemorySource,
+    ParquetDataSource,
     RangeDataSource,
+    TfdsDataSource,
 )
 
 __all__ = [
+    "ArrayRecordDataSource",
     "Batch",
     "DataLoader",
     "DataLoaderIterator",
@@ -40,6 +44,7 @@ __all__ = [
     "MemorySource",
     "NoSharding",
     "Operation",
+    "ParquetDataSource",
     "RandomMapTransform",
     "RangeDataSource",
     "ReadOptions",
@@ -48,6 +53,7 @@ __all__ = [
     "SequentialSampler",
     "ShardByJaxProcess",
     "ShardOptions",
+    "TfdsDataSource",
     "batch_and_pad",
     "load",
     "pad_batch",

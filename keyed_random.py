@@ -10,6 +10,7 @@ counts the numbers drawn, so that no two streams overlap.
 from __future__ import annotations
 
 import numpy as np
+import numpy as np
 from numpy.random import Generator, Philox
 
 _MASK = (1 << 64) - 1
@@ -59,4 +60,5 @@ def child_row(row: int, index: int) -> int:
 
 def fresh_generator(seed: int, position: int) -> Generator:
     """A generator of its own for a position, for callers that keep it."""
-    return Generator(Philox(key=[seed, _MASK], counter=[0, 0, position, 0]))
+    key = np.array([seed, _MASK], dtype=np.uint64)
+    return Generator(Philox(key=key, counter=np.array([0, 0, position, 0], dtype=np.uint64)))

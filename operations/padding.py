@@ -55,13 +55,11 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         self.value = value
 
     def __call__(self, elements: Sequence[Element]) -> Element:
-        rows = []
-        for element in elements:
-            leaves, structure = flatten(element)
-            rows.append([as_array(leaf) for leaf in leaves])
-        names = leaf_names(structure)
-        if any(len(row) != len(names) for row in rows):
-            return stack(elements)  # says how the structures differ
+        flat = [flatten(element) for element in elements]
+        structure = flat[0][1]
+        if any(other != structure for _, other in flat):
+            return stack(elements)  # which says how they differ
+        names, rows = leaf_names(structure), [[as_array(leaf) for leaf in leaves] for leaves, _ in flat]
         columns = list(zip(*rows))
         lengths = [self._length(name, column) for name, column in zip(names, columns)]
         padded = [

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import BatchError
 from .protocol import Allocate, ArraySpec, Element
-from .trees import Structure, flatten, leaf_names
+from .trees import Structure, flatten, is_leaf, leaf_names
 
 CHUNK_ROWS, CHUNK_BYTES = 32, 1 << 17
 """Rows that wait to be copied together: few enough to be in the caches still, enough to pay for NumPy's call."""
@@ -112,17 +112,16 @@ class Layout:
                 raise
 
     def _leaves_by_column(self, elements: Sequence[Element]) -> list[Sequence[Any]] | None:
-        """The leaves of many elements, by column; None when an element is not of this structure, or it is a rare one."""
+        """The leaves of many elements, by column; None when an element is not of this structure."""
         if self._is_leaf:
             return [elements]
         names, count = self._names, len(elements)
-        if names is None or list(map(type, elements)).count(dict) < count:
-            return None
-        if list(map(len, elements)).count(len(names)) < count:
-            return None
         try:
-            return [[element[name] for element in elements] for name in names]
-        except KeyError:
+            if names is None:
+                return list(zip(*map(self._structure.flatten_up_to, elements)))
+            flat_dicts = list(map(type, elements)).count(dict) == list(map(len, elements)).count(len(names)) == count
+            return [[element[name] for element in elements] for name in names] if flat_dicts else None
+        except (KeyError, TypeError, ValueError):
             return None
 
     def write(self, row: int, element: Element) -> None:
@@ -132,6 +131,8 @@ class Layout:
         except ValueError:
             raise self._mismatch(row, element) from None
         for column, leaf in zip(self._columns, leaves):
+            if not is_leaf(leaf):
+                raise self._mismatch(row, element)
             column.put(row, leaf)
 
     def _mismatch(self, row: int, element: Element) -> Exception:
@@ -188,7 +189,7 @@ class Column:
                 if row == 0:
                     raise _OtherLayoutError
                 self._promote(row, dtype)
-        self.array[row] = array
+        self.array[row] = array[()]  # of a 0-d array of dtype object, the object
 
     def _common_dtype(self, array: NDArray[Any]) -> np.dtype[Any]:
         try:

@@ -34,10 +34,9 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     return flatten(tree)
 
 
-def map_leaves(function: Any, tree: Any) -> Any:
-    """The same tree with `function` applied to each leaf."""
-    leaves, structure = flatten(tree)
-    return structure.unflatten([function(leaf) for leaf in leaves])
+def is_leaf(tree: Any) -> bool:
+    """Whether a tree is a single leaf."""
+    return optree.tree_is_leaf(tree, namespace=NAMESPACE) and not _is_dataclass_instance(tree)
 
 
 def leaf_names(structure: Structure) -> list[str]:

@@ -80,8 +80,8 @@ class IndexSampler:
         if not self.shard_options.drop_remainder:
             return min(self.num_records * self.num_epochs, ENDLESS)
         if self.algorithm == "grain":
-            return self.num_records // shards * shards * self.num_epochs
-        return self.num_records * self.num_epochs // shards * shards
+            return min(self.num_records // shards * shards * self.num_epochs, ENDLESS)
+        return min(self.num_records * self.num_epochs, ENDLESS) // shards * shards
 
     @property
     def epoch_length(self) -> int:
@@ -165,6 +165,8 @@ class SequentialSampler(IndexSampler):
 
 
 def _check_range(name: str, value: int, low: int, high: int, remedy: str) -> None:
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; pass {remedy}.")
     if not low <= operator.index(value) <= high:
         raise ValueError(f"{name}={value} must lie in [{low}, {high}]; pass {remedy}.")
 

@@ -78,7 +78,7 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
 
     >>> import numpy as np
     >>> permute(np.arange(8), np.zeros(8, np.int64), size=8, seed=1).tolist()
-    XX
+    [7, 0, 4, 1, 2, 6, 3, 5]
     """
     if size == 1:
         return np.zeros(len(places), dtype=np.int64)

@@ -1,0 +1,110 @@
+"""Pipelines of every kind, for tests that hold for all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import millrace
+from millrace import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
+
+
+class Pair(NamedTuple):
+    """A named tuple element."""
+
+    number: int
+    array: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A dataclass element."""
+
+    x: int
+    y: Any
+
+
+class Noise(RandomMapTransform):
+    """Adds random numbers."""
+
+    def random_map(self, element, rng):
+        return element + rng.random()
+
+
+def _copies(x):
+    return [np.full(2, x, np.int64) + i for i in range(x % 4)]
+
+
+PIPELINES: dict[str, list[Any]] = {
+    "single records": [],
+    "map": [lambda x: x * 2],
+    "batch": [Batch(7)],
+    "batch without remainder": [Batch(7, drop_remainder=True)],
+    "map, batch, map": [lambda x: x + 1, Batch(5), lambda b: b / 2],
+    "batch of batches": [Batch(2), Batch(3)],
+    "batch of batches without remainder": [Batch(2), Batch(3, drop_remainder=True)],
+    "random": [Noise(), Batch(4), Noise()],
+    "indexed": [MapWithIndexTransform(lambda i, x: {"i": i, "x": x}), Batch(6)],
+    "filter": [Filter(lambda x: x % 3 != 0)],
+    "filter, batch": [Filter(lambda x: x % 3 != 0), Batch(4)],
+    "filter, batch without remainder": [Filter(lambda x: x % 3 != 0), Batch(4, drop_remainder=True)],
+    "batch, filter": [Batch(3), Filter(lambda b: b.sum() % 2 == 0)],
+    "flat map": [FlatMap(_copies)],
+    "flat map, batch": [FlatMap(_copies), Batch(5)],
+    "flat map, random, batch, random": [FlatMap(_copies), Noise(), Batch(5), Noise()],
+    "flat map twice": [FlatMap(_copies), FlatMap(lambda a: list(a)), Noise(), Batch(4)],
+    "filter, batch, flat map, batch": [
+        Filter(lambda x: x % 5 != 0),
+        Batch(2),
+        FlatMap(lambda b: [b + i for i in range(int(b[0]) % 3)]),
+        Batch(3),
+    ],
+    "batch, flat map back, batch": [Batch(4), FlatMap(list), Batch(3)],
+    "custom batch_fn": [Batch(4, batch_fn=lambda elements: {"sum": sum(elements), "list": list(elements)})],
+    "padded": [lambda x: np.arange(x % 5), Batch(4, batch_fn=millrace.pad_batch(length=5, value=-1))],
+    "strings": [lambda x: {"text": "é" * (x % 4), "bytes": b"\0" * (x % 3), "x": x}, Batch(4)],
+    "objects": [lambda x: {"set": frozenset([x]), "x": float(x)}, Batch(4)],
+    "trees": [lambda x: Pair(x, {"a": [np.full((2, 3), x), (x, x / 2)], "p": Point(x, np.float32(x))}), Batch(4)],
+    "nothing in it": [lambda x: {"empty": np.zeros((0, 3)), "none": None, "x": np.bool_(x % 2)}, Batch(4)],
+    "strange arrays": [
+        lambda x: {
+            "big endian": np.arange(x, x + 3).astype(">i4"),
+            "strided": np.arange(12).reshape(3, 4).T[::2] + x,
+            "structured": np.array([(x, x / 2)], dtype=[("i", "i4"), ("f", "f8")]),
+            "zero-d": np.array(x, dtype=np.uint8),
+            "when": np.datetime64("2020-01-01") + x,
+        },
+        Batch(4),
+    ],
+    "mixed dtypes": [lambda x: x if x % 2 else x / 2, Batch(4)],
+}
+
+
+def loader(name: str, records: int = 40, shuffle: bool = True, num_epochs: int | None = 2, **more: Any):
+    """The loader of a pipeline over the numbers below `records`."""
+    sampler = millrace.IndexSampler(records, shuffle=shuffle, seed=3, num_epochs=num_epochs)
+    return millrace.DataLoader(data_source=list(range(records)), sampler=sampler, operations=PIPELINES[name], **more)
+
+
+def plain(element: Any) -> Any:
+    """An element as something that `==` compares completely: dtypes, shapes and bytes."""
+    if isinstance(element, np.ndarray):
+        content = [plain(item) for item in element.tolist()] if element.dtype.hasobject else element.tobytes()
+        return ("array", str(element.dtype), element.shape, content)
+    if dataclasses.is_dataclass(element):
+        return type(element).__name__, plain(vars(element))
+    if isinstance(element, dict):
+        return {key: plain(value) for key, value in element.items()}
+    if isinstance(element, (list, tuple)):
+        return type(element).__name__, [plain(value) for value in element]
+    return type(element).__name__, element
+
+
+def stream(iterator: Any) -> list[Any]:
+    """All that comes, comparable."""
+    return [plain(element) for element in iterator]
+
+
+__all__ = ["PIPELINES", "MapTransform", "loader", "plain", "stream"]

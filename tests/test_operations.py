@@ -1,0 +1,313 @@
+"""Operations: what becomes of records."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+from pipelines import plain
+
+import millrace
+from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, RandomMapTransform, load
+from millrace.errors import BatchError, FanOutError, SeedError
+from millrace.keyed_random import KeyedGenerator
+from millrace.operations.identity import fingerprint
+
+
+def run(operations, records=8, **sampler):
+    """All elements of a pipeline over the numbers below `records`."""
+    return list(
+        DataLoader(
+            data_source=list(range(records)),
+            sampler=IndexSampler(records, num_epochs=1, **sampler),
+            operations=operations,
+        )
+    )
+
+
+def test_a_filter_before_a_batch_fills_the_batches():
+    """[1..8] → keep even → Batch(2) gives [2, 4], [6, 8], for every worker count."""
+    for workers in (0, 1, 2, 3):
+        loader = DataLoader(
+            data_source=list(range(1, 9)),
+            sampler=IndexSampler(8, num_epochs=1),
+            operations=[Filter(lambda x: x % 2 == 0), Batch(2)],
+            worker_count=workers,
+        )
+        assert [batch.tolist() for batch in loader] == [[2, 4], [6, 8]]
+
+
+def test_operations_may_be_subclasses_instances_with_functions_or_bare_functions():
+    """The three ways to write a map give the same."""
+
+    class Double(MapTransform):
+        def map(self, element):
+            return 2 * element
+
+    @dataclasses.dataclass(frozen=True)
+    class Times(MapTransform):
+        factor: int
+
+        def map(self, element):
+            return self.factor * element
+
+    for operation in (Double(), Times(2), MapTransform(lambda x: 2 * x), lambda x: 2 * x):
+        assert run([operation], 3) == [0, 2, 4]
+
+
+def test_every_transform_can_be_subclassed():
+    """random_map, map_with_index, filter and flat_map are the methods to override."""
+
+    class Jitter(millrace.RandomMapTransform):
+        def random_map(self, element, rng):
+            return element + int(rng.integers(10, 20))
+
+    class Index(millrace.MapWithIndexTransform):
+        def map_with_index(self, index, element):
+            return index, element
+
+    class Small(Filter):
+        def filter(self, element):
+            return element < 3
+
+    class Twice(FlatMap):
+        max_fan_out = 2
+
+        def flat_map(self, element):
+            return [element, element]
+
+    assert all(10 + i <= x < 20 + i for i, x in enumerate(run([Jitter()], 5, seed=0)))
+    assert run([Index()], 2) == [(0, 0), (1, 1)]
+    assert run([Small()]) == [0, 1, 2]
+    assert run([Twice()], 2) == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("operations", "error", "message"),
+    [
+        ([MapTransform()], TypeError, r"override map\(\)"),
+        ([MapTransform], TypeError, r"MapTransform\(…\)"),
+        ([3], TypeError, "int"),
+        (lambda x: x, TypeError, r"operations=\[…\]"),
+        ([RandomMapTransform(lambda x, rng: x)], SeedError, "seed="),
+    ],
+)
+def test_what_is_no_operation_is_refused_when_the_loader_is_made(operations, error, message):
+    """A mistake in the list of operations is an error before anything runs."""
+    with pytest.raises(error, match=message):
+        DataLoader(data_source=[1], sampler=IndexSampler(1), operations=operations)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Batch(0), ValueError, "batch_size=0"),
+        (lambda: Batch(2.5), TypeError, "float"),
+        (lambda: Batch(2, batch_fn=3), TypeError, "batch_fn=3"),
+        (lambda: MapTransform(3), TypeError, "pass a function"),
+        (lambda: millrace.pad_batch(length=-1), ValueError, "length=-1"),
+    ],
+)
+def test_bad_arguments_of_operations_are_refused(make, error, message):
+    """An operation with an impossible argument is never made."""
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_random_numbers_depend_on_seed_position_and_operation_alone():
+    """Another seed, epoch or operation gives other numbers; sharding and batching do not."""
+
+    def draw(x, rng):
+        return rng.random()
+
+    def numbers(operations, seed=1, **more):
+        sampler = IndexSampler(6, num_epochs=2, seed=seed)
+        return list(DataLoader(data_source=range(6), sampler=sampler, operations=operations, **more))
+
+    plain_run = numbers([RandomMapTransform(draw)])
+    assert len(set(plain_run)) == 12
+    assert numbers([RandomMapTransform(draw)]) == plain_run
+    assert not set(numbers([RandomMapTransform(draw)], seed=2)) & set(plain_run)
+    assert not set(numbers([lambda x: x, RandomMapTransform(draw)])) & set(plain_run)
+    assert np.concatenate(numbers([RandomMapTransform(draw), Batch(5)])).tolist() == plain_run
+    for shard in range(3):
+        some = numbers([RandomMapTransform(draw)], shard_options=millrace.ShardOptions(shard, 3))
+        assert some == plain_run[shard::3]
+
+
+def test_rows_of_a_flat_map_draw_different_numbers():
+    """Two rows of one record are two random elements."""
+    rows = run([FlatMap(lambda x: [x, x]), RandomMapTransform(lambda x, rng: rng.random())], 3, seed=0)
+    assert len(set(rows)) == 6
+
+
+def test_a_keyed_generator_is_the_generator_of_that_key():
+    """Re-keying gives the numbers of a fresh Philox with this key and counter, whatever was drawn before."""
+    keyed = KeyedGenerator(operation=3)
+    keyed.at(1, 2).integers(5, dtype=np.uint32)
+    key, counter = np.array([7, 3], np.uint64), np.array([0, 2, 5, 0], np.uint64)
+    fresh = np.random.Generator(np.random.Philox(key=key, counter=counter))
+    moved = keyed.at(seed=7, position=5, row=2)
+    assert moved.normal(size=4).tolist() == fresh.normal(size=4).tolist()
+    assert moved.integers(100, size=3, dtype=np.uint32).tolist() == fresh.integers(100, size=3, dtype=np.uint32).tolist()
+
+
+def test_a_users_sampler_seeds_random_operations_by_its_own_generators():
+    """A sampler of the user's that gives rng in its metadata decides the random numbers."""
+
+    class Own:
+        def __init__(self, seed):
+            self.root = seed
+
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, i):
+            return millrace.RecordMetadata(i, i, np.random.Generator(np.random.Philox(key=self.root + i)))
+
+    def numbers(seed):
+        draw = RandomMapTransform(lambda x, rng: rng.random())
+        return list(DataLoader(data_source=range(4), sampler=Own(seed), operations=[draw]))
+
+    assert numbers(1) == numbers(1)
+    assert len({*numbers(1), *numbers(100)}) == 8
+
+
+def test_stacking_gives_what_np_stack_gives():
+    """Dtypes and values of a batch are those of np.stack over its elements."""
+    cases = [
+        [1, 2, 3],
+        [1.5, 2, 3],
+        [True, False, True],
+        [True, 2, 3.5],
+        [np.float32(1), np.float32(2), np.float64(3)],
+        [np.arange(3, dtype=np.int16), np.arange(3, dtype=np.int32), np.arange(3.0)],
+        [np.array("ab"), np.array("abcd"), np.array("c")],
+        [1j, 2, 3],
+        [np.zeros((2, 0)), np.zeros((2, 0)), np.zeros((2, 0))],
+    ]
+    for case in cases:
+        (batch,) = DataLoader(data_source=case, sampler=IndexSampler(3, num_epochs=1), operations=[Batch(3)])
+        assert plain(batch) == plain(np.stack(case)), case
+
+
+def test_a_late_wider_dtype_widens_the_whole_batch():
+    """One float among many ints makes a float batch, wherever it comes."""
+    numbers = [*range(50), 0.5, *range(50)]
+    (batch,) = load(numbers, batch_size=101, num_epochs=1)
+    assert batch.dtype == np.float64
+    assert batch.tolist() == [float(number) for number in numbers]
+
+
+def test_integers_beyond_64_bits_are_kept():
+    """A number that no integer dtype holds is kept as a Python object."""
+    (batch,) = load([1, 2**70, 3], batch_size=3, num_epochs=1)
+    assert batch.tolist() == [1, 2**70, 3]
+
+
+def test_strings_and_bytes_are_kept_whole():
+    """Strings and bytes become object arrays: no truncation, no lost trailing zero bytes."""
+    (batch,) = load([b"a\0", b"\0\0", b""], batch_size=3, num_epochs=1)
+    assert batch.dtype == object
+    assert batch.tolist() == [b"a\0", b"\0\0", b""]
+
+
+@pytest.mark.parametrize("position", [1, 5, 40, 99])
+def test_unequal_shapes_name_leaf_shapes_remedy_and_record(position):
+    """The error of a batch that does not stack says which leaf, which shapes, which record, and what to do."""
+
+    def shaped(x):
+        return {"image": np.zeros((2, 3) if x == position else (2, 2)), "label": x}
+
+    with pytest.raises(BatchError) as caught:
+        run([shaped, Batch(100)], 100)
+    message = str(caught.value)
+    assert "['image']" in message
+    assert "(2, 2)" in message
+    assert "(2, 3)" in message
+    assert "batch_fn" in message
+    assert f"record key {position} at position {position}" in caught.value.__notes__[0]
+    assert "operation 1, Batch(100)" in caught.value.__notes__[0]
+
+
+def test_shapes_that_would_broadcast_are_refused_too():
+    """(1,) is not stacked with (3,), nor () with (1,)."""
+    for other in (np.zeros(1), np.zeros((1, 3)), 0.0):
+        with pytest.raises(BatchError, match="shape"):
+            run([lambda x, other=other: other if x == 6 else np.zeros(3), Batch(8)])
+
+
+@pytest.mark.parametrize("late", [1, 6])
+def test_unequal_structures_are_refused(late):
+    """Elements with other keys or another nesting are not put into one batch."""
+    for other in ({"a": 1, "c": 2}, {"a": 1}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": {"c": 2}}, [1, 2], 3):
+        with pytest.raises(BatchError, match=r"structure|shape|dtype"):
+            run([lambda x, other=other: other if x == late else {"a": 1, "b": 2}, Batch(8)])
+
+
+def test_the_order_of_keys_does_not_matter():
+    """Dicts are compared by their keys, not by the order in which these were set."""
+    (batch,) = run([lambda x: {"a": x, "b": -x} if x % 2 else {"b": -x, "a": x}, Batch(8)])
+    assert batch["a"].tolist() == list(range(8))
+    assert batch["b"].tolist() == [-x for x in range(8)]
+
+
+def test_each_batch_may_have_a_shape_of_its_own():
+    """Shapes must agree within a batch, not between batches."""
+    batches = run([lambda x: np.zeros(1 + x // 4), Batch(4)])
+    assert [batch.shape for batch in batches] == [(4, 1), (4, 2)]
+
+
+def test_pad_batch_pads_to_the_longest_or_to_a_length():
+    """Ragged leaves are padded at the end; scalars are stacked."""
+    elements = [{"tokens": np.arange(n), "n": n} for n in (3, 1, 2)]
+    longest = millrace.pad_batch(value=-1)(elements)
+    assert longest["tokens"].tolist() == [[0, 1, 2], [0, -1, -1], [0, 1, -1]]
+    assert longest["n"].tolist() == [3, 1, 2]
+    assert millrace.pad_batch(length=4)(elements)["tokens"].shape == (3, 4)
+    with pytest.raises(BatchError, match="length 3"):
+        millrace.pad_batch(length=2)(elements)
+    with pytest.raises(BatchError, match="shape"):
+        millrace.pad_batch()([np.zeros((2, 2)), np.zeros((2, 3))])
+    with pytest.raises(BatchError, match="structure"):
+        millrace.pad_batch()([{"a": 1}, {"b": 1}])
+
+
+def test_batch_and_pad_fills_the_last_batch_and_masks_it():
+    """All batches have one size; the mask tells real rows."""
+    pad = functools.partial(millrace.batch_and_pad, batch_size=3, pad_value=-1)
+    batches = run([lambda x: {"x": x}, Batch(3, batch_fn=pad)], 4)
+    assert [batch["x"].tolist() for batch in batches] == [[0, 1, 2], [3, -1, -1]]
+    assert [batch["mask"].tolist() for batch in batches] == [[True] * 3, [True, False, False]]
+    assert millrace.batch_and_pad([1, 2], batch_size=3, mask_key=None).tolist() == [1, 2, 0]
+    with pytest.raises(ValueError, match="mask_key"):
+        millrace.batch_and_pad([1, 2], batch_size=3)
+    with pytest.raises(ValueError, match="batch_size=1"):
+        millrace.batch_and_pad([{"x": 1}, {"x": 2}], batch_size=1)
+
+
+def test_fan_out_beyond_the_limit_is_an_error():
+    """max_fan_out bounds what one record may become; without it there is no bound."""
+    assert len(run([FlatMap(lambda x: [x] * 50)], 2)) == 100
+    assert run([FlatMap(lambda x: [x] * 2, max_fan_out=2)], 1) == [0, 0]
+    with pytest.raises(FanOutError, match="max_fan_out=2"):
+        run([FlatMap(lambda x: [x] * 3, max_fan_out=2)], 1)
+
+
+def test_fingerprints_tell_operations_apart_and_survive_a_restart():
+    """Kind, name and plain parameters count; an object's address does not."""
+
+    class Crop(MapTransform):
+        def __init__(self, size, table=None):
+            self.size, self.table, self.helper = size, table, object()
+
+        def map(self, element):
+            return element
+
+    assert fingerprint(Crop(3)) == fingerprint(Crop(3))
+    assert fingerprint(Crop(3)) != fingerprint(Crop(4))
+    assert fingerprint(Crop(3, np.arange(3))) != fingerprint(Crop(3, np.arange(4)))
+    assert fingerprint(Batch(3)) != fingerprint(Batch(3, drop_remainder=True))
+    assert fingerprint(Batch(3, batch_fn=millrace.pad_batch(3))) != fingerprint(Batch(3, batch_fn=millrace.pad_batch(4)))

@@ -1,0 +1,207 @@
+"""Resuming is exact, everywhere, for every kind of pipeline."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from pipelines import PIPELINES, loader, plain, stream
+
+import millrace
+from millrace import Batch, DataLoader, IndexSampler
+from millrace.errors import CheckpointError
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_resume_at_every_step_gives_the_rest_of_the_stream(name):
+    """A new iterator, given the state of any step, goes on with exactly the elements that were still to come."""
+    one = loader(name)
+    iterator = iter(one)
+    states, elements = [iterator.get_state()], []
+    for element in iterator:
+        elements.append(plain(element))
+        states.append(iterator.get_state())
+    assert len(elements) > 3
+    for step, state in enumerate(states):
+        resumed = iter(loader(name))
+        resumed.set_state(state)
+        assert resumed.get_state() == state
+        assert stream(resumed) == elements[step:]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_loader_gives_the_same_stream_every_time(name):
+    """Iterating a loader twice gives two independent, equal runs."""
+    one = loader(name)
+    first, second = iter(one), iter(one)
+    interleaved = [(plain(a), plain(b)) for a, b in zip(first, second)]
+    assert all(a == b for a, b in interleaved)
+    assert [a for a, _ in interleaved] == stream(one)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_len_counts_the_elements_where_it_is_known(name):
+    """len(loader) is exact for aligned pipelines, and a TypeError that says why for the others."""
+    one = loader(name)
+    ragged = any(isinstance(operation, (millrace.Filter, millrace.FlatMap)) for operation in PIPELINES[name])
+    if ragged:
+        with pytest.raises(TypeError, match="Filter or FlatMap"):
+            len(one)
+    else:
+        assert len(one) == len(list(one))
+
+
+def test_state_at_step_a_billion_is_small_and_reads_nothing_before_it():
+    """Restoring at step 10^9 reads only the records of the next batch, and the state stays under 1,000 bytes."""
+    read = []
+
+    class Source:
+        def __len__(self):
+            return 1000
+
+        def __getitem__(self, key):
+            read.append(key)
+            return key
+
+    sampler = IndexSampler(1000, shuffle=True, seed=1)
+    one = DataLoader(
+        data_source=Source(),
+        sampler=sampler,
+        operations=[Batch(8)],
+        read_options=millrace.ReadOptions(num_threads=0),
+    )
+    iterator = iter(one)
+    state = json.loads(iterator.get_state())
+    state["step"], state["cursor"] = 10**9, [8 * 10**9, 0]
+    iterator.set_state(json.dumps(state).encode())
+    batch = next(iterator)
+    assert batch.tolist() == sampler.record_keys(np.arange(8 * 10**9, 8 * 10**9 + 8)).tolist()
+    assert read == batch.tolist()
+    assert len(iterator.get_state()) < 1000
+    assert json.loads(iterator.get_state())["step"] == 10**9 + 1
+
+
+def test_the_state_tells_where_the_user_stands_not_the_prefetch():
+    """Reading ahead leaves the state as it is."""
+
+    class Source:
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, key):
+            return key
+
+    iterator = iter(millrace.load(Source(), batch_size=4, num_epochs=1))
+    before = iterator.get_state()
+    iterator.start_prefetch()
+    assert iterator.get_state() == before
+    next(iterator)
+    assert json.loads(iterator.get_state())["cursor"] == [4, 0]
+    iterator.close()
+
+
+def test_set_state_may_be_called_again_and_again():
+    """set_state works before the first next, after some, twice in a row, and backwards."""
+    one = loader("filter, batch")
+    iterator = iter(one)
+    start = iterator.get_state()
+    elements = [plain(next(iterator)) for _ in range(4)]
+    fourth = iterator.get_state()
+    iterator.set_state(start)
+    iterator.set_state(start)
+    assert [plain(next(iterator)) for _ in range(4)] == elements
+    assert iterator.get_state() == fourth
+    list(iterator)
+    iterator.set_state(start)
+    assert plain(next(iterator)) == elements[0]
+
+
+def test_state_dict_is_the_same_state_as_a_dict():
+    """state_dict and load_state_dict do what get_state and set_state do, with plain values."""
+    one = loader("flat map, batch")
+    iterator = iter(one)
+    next(iterator)
+    saved = iterator.state_dict()
+    assert json.loads(iterator.get_state()) == saved
+    rest = stream(iterator)
+    again = iter(one)
+    again.load_state_dict(saved)
+    assert stream(again) == rest
+
+
+def test_the_end_of_the_stream_can_be_saved_and_restored():
+    """A state taken after the last element restores to an iterator that has none left."""
+    one = loader("batch")
+    iterator = iter(one)
+    list(iterator)
+    again = iter(one)
+    again.set_state(iterator.get_state())
+    assert list(again) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: millrace.load(range(39), batch_size=4, num_epochs=1, shuffle=True, seed=1), "records 40 → 39"),
+        (lambda: millrace.load(range(40), batch_size=4, num_epochs=1, shuffle=True, seed=2), "seed 1 → 2"),
+        (lambda: millrace.load(range(40), batch_size=5, num_epochs=1, shuffle=True, seed=1), "operations: number 0"),
+        (lambda: millrace.load(range(40), num_epochs=1, shuffle=True, seed=1), "operations: 1 → 0"),
+    ],
+)
+def test_the_state_of_another_pipeline_is_refused_and_the_difference_named(make, message):
+    """set_state says what differs and leaves the iterator where it was."""
+    original = iter(millrace.load(range(40), batch_size=4, num_epochs=1, shuffle=True, seed=1))
+    next(original)
+    other = iter(make())
+    expected = stream(make())
+    with pytest.raises(CheckpointError, match=message):
+        other.set_state(original.get_state())
+    assert stream(other) == expected
+
+
+def test_the_state_of_another_shard_is_refused():
+    """A state taken as shard 0 of 2 is not taken for shard 1's."""
+    first, second = (
+        millrace.load(range(40), batch_size=4, num_epochs=1, shard_options=millrace.ShardOptions(s, 2)) for s in (0, 1)
+    )
+    with pytest.raises(CheckpointError, match="shard: 0 of 2 → 1 of 2"):
+        iter(second).set_state(iter(first).get_state())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"null", b"{}", b"\xff\xfe", b'{"cursor": 1}', "x", b"[" * 100_000, 7, None],
+)
+def test_bytes_that_are_no_state_are_refused(data):
+    """Damaged or foreign bytes give a CheckpointError, and the iterator stays usable."""
+    iterator = iter(loader("batch"))
+    with pytest.raises(CheckpointError):
+        iterator.set_state(data)
+    assert len(list(iterator)) == 12
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cursor": [-1, 0]},
+        {"cursor": [1.5, 0]},
+        {"cursor": [10**6, 0]},
+        {"cursor": [0]},
+        {"cursor": [0, 0, 0]},
+        {"cursor": "ab"},
+        {"step": True},
+        {"step": -1},
+        {"shard": [0]},
+        {"version": 99},
+        {"fingerprint": []},
+        {"more": 1},
+    ],
+)
+def test_states_with_impossible_values_are_refused(change):
+    """Each field of a state is checked before anything is done with it."""
+    iterator = iter(loader("batch"))
+    state = {**json.loads(iterator.get_state()), **change}
+    with pytest.raises(CheckpointError):
+        iterator.set_state(json.dumps(state).encode())
+    assert len(list(iterator)) == 12
