@@ -16,7 +16,7 @@ from ..sources import as_source
 from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
 from .options import ReadOptions
-from .pipeline import make_pipeline
+from .pipeline import Pipeline, make_pipeline
 
 _OURS = {
     "dataset": "data_source=",
@@ -66,6 +66,11 @@ class DataLoader:
     [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
     """
 
+    _pipeline: Pipeline
+    _worker_count: int
+    _worker_buffer_size: int
+    _read_options: ReadOptions
+
     def __init__(
         self,
         *,
@@ -83,10 +88,15 @@ class DataLoader:
         if data_source is None or sampler is None:
             missing = "data_source" if data_source is None else "sampler"
             raise TypeError(f"DataLoader needs {missing}=; DataLoader(data_source=…, sampler=…, operations=[…]).")
-        self._pipeline = make_pipeline(data_source, sampler, operations, shard_options)
-        self._worker_count = _count("worker_count", (os.cpu_count() or 1) if worker_count is None else worker_count, 0)
-        self._worker_buffer_size = _count("worker_buffer_size", worker_buffer_size, 1)
-        self._read_options = read_options or ReadOptions()
+        vars(self).update(
+            _pipeline=make_pipeline(data_source, sampler, operations, shard_options),
+            _worker_count=_count("worker_count", os.cpu_count() if worker_count is None else worker_count, 0),
+            _worker_buffer_size=_count("worker_buffer_size", worker_buffer_size, 1),
+            _read_options=read_options or ReadOptions(),
+        )
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"a DataLoader cannot be changed; make another one with the {name} that you want.")
 
     def __iter__(self) -> DataLoaderIterator:
         return DataLoaderIterator(self._pipeline, self._make_executor)
@@ -168,14 +178,14 @@ def load(
     )
 
 
-def _refuse(unknown: dict[str, Any]) -> None | NoReturn:
+def _refuse(unknown: dict[str, Any]) -> None:
     for name in unknown:
         remedy = f"use {_OURS[name]}" if name in _OURS else "see help(millrace.DataLoader) for the names there are"
         raise TypeError(f"DataLoader has no argument {name}=; {remedy}.")
-    return None
+    return
 
 
-def _count(name: str, value: int, least: int) -> int:
+def _count(name: str, value: Any, least: int) -> int:
     try:
         count = operator.index(value)
     except TypeError:

@@ -66,7 +66,9 @@ class Pipeline:
         columns = getattr(self.source, "columns", None)
         if columns is None or type(first) is not Batch or first.batch_fn is not None:
             return None
-        usable = all(leaf.dtype == np.result_type(leaf.dtype) and leaf.dtype.kind != "O" for leaf in flatten(columns)[0])
+        usable = all(
+            leaf.dtype == np.result_type(leaf.dtype) and leaf.dtype.kind != "O" for leaf in flatten(columns)[0]
+        )
         return columns if usable else None
 
     @cached_property
@@ -104,8 +106,7 @@ def make_pipeline(
     records = getattr(order, "num_records", None)
     if records is not None and records > len(source):
         raise ValueError(
-            f"the sampler covers {records} records but the source has {len(source)}; "
-            f"pass num_records=len(source)."
+            f"the sampler covers {records} records but the source has {len(source)}; pass num_records=len(source)."
         )
     checked = tuple(as_operation(operation) for operation in _listed(operations))
     for number, operation in enumerate(checked):

@@ -60,7 +60,9 @@ class Segment:
         """Number of outputs of `inputs` inputs, where that is known (`one_to_one`)."""
         for operation in self.operations:
             if isinstance(operation, Batch):
-                inputs = inputs // operation.batch_size if operation.drop_remainder else -(-inputs // operation.batch_size)
+                inputs = (
+                    inputs // operation.batch_size if operation.drop_remainder else -(-inputs // operation.batch_size)
+                )
         return inputs
 
 

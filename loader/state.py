@@ -131,5 +131,7 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
     if isinstance(saved, list) and isinstance(present, list):
         if len(saved) != len(present):
             return [f"{part}: {len(saved)} → {len(present)}"]
-        return [f"{part}: number {index} changed" for index, pair in enumerate(zip(saved, present)) if pair[0] != pair[1]]
+        return [
+            f"{part}: number {index} changed" for index, pair in enumerate(zip(saved, present)) if pair[0] != pair[1]
+        ]
     return [f"{part}: {saved!r} → {present!r}"]

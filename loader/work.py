@@ -47,7 +47,9 @@ class Reader:
             for key in self.keys(span).tolist():
                 records.append(self._pipeline.source[key])
         except Exception as error:
-            return records, explained(error, self._pipeline, self._pipeline.shard.global_position(span.start + len(records)))
+            return records, explained(
+                error, self._pipeline, self._pipeline.shard.global_position(span.start + len(records))
+            )
         return records, None
 
 
@@ -139,10 +141,11 @@ class Chain:
     def run_group(self, group: Group) -> Block:
         """Push the rows of a group, which make one unit."""
         push, context = self._push, self._context
-        index = 0
+        index = -1
         try:
             context.unit = 0
-            for index, (position, row, element) in enumerate(_rows_of(group)):
+            for position, row, element in _rows_of(group):
+                index += 1
                 context.position, context.row = position, row
                 push(element)
             self._end()
@@ -152,8 +155,10 @@ class Chain:
         return self._block()
 
     def _at_fault(self, error: Exception, index: int) -> int:
-        """The number of the input that an error is about, when it arose at input `index`: maybe an earlier one, which
-        waited to be copied into a batch with others."""
+        """The number of the input that an error is about, when it arose at input `index`.
+
+        Maybe an earlier one, which waited to be copied into a batch together with others.
+        """
         number, rows_back = operation_of(error), getattr(error, "rows_back", 0)
         if number is None or not rows_back:
             return index

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .protocol import Context, Element, Operation, Step
 from .stacking import Stack

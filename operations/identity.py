@@ -34,7 +34,9 @@ def _described(value: Any) -> Any:
         return value
     if isinstance(value, (bytes, np.ndarray, np.generic)):
         array = np.asarray(value)
-        content = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16] if array.dtype != object else ""
+        content = (
+            hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16] if array.dtype != object else ""
+        )
         return [str(array.dtype), list(array.shape), content]
     if isinstance(value, dict):
         return {str(key): _described(item) for key, item in value.items()}

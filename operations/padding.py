@@ -5,7 +5,7 @@ In: the list of a batch's elements. Out: the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np

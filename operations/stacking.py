@@ -101,9 +101,9 @@ class Layout:
 
     def write_all(self, row: int, elements: Sequence[Element]) -> None:
         """Copy elements into consecutive rows."""
-        if len(elements) > 1 and (leaves := self._leaves_by_column(elements)) is not None:
-            if all(column.put_all(row, some) for column, some in zip(self._columns, leaves)):
-                return
+        leaves = self._leaves_by_column(elements) if len(elements) > 1 else None
+        if leaves is not None and all(column.put_all(row, some) for column, some in zip(self._columns, leaves)):
+            return
         for index, element in enumerate(elements):
             try:
                 self.write(row + index, element)

@@ -27,7 +27,9 @@ class FunctionOperation(Operation):
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         if function is not None and not callable(function):
-            raise TypeError(f"{type(self).__name__}({function!r}): pass a function, or subclass and define {self.method}.")
+            raise TypeError(
+                f"{type(self).__name__}({function!r}): pass a function, or subclass and define {self.method}."
+            )
         self._function = function
 
     @property
@@ -38,8 +40,10 @@ class FunctionOperation(Operation):
         function = own if overridden else self._function
         if function is None:
             name = type(self).__name__
-            raise TypeError(f"{name} has nothing to do: override {self.method}() in a subclass or pass {name}(function).")
-        return function  # type: ignore[no-any-return]
+            raise TypeError(
+                f"{name} has nothing to do: override {self.method}() in a subclass or pass {name}(function)."
+            )
+        return function
 
     def _call(self, *arguments: Any) -> Any:
         if self._function is None:

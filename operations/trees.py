@@ -58,8 +58,8 @@ def _register_dataclass(kind: type) -> None:
     def to_children(instance: Any) -> tuple[list[Any], None, tuple[str, ...]]:
         return [getattr(instance, name) for name in names], None, names
 
-    def from_children(_: None, children: Any) -> Any:
-        instance = object.__new__(kind)
+    def from_children(_: Any, children: Any) -> Any:
+        instance: Any = object.__new__(kind)
         for name, child in zip(names, children):
             object.__setattr__(instance, name, child)
         return instance

@@ -48,7 +48,7 @@ class IndexSampler:
     >>> sampler = IndexSampler(num_records=5, shuffle=True, seed=1, num_epochs=2)
     >>> len(sampler), sorted(sampler.record_keys(np.arange(5)).tolist())
     (10, [0, 1, 2, 3, 4])
-    >>> sampler[7].record_key == sampler.record_keys(np.array([7]))[0]
+    >>> int(sampler.record_keys(np.array([7]))[0]) == sampler[7].record_key
     True
     """
 
@@ -154,9 +154,7 @@ class SequentialSampler(IndexSampler):
     [0, 1, 2]
     """
 
-    def __init__(
-        self, num_records: int, shard_options: ShardOptions | None = None, seed: int | None = None
-    ) -> None:
+    def __init__(self, num_records: int, shard_options: ShardOptions | None = None, seed: int | None = None) -> None:
         super().__init__(num_records, shard_options or NoSharding(), shuffle=False, num_epochs=1, seed=seed)
 
     def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:

@@ -132,7 +132,8 @@ def _encipher(numbers: Words, keys: Words, column: Positions | None, size: int) 
         else:
             _shift_axis(cell_column, columns, cell_row, key, shift, scratch)
     np.multiply(cell_row, columns, out=cell_row)
-    return np.add(cell_row, cell_column, out=cell_row)
+    np.add(cell_row, cell_column, out=cell_row)
+    return cell_row
 
 
 def _shift_axis(moving: Words, length: np.uint64, fixed: Words, key: Words, shift: Words, scratch: Words) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from millrace.errors import RecordKeyError
 from millrace.sources import as_source, fingerprint_of, reader_of
 

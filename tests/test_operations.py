@@ -151,7 +151,9 @@ def test_a_keyed_generator_is_the_generator_of_that_key():
     fresh = np.random.Generator(np.random.Philox(key=key, counter=counter))
     moved = keyed.at(seed=7, position=5, row=2)
     assert moved.normal(size=4).tolist() == fresh.normal(size=4).tolist()
-    assert moved.integers(100, size=3, dtype=np.uint32).tolist() == fresh.integers(100, size=3, dtype=np.uint32).tolist()
+    assert (
+        moved.integers(100, size=3, dtype=np.uint32).tolist() == fresh.integers(100, size=3, dtype=np.uint32).tolist()
+    )
 
 
 def test_a_users_sampler_seeds_random_operations_by_its_own_generators():
@@ -310,4 +312,6 @@ def test_fingerprints_tell_operations_apart_and_survive_a_restart():
     assert fingerprint(Crop(3)) != fingerprint(Crop(4))
     assert fingerprint(Crop(3, np.arange(3))) != fingerprint(Crop(3, np.arange(4)))
     assert fingerprint(Batch(3)) != fingerprint(Batch(3, drop_remainder=True))
-    assert fingerprint(Batch(3, batch_fn=millrace.pad_batch(3))) != fingerprint(Batch(3, batch_fn=millrace.pad_batch(4)))
+    assert fingerprint(Batch(3, batch_fn=millrace.pad_batch(3))) != fingerprint(
+        Batch(3, batch_fn=millrace.pad_batch(4))
+    )

@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from array_record.python import array_record_module
+from source_conformance import COUNT, SourceConformance, open_files
+
 from millrace.errors import SourceError, SourceNotFoundError
 from millrace.sources import ArrayRecordDataSource, reader_of
 from millrace.sources.reader_pool import ReaderPool, open_file_limit
-from source_conformance import COUNT, SourceConformance, open_files
 
 
 def write_file(path, records, group_size=1):

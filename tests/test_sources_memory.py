@@ -4,12 +4,13 @@ import collections
 import subprocess
 import sys
 
-import millrace.errors
 import numpy as np
 import pytest
+from source_conformance import SourceConformance
+
+import millrace.errors
 from millrace.errors import SourceError
 from millrace.sources import DataSource, MemorySource, RangeDataSource, as_source, fingerprint_of, reader_of
-from source_conformance import SourceConformance
 
 
 class TestList(SourceConformance):

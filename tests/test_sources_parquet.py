@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
+from source_conformance import SourceConformance, assert_same, open_files
+
 from millrace.errors import SourceError, SourceNotFoundError
 from millrace.sources import ParquetDataSource, fingerprint_of, reader_of
 from millrace.sources.block_cache import BlockCache
-from pyarrow import fs
-from source_conformance import SourceConformance, assert_same, open_files
 
 
 def table(keys):

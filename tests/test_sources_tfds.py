@@ -4,9 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from source_conformance import SourceConformance, assert_same
+
 from millrace.errors import SourceError
 from millrace.sources import TfdsDataSource, as_source, fingerprint_of, reader_of
-from source_conformance import SourceConformance, assert_same
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # What tfds and what it imports say at import is not ours.

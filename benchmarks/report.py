@@ -1,0 +1,102 @@
+"""Writes the results down: JSON, Markdown, and tables on the terminal.
+
+In: reports and facts about the machine and the run. Out: `results.json`, `results.md`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from summary import Outcome, Report, Summary
+
+COLUMNS = (
+    "contender",
+    "records/s",
+    "min – max",
+    "× limit",
+    "× bare",
+    "first batch, ms",
+    "next() p50, µs",
+    "p99, µs",
+    "CPU-s per million",
+)
+
+Facts = Mapping[str, Any]
+
+
+def write(folder: Path, facts: Facts, reports: Sequence[Report]) -> None:
+    """Write both files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"facts": dict(facts), "workloads": [report.to_dict() for report in reports]}
+    (folder / "results.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    (folder / "results.md").write_text("\n".join(_markdown(facts, reports)) + "\n")
+
+
+def show(console: Console, report: Report) -> None:
+    """Print a workload's table."""
+    table = Table(*COLUMNS[:1], title=report.workload.name, title_justify="left", title_style="bold")
+    for column in COLUMNS[1:]:
+        table.add_column(column, justify="right")
+    for summary in report.summaries():
+        table.add_row(*_cells(summary), style="bold" if summary.name == "millrace" else None)
+    console.print(table)
+    for outcome in report.outcomes():
+        console.print(f"  {_told(outcome)}", style="green" if outcome.met else "red", highlight=False)
+
+
+def _markdown(facts: Facts, reports: Sequence[Report]) -> Iterator[str]:
+    yield "# millrace and others on the same work\n"
+    yield "Made by `python benchmarks/compare.py`. Contenders take turns, round by round; rates are medians of the rounds,"
+    yield "ratios medians of the ratios within each round. p50 and p99 are over all `next()` of all rounds; CPU time"
+    yield "includes threads and child processes. All contenders' first batches had the same checksum.\n"
+    yield "| | |\n|---|---|"
+    for name, value in facts.items():
+        yield f"| {name} | {value} |"
+    for report in reports:
+        yield from _markdown_of(report)
+
+
+def _markdown_of(report: Report) -> Iterator[str]:
+    workload = report.workload
+    yield f"\n## {workload.name}\n"
+    yield f"{workload.about}. Batch {workload.batch_size}. Limit loop: {workload.limit}.\n"
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield "|---|" + "---:|" * (len(COLUMNS) - 1)
+    for summary in report.summaries():
+        yield f"| {' | '.join(_cells(summary))} |"
+    outcomes = report.outcomes()
+    if outcomes:
+        yield ""
+    for outcome in outcomes:
+        yield f"* {_told(outcome)}"
+
+
+def _cells(summary: Summary) -> list[str]:
+    return [
+        summary.label,
+        f"{summary.rate:,.0f}",
+        f"{summary.rate_low:,.0f} – {summary.rate_high:,.0f}",
+        _ratio(summary.to_limit),
+        _ratio(summary.to_bare),
+        f"{summary.first_batch_ms:,.1f}",
+        f"{summary.next_p50_us:,.0f}",
+        f"{summary.next_p99_us:,.0f}",
+        f"{summary.cpu_seconds_per_million:,.1f}",
+    ]
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}" if value < 0.095 else f"{value:.2f}"
+
+
+def _told(outcome: Outcome) -> str:
+    goal = outcome.goal
+    reference = " and ".join(goal.references)
+    if outcome.reached is None:
+        return f"goal {goal.at_least:g} × {reference}: not measured"
+    return f"goal {goal.at_least:g} × {reference}: {outcome.reached:.2f}, {'reached' if outcome.met else 'MISSED'}"

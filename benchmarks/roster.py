@@ -1,0 +1,85 @@
+"""Who takes part: names on the command line to contenders.
+
+In: keys, worker counts, a workload. Out: contenders. Libraries are imported only when they take part.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from contender import Contender
+from loops import LOOPS
+from workloads import Workload
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A library under one setting.
+
+    Attributes:
+        key: what `--contenders` calls it.
+        make: takes a worker count.
+        requires: the module that must be installed.
+    """
+
+    key: str
+    make: Callable[[int], Contender]
+    requires: str
+
+
+def _millrace(worker_count: int) -> Contender:
+    from with_millrace import Millrace
+
+    return Millrace(worker_count)
+
+
+def _grain(worker_count: int) -> Contender:
+    from with_grain import Grain
+
+    return Grain(worker_count)
+
+
+def _grain_inline(worker_count: int) -> Contender:
+    from with_grain import Grain
+
+    return Grain(worker_count, num_threads=0)
+
+
+def _torch(worker_count: int) -> Contender:
+    from with_torch import Torch
+
+    return Torch(worker_count)
+
+
+def _torch_stack(worker_count: int) -> Contender:
+    from with_torch import Torch
+
+    return Torch(worker_count, stack=True)
+
+
+LIBRARIES = (
+    Entry("millrace", _millrace, "millrace"),
+    Entry("grain", _grain, "grain"),
+    Entry("grain_inline", _grain_inline, "grain"),
+    Entry("torch", _torch, "torch"),
+    Entry("torch_stack", _torch_stack, "torch"),
+)
+KEYS = (*(loop.key for loop in LOOPS), *(entry.key for entry in LIBRARIES))
+EVERYWHERE = ("limit", "bare")
+"""The loops that make sense for every workload."""
+
+
+def missing(keys: Sequence[str]) -> dict[str, str]:
+    """The contenders among `keys` that cannot take part, each with the module that is not installed."""
+    wanted = [entry for entry in LIBRARIES if entry.key in keys]
+    return {entry.key: entry.requires for entry in wanted if importlib.util.find_spec(entry.requires) is None}
+
+
+def contenders_for(workload: Workload, keys: Sequence[str], worker_counts: Sequence[int]) -> list[Contender]:
+    """The contenders of a workload, in the order of their turns: whom it matters most to compare, next to each other."""
+    loops = [loop for loop in LOOPS if loop.key in keys and loop.key in (*EVERYWHERE, *workload.references)]
+    entries = [entry for entry in LIBRARIES if entry.key in keys]
+    libraries = [entry.make(count) for entry in entries for count in worker_counts]
+    return [*loops[:1], *libraries[:1], *loops[1:], *libraries[1:]]

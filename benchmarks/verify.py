@@ -1,0 +1,120 @@
+"""Shows that all contenders do the same work: their first batches, in one common order, are compared by checksum.
+
+In: contenders and a workload. Out: nothing, or an error that says who differs in what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from contender import Contender, key_batches, label_of
+from measure import closing
+from numpy.typing import NDArray
+from workloads import Data, Workload, WrongRecordError
+
+BATCHES = 3
+
+
+class DifferentWorkError(Exception):
+    """Two contenders do not do the same work."""
+
+
+@dataclass(frozen=True)
+class LeafSum:
+    """One leaf of a batch, in brief.
+
+    Attributes:
+        name: its place in the batch.
+        dtype: of its elements.
+        shape: with the batch's axis.
+        settled: checksum of what random draws cannot change.
+        exact: checksum of all of it.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    settled: str
+    exact: str
+
+    def difference(self, other: LeafSum, exactly: bool) -> str | None:
+        """In what it is unlike `other`."""
+        for field in ("name", "dtype", "shape", "settled", *(["exact"] if exactly else [])):
+            mine, theirs = getattr(self, field), getattr(other, field)
+            if mine != theirs:
+                what = {"settled": "checksum", "exact": "checksum of the random rows"}.get(field, field)
+                return f"{what} {mine} ≠ {theirs}"
+        return None
+
+
+BatchSum = tuple[LeafSum, ...]
+
+
+def verify(workload: Workload, data: Data, contenders: Sequence[Contender]) -> str:
+    """Compare the first batches of all contenders with those of the first one.
+
+    Returns:
+        The common checksum, of what random draws cannot change.
+
+    Raises:
+        DifferentWorkError: a batch differs in structure, dtype, shape or content.
+    """
+    sums = [_sums(workload, data, contender) for contender in contenders]
+    for contender, own in zip(contenders[1:], sums[1:]):
+        exactly = contender.keyed_draws and contenders[0].keyed_draws
+        for number, (batch, expected) in enumerate(zip(own, sums[0])):
+            difference = _difference(batch, expected, exactly or not workload.random)
+            if difference is not None:
+                raise DifferentWorkError(
+                    f"{workload.name}: batch {number} of {label_of(contender)} is not that of "
+                    f"{label_of(contenders[0])}: {difference}"
+                )
+    return _digest(",".join(leaf.settled for batch in sums[0] for leaf in batch).encode())
+
+
+def _difference(batch: BatchSum, expected: BatchSum, exactly: bool) -> str | None:
+    if len(batch) != len(expected):
+        return f"{len(batch)} leaves ≠ {len(expected)} leaves"
+    for leaf, other in zip(batch, expected):
+        difference = leaf.difference(other, exactly)
+        if difference is not None:
+            return f"leaf {leaf.name!r}: {difference}"
+    return None
+
+
+def _sums(workload: Workload, data: Data, contender: Contender) -> list[BatchSum]:
+    keys = key_batches(len(data.records), workload.batch_size, "shared")
+    with closing(iter(contender.loader(workload, data, "shared"))) as batches:
+        pairs = itertools.islice(zip(batches, keys), BATCHES)
+        try:
+            return [_sum(batch, workload.settled(batch, data.read(some))) for batch, some in pairs]
+        except WrongRecordError as error:
+            raise DifferentWorkError(f"{workload.name}: {label_of(contender)}: {error}") from None
+
+
+def _sum(batch: Any, settled: Any) -> BatchSum:
+    pairs = zip(_leaves(batch), _leaves(settled))
+    return tuple(
+        LeafSum(name, array.dtype.name, array.shape, _digest(other), _digest(array))
+        for (name, array), (_, other) in pairs
+    )
+
+
+def _leaves(batch: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Names and arrays, whatever they are: arrays, tensors, or the bytes of equally long records."""
+    if isinstance(batch, dict):
+        for name in sorted(batch):
+            yield name, np.ascontiguousarray(batch[name])
+    elif isinstance(batch, list):
+        yield "", np.frombuffer(b"".join(batch), np.uint8).reshape(len(batch), -1)
+    else:
+        yield "", np.ascontiguousarray(batch)
+
+
+def _digest(content: bytes | NDArray[Any]) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()

@@ -1,0 +1,69 @@
+"""Grain as a contender."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import grain
+import numpy as np
+from contender import SEED, Order
+from workloads import Data, Workload
+
+
+class FunctionMap(grain.transforms.Map):
+    """A function as Grain wants it."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def map(self, element: Any) -> Any:
+        """What the function returns."""
+        return self._function(element)
+
+
+class RandomFunctionMap(grain.transforms.RandomMap):
+    """A function of an element and a generator as Grain wants it."""
+
+    def __init__(self, function: Callable[[Any, np.random.Generator], Any]) -> None:
+        self._function = function
+
+    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+        """What the function returns."""
+        return self._function(element, rng)
+
+
+@dataclass(frozen=True)
+class Grain:
+    """Grain's `DataLoader`.
+
+    Attributes:
+        num_threads: reading threads; None is Grain's default, 0 reads on the calling thread.
+    """
+
+    worker_count: int = 0
+    num_threads: int | None = None
+    keyed_draws: bool = False
+
+    @property
+    def key(self) -> str:
+        """`grain`, or `grain_inline` without threads."""
+        return "grain" if self.num_threads is None else "grain_inline"
+
+    @property
+    def label(self) -> str:
+        """The name, with the setting that is not a default."""
+        return "Grain" if self.num_threads is None else f"Grain, num_threads={self.num_threads}"
+
+    def loader(self, workload: Workload, data: Data, order: Order) -> Iterable[Any]:
+        """A `grain.DataLoader`, whose order is always its own."""
+        operation = (RandomFunctionMap if workload.random else FunctionMap)(workload.operation)
+        batch = grain.transforms.Batch(workload.batch_size)
+        return grain.DataLoader(
+            data_source=data.records,
+            sampler=grain.samplers.IndexSampler(len(data.records), shuffle=True, seed=SEED),
+            operations=[batch, operation] if workload.after_batch else [operation, batch],
+            worker_count=self.worker_count,
+            read_options=None if self.num_threads is None else grain.ReadOptions(num_threads=self.num_threads),
+        )

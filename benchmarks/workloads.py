@@ -1,0 +1,285 @@
+"""What is measured: records, what is done to each, and what millrace must reach with it.
+
+In: a folder for files. Out: for each workload its data, in the shapes in which the contenders take it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millrace.sources import ArrayRecordDataSource, MemorySource
+
+CROP = 224
+MANY = 51_200
+"""Entries of a list whose distinct records are few: an order of so many is drawn at the cost of a real data set's."""
+
+GRAIN = ("grain", "grain_inline")
+
+
+class WrongRecordError(Exception):
+    """A row of a batch is nothing that the operation could have made of its record."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The records of a workload.
+
+    Attributes:
+        millrace: what millrace takes as `data_source`.
+        records: the same with random access by key, for Grain and PyTorch.
+        read: many records in one call, for the reference loops; lazily where they are in memory.
+        columns: the same as arrays with one leading axis, where the workload is columnar.
+    """
+
+    millrace: Any
+    records: Sequence[Any]
+    read: Callable[[list[int]], Iterable[Any]]
+    columns: dict[str, NDArray[Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """millrace must be at least so many times as fast as the fastest of some other contenders."""
+
+    at_least: float
+    references: tuple[str, ...]
+
+
+def unchanged(batch: Any, records: Iterable[Any]) -> Any:
+    """What a batch is compared by when nothing in it is random: itself."""
+    return batch
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One kind of work.
+
+    Attributes:
+        name: what `--workloads` calls it.
+        about: a line for the report.
+        limit: what the limit loop does here; a line for the report.
+        make_data: writes or makes the records; called once a run, with a folder.
+        operation: takes a record; with `random` a record and a generator; with `after_batch` a batch.
+        random: the operation draws random numbers.
+        after_batch: the operation works on whole batches.
+        settled: takes a batch and its records and returns what the random draws cannot have changed, for contenders
+            whose random numbers differ.
+        references: keys of loops that are measured in this workload only.
+        goals: what issue 2 asks for.
+        batch_size: records in a batch.
+    """
+
+    name: str
+    about: str
+    limit: str
+    make_data: Callable[[Path], Data]
+    operation: Callable[..., Any]
+    random: bool = False
+    after_batch: bool = False
+    settled: Callable[[Any, Iterable[Any]], Any] = unchanged
+    references: tuple[str, ...] = ()
+    goals: tuple[Goal, ...] = ()
+    batch_size: int = 128
+
+
+# Operations
+
+
+def normalise(element: dict[str, Any]) -> dict[str, Any]:
+    """An image, or a batch of them, from uint8 to float32 in [0, 1]."""
+    return {"image": element["image"].astype(np.float32) / 255, "label": element["label"]}
+
+
+def flip_and_normalise(element: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    """`normalise`, after a flip from left to right for one image in two."""
+    image = element["image"]
+    if rng.random() < 0.5:
+        image = image[:, ::-1]
+    return {"image": image.astype(np.float32) / 255, "label": element["label"]}
+
+
+def as_bytes_array(record: bytes) -> NDArray[np.uint8]:
+    """The bytes of a record."""
+    return np.frombuffer(record, np.uint8)
+
+
+def decode(record: bytes) -> NDArray[np.uint8]:
+    """A JPEG image as an array."""
+    from PIL import Image
+
+    return np.asarray(Image.open(io.BytesIO(record)))
+
+
+def decode_and_crop(record: bytes, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """A random square of a JPEG image."""
+    image = decode(record)
+    top = rng.integers(0, image.shape[0] - CROP + 1)
+    left = rng.integers(0, image.shape[1] - CROP + 1)
+    return image[top : top + CROP, left : left + CROP]
+
+
+# What random draws cannot change
+
+
+def without_flips(batch: dict[str, Any], records: Iterable[Any]) -> dict[str, Any]:
+    """The batch with the pixels of each line in ascending order."""
+    return {"image": np.sort(np.asarray(batch["image"]), axis=2), "label": batch["label"]}
+
+
+def without_crops(batch: Any, records: Iterable[Any]) -> NDArray[np.uint8]:
+    """The decoded records, once each row has been found in its own.
+
+    Raises:
+        WrongRecordError: a row is no crop of its record.
+    """
+    images = [decode(record) for record in records]
+    for number, (crop, image) in enumerate(zip(np.asarray(batch), images)):
+        if not is_crop(crop, image):
+            raise WrongRecordError(f"row {number} is no {CROP}×{CROP} crop of the record with its key")
+    return np.stack(images)
+
+
+def is_crop(crop: NDArray[np.uint8], image: NDArray[np.uint8]) -> bool:
+    """Whether `crop` lies somewhere in `image`."""
+    height, width = image.shape[0] - crop.shape[0], image.shape[1] - crop.shape[1]
+    candidates = np.lib.stride_tricks.sliding_window_view(image[: height + 1, : width + 8], (1, 8, 3))
+    tops, lefts = np.nonzero((candidates[:, :, 0, 0] == crop[0, :8]).all((-1, -2)))
+    return any(np.array_equal(image[y : y + CROP, x : x + CROP], crop) for y, x in zip(tops, lefts))
+
+
+# Data
+
+
+def in_memory(records: list[Any]) -> Data:
+    """A list, the same object for all contenders."""
+    return Data(millrace=records, records=records, read=lambda keys: map(records.__getitem__, keys))
+
+
+def digits_columns() -> dict[str, NDArray[Any]]:
+    """As many random images, of the same size, as MNIST has."""
+    rng = np.random.default_rng(0)
+    return {"image": rng.integers(0, 256, (60_000, 28, 28, 1), np.uint8), "label": rng.integers(0, 10, 60_000)}
+
+
+def digits(folder: Path) -> Data:
+    """A list of dicts."""
+    columns = digits_columns()
+    return in_memory(
+        [{"image": image.copy(), "label": label} for image, label in zip(columns["image"], columns["label"].tolist())]
+    )
+
+
+def columnar_digits(folder: Path) -> Data:
+    """A dict of arrays; for contenders that know no columns, a list of dicts of its rows."""
+    columns = digits_columns()
+    rows = [{"image": image, "label": label} for image, label in zip(columns["image"], columns["label"].tolist())]
+    return Data(MemorySource(columns), rows, lambda keys: map(rows.__getitem__, keys), columns)
+
+
+def large_images(folder: Path) -> Data:
+    """Distinct images of 38 MB together, again and again."""
+    images = np.random.default_rng(0).integers(0, 256, (256, CROP, CROP, 3), np.uint8)
+    distinct = [{"image": image, "label": label} for label, image in enumerate(images)]
+    return in_memory(distinct * (MANY // len(distinct)))
+
+
+def photographs(folder: Path) -> Data:
+    """JPEG files of 256×256 pixels: parts of the two photographs that come with scikit-learn, in three qualities."""
+    from PIL import Image
+    from sklearn.datasets import load_sample_images
+
+    distinct = []
+    for photograph in load_sample_images().images:
+        for top, left in [(y, x) for y in (0, 85, 171) for x in (0, 128, 256, 384)]:
+            for quality in (75, 85, 95):
+                file = io.BytesIO()
+                Image.fromarray(photograph[top : top + 256, left : left + 256]).save(file, "JPEG", quality=quality)
+                distinct.append(file.getvalue())
+    return in_memory(distinct * (MANY // len(distinct)))
+
+
+def kilobyte_records(folder: Path) -> Data:
+    """A file of 50,000 records of 1,024 random bytes; written with `group_size:1,uncompressed`."""
+    from array_record.python import array_record_data_source, array_record_module
+
+    path = str(folder / "kilobytes.array_record")
+    writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
+    rng = np.random.default_rng(0)
+    for _ in range(50_000):
+        writer.write(rng.bytes(1024))
+    writer.close()
+    reader = array_record_module.ArrayRecordReader(
+        path, options="readahead_buffer_size:0", file_reader_buffer_size=4096
+    )
+    return Data(ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), reader.read)
+
+
+_ROW_BY_ROW = "one preallocated batch; each row is copied into it as its operation returns"
+_PER_RECORD_GOALS = (Goal(0.85, ("limit",)), Goal(1.0, ("bare",)))
+
+WORKLOADS = (
+    Workload(
+        name="mnist",
+        about="60,000 records {uint8 28×28×1, int} in a list; each image to float32 / 255",
+        limit=_ROW_BY_ROW,
+        make_data=digits,
+        operation=normalise,
+        goals=(*_PER_RECORD_GOALS, Goal(10, GRAIN)),
+    ),
+    Workload(
+        name="columnar",
+        about="the same records as a dict of arrays; batched, then each batch to float32 / 255. Contenders without "
+        "columns get a list of dicts of rows",
+        limit="`np.take` of each column into a preallocated array, then the operation on the batch",
+        make_data=columnar_digits,
+        operation=normalise,
+        after_batch=True,
+        goals=(Goal(0.8, ("limit",)),),
+    ),
+    Workload(
+        name="array_record_1k",
+        about="50,000 records of 1,024 random bytes in one ArrayRecord file (`group_size:1,uncompressed`, in the page "
+        "cache), shuffled; each record `np.frombuffer`",
+        limit="the reader's own `read(128 keys)` with `readahead_buffer_size:0`, then as in mnist; “raw read” is that "
+        "call alone",
+        make_data=kilobyte_records,
+        operation=as_bytes_array,
+        references=("raw_read",),
+        goals=(Goal(0.85, ("limit",)), Goal(0.85, ("raw_read",)), Goal(5, GRAIN)),
+    ),
+    Workload(
+        name="images",
+        about="256 distinct records {uint8 224×224×3, int} in a list; each image to float32 / 255; batches of 77 MB",
+        limit=_ROW_BY_ROW,
+        make_data=large_images,
+        operation=normalise,
+        goals=_PER_RECORD_GOALS,
+    ),
+    Workload(
+        name="jpeg",
+        about="72 distinct JPEG files of 256×256 in a list; decoded with Pillow, random crop of 224×224, uint8",
+        limit=_ROW_BY_ROW + "; generator keyed by position, as millrace's",
+        make_data=photographs,
+        operation=decode_and_crop,
+        random=True,
+        settled=without_crops,
+    ),
+    Workload(
+        name="random_map",
+        about="as mnist, with a random flip from left to right",
+        limit=_ROW_BY_ROW + "; generator keyed by position, as millrace's",
+        make_data=digits,
+        operation=flip_and_normalise,
+        random=True,
+        settled=without_flips,
+        references=("one_generator",),
+        goals=_PER_RECORD_GOALS,
+    ),
+)

@@ -1,0 +1,59 @@
+"""The package: what it imports, what it lists, what it promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import millrace
+
+ROOT = Path(millrace.__file__).parent
+CHECKOUT = Path(__file__).parent.parent
+
+
+def test_importing_millrace_imports_no_heavy_library():
+    """`import millrace` leaves jax, tensorflow, pyarrow, array_record, torch and grain alone."""
+    heavy = {"jax", "jaxlib", "tensorflow", "tensorflow_datasets", "pyarrow", "array_record", "torch", "grain", "orbax"}
+    code = f"import sys, millrace; print(sorted({heavy!r} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_every_folder_with_code_is_a_listed_package():
+    """The packages in pyproject.toml are the folders of the tree."""
+    settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    listed = set(settings["tool"]["setuptools"]["packages"])
+    beside = {"tests", "examples", "benchmarks", "docs", "build", "dist"}
+    found = {
+        ".".join(("millrace", *path.parent.relative_to(CHECKOUT).parts))
+        for path in CHECKOUT.rglob("__init__.py")
+        if not any(part in beside or part.startswith(".") for part in path.relative_to(CHECKOUT).parts)
+    }
+    assert listed == found
+
+
+def test_public_names_exist_and_have_docstrings():
+    """Everything in __all__ is there and documented."""
+    for name in millrace.__all__:
+        assert getattr(millrace, name).__doc__, name
+
+
+def test_no_file_of_the_library_is_over_400_lines():
+    """A file over 400 lines is two rooms."""
+    for path in CHECKOUT.rglob("*.py"):
+        first = path.relative_to(CHECKOUT).parts[0]
+        if first not in {"tests", "benchmarks", "examples"} and not first.startswith("."):
+            assert len(path.read_text().splitlines()) <= 400, path
+
+
+def test_rooms_import_one_way():
+    """samplers, sources and operations know neither one another nor the loader; jax stays out of all of them."""
+    for room in ("samplers", "sources", "operations"):
+        for path in (CHECKOUT / room).glob("*.py"):
+            lines = [line.strip() for line in path.read_text().splitlines()]
+            imports = [line for line in lines if line.startswith(("from ..", "import jax", "from jax"))]
+            others = {"samplers", "sources", "operations", "loader"} - {room}
+            assert not [line for line in imports if any(line.startswith(f"from ..{other}") for other in others)], path
+            assert not [line for line in imports if "jax" in line] or path.name == "sharding.py", path
