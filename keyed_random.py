@@ -9,7 +9,7 @@ counts the numbers drawn, so that no two streams overlap.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.random import Generator, Philox
@@ -34,7 +34,7 @@ class KeyedGenerator:
         self._operation = operation
         self._philox = Philox(key=[0, operation])
         self._generator = Generator(self._philox)
-        self._state: Any = self._philox.state  # with lists in place of its arrays, it is set twice as fast
+        self._state = cast(Any, self._philox.state)  # with lists in place of its arrays, it is set twice as fast
         self._state["state"]["counter"] = self._counter = [0, 0, 0, 0]
         self._state["state"]["key"] = self._key = [0, operation]
         self._state["buffer"] = [0, 0, 0, 0]

@@ -20,20 +20,21 @@ from pathlib import Path
 import machine
 import report as reporting
 from contender import Contender, label_of
-from measure import Turn, take_turn
+from measure import Turn, frozen, take_turn
 from rich.console import Console
 from roster import KEYS, contenders_for, missing
 from summary import Report, Standing
 from verify import DifferentWorkError, verify
 from workloads import WORKLOADS, Data, Workload
 
-QUICK_ROUNDS, QUICK_SECONDS = 3, 0.2
+QUICK_ROUNDS, QUICK_SECONDS = 2, 0.15
+WIDTH = 132
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit status."""
     options = _parsed(arguments)
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     for key, module in missing(options.contenders).items():
         console.print(f"{key} takes no part: the module {module} is not installed", style="yellow")
         options.contenders.remove(key)
@@ -63,9 +64,10 @@ def _compare(workload: Workload, folder: Path, options: argparse.Namespace, cons
         status.update(f"{workload.name}: comparing outputs")
         checksum = verify(workload, data, contenders)
         turns: list[list[Turn]] = [[] for _ in contenders]
-        for number in range(options.rounds):
-            status.update(f"{workload.name}: round {number + 1} of {options.rounds}")
-            _run_round(workload, data, contenders, turns, number, options.seconds)
+        with frozen():
+            for number in range(options.rounds):
+                status.update(f"{workload.name}: round {number + 1} of {options.rounds}")
+                _run_round(workload, data, contenders, turns, number, options.seconds)
     standings = tuple(Standing(contender, tuple(own)) for contender, own in zip(contenders, turns))
     return Report(workload, checksum, standings)
 

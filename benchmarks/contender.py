@@ -18,7 +18,7 @@ from millrace import IndexSampler
 SEED = 1
 
 Order = Literal["own", "shared"]
-"""`own`: the contender's usual shuffle, which is what is measured. `shared`: Grain's order, in which outputs are compared."""
+"""`own`: the contender's usual shuffle; measured. `shared`: Grain's order, which all can produce; outputs are compared."""
 
 
 class Contender(Protocol):
@@ -63,12 +63,12 @@ def epochs(num_records: int, order: Order) -> Iterator[NDArray[np.int64]]:
         yield rng.permutation(num_records)
 
 
-def key_batches(num_records: int, batch_size: int, order: Order) -> Iterator[list[int]]:
+def key_batches(num_records: int, batch_size: int, order: Order) -> Iterator[NDArray[np.int64]]:
     """The record keys of one batch after the other; a batch may reach over the end of an epoch."""
     left = np.empty(0, dtype=np.int64)
     for epoch in epochs(num_records, order):
         keys = np.concatenate([left, epoch])
         full = len(keys) - len(keys) % batch_size
         for start in range(0, full, batch_size):
-            yield keys[start : start + batch_size].tolist()
+            yield keys[start : start + batch_size]
         left = keys[full:]

@@ -51,7 +51,7 @@ def bare(workload: Workload, data: Data, order: Order) -> Iterator[Any]:
     """What everybody writes: a list of elements, then `np.stack`."""
     elements_of = keyed_elements(workload)
     for position, keys in _positions_and_keys(workload, data, order):
-        batch = stacked(list(elements_of(data.read(keys), position)))
+        batch = stacked(list(elements_of(data.read(keys.tolist()), position)))
         yield workload.operation(batch) if workload.after_batch else batch
 
 
@@ -70,18 +70,18 @@ def limit_with_one_generator(workload: Workload, data: Data, order: Order) -> It
 def raw_read(workload: Workload, data: Data, order: Order) -> Iterator[Any]:
     """Nothing but reading."""
     for _, keys in _positions_and_keys(workload, data, order):
-        yield data.read(keys)
+        yield data.read(keys.tolist())
 
 
 LOOPS = (
     Loop("limit", "limit loop", limit),
     Loop("bare", "bare NumPy loop", bare),
     Loop("raw_read", "raw read", raw_read),
-    Loop("one_generator", "limit loop, one generator (not reproducible)", limit_with_one_generator, keyed_draws=False),
+    Loop("one_generator", "limit loop, shared rng", limit_with_one_generator, keyed_draws=False),
 )
 
 
-def _positions_and_keys(workload: Workload, data: Data, order: Order) -> Iterator[tuple[int, list[int]]]:
+def _positions_and_keys(workload: Workload, data: Data, order: Order) -> Iterator[tuple[int, NDArray[np.int64]]]:
     size = workload.batch_size
     return zip(itertools.count(0, size), key_batches(len(data.records), size, order))
 
@@ -114,7 +114,7 @@ def _limit_of_rows(workload: Workload, data: Data, order: Order, elements_of: El
     batch = _empty_like(example, workload.batch_size)
     fill = _fill_images_and_labels if isinstance(batch, dict) else _fill_array
     for position, keys in _positions_and_keys(workload, data, order):
-        fill(batch, elements_of(data.read(keys), position))
+        fill(batch, elements_of(data.read(keys.tolist()), position))
         yield batch
 
 

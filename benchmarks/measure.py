@@ -19,8 +19,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-WARM_UP_SECONDS, WARM_UP_BATCHES = 0.3, 4
+WARM_UP_SECONDS = 0.3
 MIN_BATCHES = 2
+"""In the warm-up: with the first batch, enough to have touched all memory that a loader alternates between."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
     with closing(iter(loader)) as batches:
         batch = next(batches)
         first_batch_seconds = time.perf_counter() - started
-        batch = _warm_up(batches, batch)
+        batch = _warm_up(batches, batch, min(seconds, WARM_UP_SECONDS))
         cpu_before = cpu_seconds()
         times = _clock_batches(batches, batch, seconds)
         cpu_after = cpu_seconds()
@@ -65,12 +66,12 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
     return Turn(len(waits) * batch_size, first_batch_seconds, cpu_after - cpu_before, waits)
 
 
-def _warm_up(batches: Iterator[Any], batch: Any) -> Any:
-    """Take batches for a while; the last one."""
-    end = time.perf_counter() + WARM_UP_SECONDS
-    for count, batch in enumerate(batches, start=1):
-        if count >= WARM_UP_BATCHES and time.perf_counter() >= end:
-            break
+def _warm_up(batches: Iterator[Any], batch: Any, seconds: float) -> Any:
+    """Take batches for `seconds`; the last one."""
+    end, count = time.perf_counter() + seconds, 0
+    while count < MIN_BATCHES or time.perf_counter() < end:
+        batch = next(batches)
+        count += 1
     return batch
 
 
@@ -79,12 +80,23 @@ def _clock_batches(batches: Iterator[Any], batch: Any, seconds: float) -> list[f
     clock = time.perf_counter
     now = clock()
     times, end = [now], now + seconds
-    while now < end or len(times) <= MIN_BATCHES:
+    while now < end:
         batch = next(batches)
         now = clock()
         times.append(now)
     del batch
     return times
+
+
+@contextlib.contextmanager
+def frozen() -> Iterator[None]:
+    """Keep what is there already out of the garbage collector's sight, so that the turns pay for their own objects."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @contextlib.contextmanager

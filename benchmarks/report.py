@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from summary import Outcome, Report, Summary
@@ -26,6 +27,11 @@ COLUMNS = (
     "CPU-s per million",
 )
 
+INTRODUCTION = """\
+Made by `python benchmarks/compare.py`. Contenders take turns, round by round; rates are medians of the rounds, ratios
+medians of the ratios within each round. p50 and p99 are over all `next()` of all rounds; CPU time includes threads and
+child processes. First batches of all contenders in one common order had the same checksum."""
+
 Facts = Mapping[str, Any]
 
 
@@ -39,21 +45,21 @@ def write(folder: Path, facts: Facts, reports: Sequence[Report]) -> None:
 
 def show(console: Console, report: Report) -> None:
     """Print a workload's table."""
-    table = Table(*COLUMNS[:1], title=report.workload.name, title_justify="left", title_style="bold")
+    table = Table(title=report.workload.name, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column(COLUMNS[0], no_wrap=True)
     for column in COLUMNS[1:]:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=column == "min – max")
     for summary in report.summaries():
         table.add_row(*_cells(summary), style="bold" if summary.name == "millrace" else None)
     console.print(table)
+    console.print(f"  {_mood(report)}", highlight=False)
     for outcome in report.outcomes():
         console.print(f"  {_told(outcome)}", style="green" if outcome.met else "red", highlight=False)
 
 
 def _markdown(facts: Facts, reports: Sequence[Report]) -> Iterator[str]:
     yield "# millrace and others on the same work\n"
-    yield "Made by `python benchmarks/compare.py`. Contenders take turns, round by round; rates are medians of the rounds,"
-    yield "ratios medians of the ratios within each round. p50 and p99 are over all `next()` of all rounds; CPU time"
-    yield "includes threads and child processes. All contenders' first batches had the same checksum.\n"
+    yield INTRODUCTION + "\n"
     yield "| | |\n|---|---|"
     for name, value in facts.items():
         yield f"| {name} | {value} |"
@@ -69,10 +75,8 @@ def _markdown_of(report: Report) -> Iterator[str]:
     yield "|---|" + "---:|" * (len(COLUMNS) - 1)
     for summary in report.summaries():
         yield f"| {' | '.join(_cells(summary))} |"
-    outcomes = report.outcomes()
-    if outcomes:
-        yield ""
-    for outcome in outcomes:
+    yield f"\n* {_mood(report)}"
+    for outcome in report.outcomes():
         yield f"* {_told(outcome)}"
 
 
@@ -94,9 +98,15 @@ def _ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}" if value < 0.095 else f"{value:.2f}"
 
 
+def _mood(report: Report) -> str:
+    share = report.calm()
+    return f"checksum {report.checksum}" + ("" if share is None else f"; the limit loop got {share:.0%} of a core")
+
+
 def _told(outcome: Outcome) -> str:
     goal = outcome.goal
     reference = " and ".join(goal.references)
     if outcome.reached is None:
         return f"goal {goal.at_least:g} × {reference}: not measured"
-    return f"goal {goal.at_least:g} × {reference}: {outcome.reached:.2f}, {'reached' if outcome.met else 'MISSED'}"
+    verdict = "reached" if outcome.met else "MISSED"
+    return f"goal {goal.at_least:g} × {reference}: {outcome.reached:.2f}, {verdict} (by CPU time {outcome.by_cpu:.2f})"

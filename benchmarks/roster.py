@@ -78,7 +78,7 @@ def missing(keys: Sequence[str]) -> dict[str, str]:
 
 
 def contenders_for(workload: Workload, keys: Sequence[str], worker_counts: Sequence[int]) -> list[Contender]:
-    """The contenders of a workload, in the order of their turns: whom it matters most to compare, next to each other."""
+    """The contenders of a workload in the order of their turns: the limit loop and millrace next to each other."""
     loops = [loop for loop in LOOPS if loop.key in keys and loop.key in (*EVERYWHERE, *workload.references)]
     entries = [entry for entry in LIBRARIES if entry.key in keys]
     libraries = [entry.make(count) for entry in entries for count in worker_counts]

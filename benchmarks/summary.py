@@ -1,8 +1,8 @@
 """Numbers of many turns in brief.
 
-In: turns, round by round. Out: medians and spreads, ratios, and whether the goals were reached. Ratios are medians of the
-ratios within each round: a round's contenders run within seconds of each other, so that most of a shared machine's
-moods cancel out.
+In: turns, round by round. Out: medians and spreads, ratios, and whether the goals were reached. Ratios are medians of
+the ratios within each round: a round's contenders run within seconds of each other, so that most of a shared machine's
+moods cancel out. What does not cancel shows in the ratios by CPU time, which no other process can take away.
 """
 
 from __future__ import annotations
@@ -34,9 +34,21 @@ class Standing:
         """Records per second of each round."""
         return [turn.rate for turn in self.turns]
 
+    def costs(self) -> list[float]:
+        """CPU-seconds for a record, of each round."""
+        return [turn.cpu_seconds / turn.records for turn in self.turns]
+
     def ratio(self, other: Standing) -> float:
         """How many times as fast as `other`; the median over the rounds."""
         return float(np.median(np.divide(self.rates(), other.rates())))
+
+    def cpu_ratio(self, other: Standing) -> float:
+        """How many times the records of `other` for the same CPU time; the median over the rounds."""
+        return float(np.median(np.divide(other.costs(), self.costs())))
+
+    def cpu_share(self) -> float:
+        """CPU-seconds in a second; the median over the rounds."""
+        return float(np.median([turn.cpu_seconds / turn.seconds for turn in self.turns]))
 
 
 @dataclass(frozen=True)
@@ -73,10 +85,16 @@ class Summary:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A goal, and how far it was reached; `reached` is None when a reference is missing."""
+    """A goal, and how far it was reached.
+
+    Attributes:
+        reached: ratio to the fastest reference; None when one took no part.
+        by_cpu: the same by CPU time.
+    """
 
     goal: Goal
     reached: float | None
+    by_cpu: float | None
 
     @property
     def met(self) -> bool:
@@ -98,17 +116,23 @@ class Report:
 
     def outcomes(self) -> list[Outcome]:
         """One for each goal."""
-        return [Outcome(goal, self._reached(goal)) for goal in self.workload.goals]
+        return [self._outcome(goal) for goal in self.workload.goals]
+
+    def calm(self) -> float | None:
+        """The share of a core that the limit loop got: well below 1, others were using the machine."""
+        limit = self._find("limit")
+        return None if limit is None else limit.cpu_share()
 
     def _find(self, name: str) -> Standing | None:
         return next((standing for standing in self.standings if standing.name == name), None)
 
-    def _reached(self, goal: Goal) -> float | None:
+    def _outcome(self, goal: Goal) -> Outcome:
         subject = self._find(SUBJECT)
-        references = [self._find(name) for name in goal.references]
-        if subject is None or None in references:
-            return None
-        return min(subject.ratio(reference) for reference in references if reference is not None)
+        references = [standing for standing in map(self._find, goal.references) if standing is not None]
+        if subject is None or len(references) < len(goal.references):
+            return Outcome(goal, None, None)
+        reached, by_cpu = map(min, zip(*((subject.ratio(other), subject.cpu_ratio(other)) for other in references)))
+        return Outcome(goal, reached, by_cpu)
 
     def _summary(self, standing: Standing) -> Summary:
         rates, turns = standing.rates(), standing.turns
@@ -127,7 +151,7 @@ class Report:
             first_batch_ms=1e3 * float(np.median([turn.first_batch_seconds for turn in turns])),
             next_p50_us=1e6 * float(p50),
             next_p99_us=1e6 * float(p99),
-            cpu_seconds_per_million=1e6 * float(np.median([turn.cpu_seconds / turn.records for turn in turns])),
+            cpu_seconds_per_million=1e6 * float(np.median(standing.costs())),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,14 +162,17 @@ class Report:
             "limit": self.workload.limit,
             "batch_size": self.workload.batch_size,
             "checksum": self.checksum,
+            "core_share_of_limit_loop": self.calm(),
             "contenders": [
                 {**asdict(summary), "turns": [_turn_to_dict(turn) for turn in standing.turns]}
                 for summary, standing in zip(self.summaries(), self.standings)
             ],
-            "goals": [
-                {**asdict(outcome.goal), "reached": outcome.reached, "met": outcome.met} for outcome in self.outcomes()
-            ],
+            "goals": [_outcome_to_dict(outcome) for outcome in self.outcomes()],
         }
+
+
+def _outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
+    return {**asdict(outcome.goal), "reached": outcome.reached, "by_cpu": outcome.by_cpu, "met": outcome.met}
 
 
 def _turn_to_dict(turn: Turn) -> dict[str, float]:

@@ -92,7 +92,7 @@ def _sums(workload: Workload, data: Data, contender: Contender) -> list[BatchSum
     with closing(iter(contender.loader(workload, data, "shared"))) as batches:
         pairs = itertools.islice(zip(batches, keys), BATCHES)
         try:
-            return [_sum(batch, workload.settled(batch, data.read(some))) for batch, some in pairs]
+            return [_sum(batch, workload.settled(batch, data.read(some.tolist()))) for batch, some in pairs]
         except WrongRecordError as error:
             raise DifferentWorkError(f"{workload.name}: {label_of(contender)}: {error}") from None
 

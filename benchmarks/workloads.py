@@ -274,7 +274,8 @@ WORKLOADS = (
     Workload(
         name="random_map",
         about="as mnist, with a random flip from left to right",
-        limit=_ROW_BY_ROW + "; generator keyed by position, as millrace's",
+        limit=_ROW_BY_ROW + "; generator keyed by position, as millrace's. “shared rng” is the same loop with one "
+        "generator for all records (not reproducible)",
         make_data=digits,
         operation=flip_and_normalise,
         random=True,

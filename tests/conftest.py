@@ -9,6 +9,12 @@ import time
 
 import pytest
 
+NOT_OURS = ("tqdm_monitor",)
+
+
+def _threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if not thread.name.startswith(NOT_OURS)}
+
 
 def _shared_memory() -> set[str]:
     return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
@@ -17,11 +23,11 @@ def _shared_memory() -> set[str]:
 @pytest.fixture(autouse=True)
 def nothing_left():
     """Fails a test that leaves a thread or a shared-memory segment."""
-    threads, memory = set(threading.enumerate()), _shared_memory()
+    threads, memory = _threads(), _shared_memory()
     yield
-    gc.collect()
     deadline = time.monotonic() + 5
-    while (left := set(threading.enumerate()) - threads) and time.monotonic() < deadline:
+    while (left := _threads() - threads) and time.monotonic() < deadline:
+        gc.collect()
         time.sleep(0.01)
     assert not left, f"threads left behind: {left}"
     assert _shared_memory() <= memory, "shared memory left behind"
