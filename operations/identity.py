@@ -1,7 +1,8 @@
 """What identifies an operation in a checkpoint: its kind, its name and its plain parameters.
 
 In: an operation. Out: eight hexadecimal digits. Never a `repr` with an address in it, never code bytes: the same program
-started again gives the same digits.
+started again gives the same digits. Names come without their module: the same file may be `__main__` in one run and a module
+in the next.
 """
 
 from __future__ import annotations
@@ -45,6 +46,6 @@ def _described(value: Any) -> Any:
     if isinstance(value, functools.partial):
         return ["partial", _described(value.func), _described(value.args), _described(value.keywords)]
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
-        return f"{value.__module__}.{value.__qualname__}"
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        return str(value.__qualname__)
+    kind = type(value).__qualname__
     return [kind, _described(vars(value))] if isinstance(value, Operation) or callable(value) else kind

@@ -100,7 +100,7 @@ class ScalarSampler:
     def fingerprint(self) -> dict[str, Any]:
         explicit = getattr(self._sampler, "fingerprint", None)
         kind = type(self._sampler)
-        return explicit or {"kind": f"{kind.__module__}.{kind.__qualname__}", "length": len(self)}
+        return explicit or {"kind": kind.__qualname__, "length": len(self)}
 
     def __len__(self) -> int:
         return len(self._sampler)

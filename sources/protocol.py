@@ -129,7 +129,7 @@ def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
     own = getattr(source, "fingerprint", None)
     if own is None:
         kind = type(source)
-        return {"kind": f"{kind.__module__}.{kind.__qualname__}", "records": len(source)}
+        return {"kind": kind.__qualname__, "records": len(source)}
     value = own() if callable(own) else own
     if not isinstance(value, dict):
         raise TypeError(f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {value!r:.60}")
