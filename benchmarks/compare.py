@@ -24,11 +24,12 @@ from measure import Turn, frozen, take_turn
 from rich.console import Console
 from roster import KEYS, contenders_for, missing
 from summary import Report, Standing
+from tqdm import tqdm
 from verify import DifferentWorkError, verify
 from workloads import WORKLOADS, Data, Workload
 
 QUICK_ROUNDS, QUICK_SECONDS = 2, 0.15
-WIDTH = 132
+WIDTH = 120
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="millrace-compare-") as folder:
         for workload in [workload for workload in WORKLOADS if workload.name in options.workloads]:
             try:
-                reports.append(_compare(workload, Path(folder), options, console))
+                reports.append(_compare(workload, Path(folder), options))
             except DifferentWorkError as error:
                 console.print(f"not the same work: {error}", style="bold red", soft_wrap=True)
                 return 1
@@ -57,33 +58,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _compare(workload: Workload, folder: Path, options: argparse.Namespace, console: Console) -> Report:
-    with console.status(f"{workload.name}: data") as status:
-        data = workload.make_data(folder)
-        contenders = contenders_for(workload, options.contenders, options.workers)
-        status.update(f"{workload.name}: comparing outputs")
-        checksum = verify(workload, data, contenders)
-        turns: list[list[Turn]] = [[] for _ in contenders]
-        with frozen():
-            for number in range(options.rounds):
-                status.update(f"{workload.name}: round {number + 1} of {options.rounds}")
-                _run_round(workload, data, contenders, turns, number, options.seconds)
+def _compare(workload: Workload, folder: Path, options: argparse.Namespace) -> Report:
+    data = workload.make_data(folder)
+    contenders = contenders_for(workload, options.contenders, options.workers)
+    checksum = verify(workload, data, contenders)
+    turns: list[list[Turn]] = [[] for _ in contenders]
+    # A bar that draws between turns only; a thread that draws would take part in what is measured.
+    with frozen(), tqdm(total=options.rounds * len(contenders), desc=workload.name, leave=False, disable=None) as bar:
+        for number in range(options.rounds):
+            for index in _order(len(contenders), number):
+                turns[index].append(_turn(workload, data, contenders[index], options.seconds))
+                bar.update()
     standings = tuple(Standing(contender, tuple(own)) for contender, own in zip(contenders, turns))
     return Report(workload, checksum, standings)
 
 
-def _run_round(
-    workload: Workload, data: Data, contenders: list[Contender], turns: list[list[Turn]], number: int, seconds: float
-) -> None:
-    """One turn each; every round begins with another contender, so that none always follows the same one's mess."""
-    for place in range(len(contenders)):
-        index = (place + number) % len(contenders)
-        loader = contenders[index].loader(workload, data, "own")
-        try:
-            turns[index].append(take_turn(loader, workload.batch_size, seconds))
-        except Exception as error:
-            error.add_note(f"while {label_of(contenders[index])} worked on {workload.name}")
-            raise
+def _order(count: int, number: int) -> list[int]:
+    """Who follows whom in a round; every round begins with another contender."""
+    return [(place + number) % count for place in range(count)]
+
+
+def _turn(workload: Workload, data: Data, contender: Contender, seconds: float) -> Turn:
+    try:
+        return take_turn(contender.loader(workload, data, "own"), workload.batch_size, seconds)
+    except Exception as error:
+        error.add_note(f"while {label_of(contender)} worked on {workload.name}")
+        raise
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -21,9 +21,9 @@ COLUMNS = (
     "min – max",
     "× limit",
     "× bare",
-    "first batch, ms",
-    "next() p50, µs",
-    "p99, µs",
+    "first batch ms",
+    "next() p50 µs",
+    "p99 µs",
     "CPU-s per million",
 )
 
@@ -48,7 +48,7 @@ def show(console: Console, report: Report) -> None:
     table = Table(title=report.workload.name, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.add_column(COLUMNS[0], no_wrap=True)
     for column in COLUMNS[1:]:
-        table.add_column(column, justify="right", no_wrap=column == "min – max")
+        table.add_column(_folded(column), justify="right", no_wrap=True)
     for summary in report.summaries():
         table.add_row(*_cells(summary), style="bold" if summary.name == "millrace" else None)
     console.print(table)
@@ -92,6 +92,11 @@ def _cells(summary: Summary) -> list[str]:
         f"{summary.next_p99_us:,.0f}",
         f"{summary.cpu_seconds_per_million:,.1f}",
     ]
+
+
+def _folded(column: str) -> str:
+    """A long heading on two lines."""
+    return column.replace(" ", "\n", 1) if len(column) > 9 else column
 
 
 def _ratio(value: float | None) -> str:
