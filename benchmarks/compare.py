@@ -20,7 +20,7 @@ from pathlib import Path
 import machine
 import report as reporting
 from contender import Contender, label_of
-from measure import Turn, frozen, take_turn
+from measure import Turn, frozen, settle_allocator, take_turn
 from rich.console import Console
 from roster import KEYS, contenders_for, missing
 from summary import Report, Standing
@@ -35,7 +35,8 @@ WIDTH = 120
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit status."""
     options = _parsed(arguments)
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    settle_allocator()
+    console = Console(width=max(Console().width, WIDTH))
     for key, module in missing(options.contenders).items():
         console.print(f"{key} takes no part: the module {module} is not installed", style="yellow")
         options.contenders.remove(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import resource
 import time
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,9 @@ from numpy.typing import NDArray
 
 WARM_UP_SECONDS = 0.3
 MIN_BATCHES = 2
-"""In the warm-up: with the first batch, enough to have touched all memory that a loader alternates between."""
+"""In the warm-up: enough to have touched all memory that a loader alternates between."""
+
+KEPT_BYTES = 31 << 20
 
 
 @dataclass(frozen=True)
@@ -56,28 +59,28 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
     gc.collect()
     started = time.perf_counter()
     with closing(iter(loader)) as batches:
-        batch = next(batches)
+        next(batches)
         first_batch_seconds = time.perf_counter() - started
-        batch = _warm_up(batches, batch, min(seconds, WARM_UP_SECONDS))
+        _warm_up(batches, min(seconds, WARM_UP_SECONDS))
         cpu_before = cpu_seconds()
-        times = _clock_batches(batches, batch, seconds)
+        times = _clock_batches(batches, seconds)
         cpu_after = cpu_seconds()
     waits = np.diff(times)
     return Turn(len(waits) * batch_size, first_batch_seconds, cpu_after - cpu_before, waits)
 
 
-def _warm_up(batches: Iterator[Any], batch: Any, seconds: float) -> Any:
-    """Take batches for `seconds`; the last one."""
-    end, count = time.perf_counter() + seconds, 0
+def _warm_up(batches: Iterator[Any], seconds: float) -> None:
+    """Take batches for `seconds`."""
+    end, count, batch = time.perf_counter() + seconds, 0, None
     while count < MIN_BATCHES or time.perf_counter() < end:
         batch = next(batches)
         count += 1
-    return batch
+    del batch
 
 
-def _clock_batches(batches: Iterator[Any], batch: Any, seconds: float) -> list[float]:
-    """Take batches for `seconds`; the times before the first and after each. `batch` is the one in the user's hands."""
-    clock = time.perf_counter
+def _clock_batches(batches: Iterator[Any], seconds: float) -> list[float]:
+    """Take batches for `seconds`; the times before the first and after each."""
+    clock, batch = time.perf_counter, None
     now = clock()
     times, end = [now], now + seconds
     while now < end:
@@ -86,6 +89,19 @@ def _clock_batches(batches: Iterator[Any], batch: Any, seconds: float) -> list[f
         times.append(now)
     del batch
     return times
+
+
+def settle_allocator() -> None:
+    """Have the C library keep freed pieces of memory of up to 31 MiB, in this process and in those that it starts.
+
+    glibc gets pieces above a threshold from the system and gives them back when they are freed, so that each costs its
+    first touch again. It raises the threshold, from 128 KiB to at most 32 MiB, to the size of a piece that was freed:
+    whoever comes later finds another one. Without this, the same loop over the same images (with temporaries of 600 KB)
+    was five times slower, or was not, depending on what had run before.
+    """
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(KEPT_BYTES))
+    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2 * KEPT_BYTES))
+    np.empty(KEPT_BYTES, np.uint8)
 
 
 @contextlib.contextmanager

@@ -24,13 +24,14 @@ COLUMNS = (
     "first batch ms",
     "next() p50 µs",
     "p99 µs",
-    "CPU-s per million",
+    "CPU-s / million",
 )
 
 INTRODUCTION = """\
 Made by `python benchmarks/compare.py`. Contenders take turns, round by round; rates are medians of the rounds, ratios
 medians of the ratios within each round. p50 and p99 are over all `next()` of all rounds; CPU time includes threads and
-child processes. First batches of all contenders in one common order had the same checksum."""
+child processes. First batches of all contenders in one common order had the same checksum. The C library was made to
+keep freed memory of up to 31 MiB (`settle_allocator` in `benchmarks/measure.py` says why)."""
 
 Facts = Mapping[str, Any]
 
@@ -45,7 +46,9 @@ def write(folder: Path, facts: Facts, reports: Sequence[Report]) -> None:
 
 def show(console: Console, report: Report) -> None:
     """Print a workload's table."""
-    table = Table(title=report.workload.name, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(
+        title=report.workload.name, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     table.add_column(COLUMNS[0], no_wrap=True)
     for column in COLUMNS[1:]:
         table.add_column(_folded(column), justify="right", no_wrap=True)

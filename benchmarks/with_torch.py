@@ -90,8 +90,8 @@ class Torch:
 
     @property
     def label(self) -> str:
-        """The name, with the setting that is not a default."""
-        return "PyTorch, collate by np.stack" if self.stack else "PyTorch"
+        """The name, with the collate function if it is not the default one."""
+        return "PyTorch, np.stack" if self.stack else "PyTorch"
 
     def loader(self, workload: Workload, data: Data, order: Order) -> Iterable[Any]:
         """A `torch.utils.data.DataLoader`."""
