@@ -8,8 +8,12 @@ from typing import Any
 
 import grain
 import numpy as np
+from absl import flags
 from contender import SEED, Order
 from workloads import Data, Workload
+
+# Grain's workers read flags, which a program that is no `absl.app` has not parsed.
+flags.FLAGS.mark_as_parsed()
 
 
 class FunctionMap(grain.transforms.Map):
