@@ -50,3 +50,15 @@ class CheckpointError(MillraceError, ValueError):
 
 class ClosedError(MillraceError, RuntimeError):
     """The iterator was closed."""
+
+
+class PicklingError(MillraceError, TypeError):
+    """A part of the pipeline cannot be sent to worker processes; the message names it."""
+
+
+class WorkerCrashedError(MillraceError, RuntimeError):
+    """A task ended its worker again and again; the message names the signal or exit code and the record keys."""
+
+
+class WorkerTimeoutError(WorkerCrashedError):
+    """A task took longer than `timeout` again and again."""

@@ -5,17 +5,17 @@ In: source, sampler, operations. Out: iterators.
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
+from ..checks import whole_number
 from ..operations import Batch
 from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
 from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
-from .options import ReadOptions
+from .options import ReadOptions, as_read_options
 from .pipeline import Pipeline, make_pipeline
 
 _OURS = {
@@ -70,6 +70,8 @@ class DataLoader:
     _worker_count: int
     _worker_buffer_size: int
     _read_options: ReadOptions
+    _worker_kind: Literal["process", "thread"]
+    _timeout: float | None
 
     def __init__(
         self,
@@ -82,6 +84,8 @@ class DataLoader:
         shard_options: ShardOptions | None = None,
         read_options: ReadOptions | None = None,
         enable_profiling: bool = False,
+        worker_kind: Literal["process", "thread"] = "process",
+        timeout: float | None = None,
         **unknown: Any,
     ) -> None:
         _refuse(unknown)
@@ -90,9 +94,11 @@ class DataLoader:
             raise TypeError(f"DataLoader needs {missing}=; DataLoader(data_source=…, sampler=…, operations=[…]).")
         vars(self).update(
             _pipeline=make_pipeline(data_source, sampler, operations, shard_options),
-            _worker_count=_count("worker_count", os.cpu_count() if worker_count is None else worker_count, 0),
-            _worker_buffer_size=_count("worker_buffer_size", worker_buffer_size, 1),
-            _read_options=read_options or ReadOptions(),
+            _worker_count=_worker_count(worker_count),
+            _worker_buffer_size=whole_number("worker_buffer_size", worker_buffer_size, 1, None, "a positive int"),
+            _read_options=as_read_options(read_options),
+            _worker_kind=_kind(worker_kind),
+            _timeout=_timeout(timeout),
         )
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
@@ -124,7 +130,14 @@ class DataLoader:
         )
 
     def _make_executor(self) -> Executor:
-        return InlineExecutor(self._pipeline, self._read_options)
+        if self._worker_count == 0:
+            return InlineExecutor(self._pipeline, self._read_options)
+        from .executors.processes import ProcessExecutor
+        from .executors.threads import ThreadExecutor
+
+        if self._worker_kind == "thread":
+            return ThreadExecutor(self._pipeline, self._worker_count, self._worker_buffer_size)
+        return ProcessExecutor(self._pipeline, self._worker_count, self._worker_buffer_size, self._timeout)
 
 
 def load(
@@ -139,6 +152,7 @@ def load(
     drop_remainder: bool = False,
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
+    **unknown: Any,
 ) -> DataLoader:
     """A `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
 
@@ -154,12 +168,14 @@ def load(
             their own `drop_remainder`.
         worker_count: as in `DataLoader`.
         read_options: as in `DataLoader`.
+        **unknown: refused, with the name that was meant.
 
     >>> import numpy as np
     >>> batches = load({"x": np.arange(6)}, shuffle=True, seed=0, batch_size=3, num_epochs=1)
     >>> sorted(np.concatenate([batch["x"] for batch in batches]).tolist())
     [0, 1, 2, 3, 4, 5]
     """
+    _refuse(unknown)
     records = as_source(source)
     sampler = IndexSampler(
         num_records=len(records),
@@ -181,15 +197,22 @@ def load(
 def _refuse(unknown: dict[str, Any]) -> None:
     for name in unknown:
         remedy = f"use {_OURS[name]}" if name in _OURS else "see help(millrace.DataLoader) for the names there are"
-        raise TypeError(f"DataLoader has no argument {name}=; {remedy}.")
-    return
+        raise TypeError(f"there is no argument {name}=; {remedy}.")
 
 
-def _count(name: str, value: Any, least: int) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; pass an int.") from None
-    if count < least:
-        raise ValueError(f"{name}={value} must be at least {least}.")
-    return count
+def _kind(kind: Any) -> Any:
+    if kind not in ("process", "thread"):
+        raise ValueError(f'worker_kind={kind!r} is unknown; use "process" (default) or "thread".')
+    return kind
+
+
+def _timeout(seconds: float | None) -> float | None:
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"timeout={seconds} must be a positive number of seconds, or None for no limit.")
+    return seconds
+
+
+def _worker_count(count: int | None) -> int:
+    if count is None:
+        return os.cpu_count() or 1
+    return whole_number("worker_count", count, 0, None, "a number of workers, or None for one per CPU")

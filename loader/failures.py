@@ -15,7 +15,11 @@ import numpy as np
 from .pipeline import Pipeline
 
 _PACKAGE = str(Path(__file__).parent.parent)
+_OPERATIONS = f"{_PACKAGE}/operations/"
 _ROOMS = tuple(f"{_PACKAGE}/{room}/" for room in ("loader", "operations", "samplers"))
+
+OPERATION = "_millrace_operation"
+"""The argument in which each step carries the number of its operation."""
 
 
 def explained(error: Exception, pipeline: Pipeline, position: int) -> Exception:
@@ -28,7 +32,9 @@ def explained(error: Exception, pipeline: Pipeline, position: int) -> Exception:
     """
     number = operation_of(error)
     doing = "reading" if number is None else f"operation {number}, {pipeline.operations[number]!r},"
-    error.add_note(f"millrace: {doing} failed on record key {_key_at(pipeline, position)} at position {position}.")
+    note = f"millrace: {doing} failed on record key {_key_at(pipeline, position)} at position {position}."
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
     return error.with_traceback(_users_part(error.__traceback__))
 
 
@@ -51,8 +57,8 @@ def operation_of(error: Exception) -> int | None:
     """The number that the innermost step of the chain carries; None when the error arose in no operation."""
     for entry in reversed(_frames(error.__traceback__)):
         frame = entry.tb_frame
-        if frame.f_code.co_filename.startswith(_ROOMS) and "operation" in frame.f_locals:
-            return frame.f_locals["operation"]  # type: ignore[no-any-return]
+        if frame.f_code.co_filename.startswith(_OPERATIONS) and OPERATION in frame.f_locals:
+            return frame.f_locals[OPERATION]  # type: ignore[no-any-return]
     return None
 
 

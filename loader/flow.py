@@ -24,11 +24,12 @@ class Flow:
     """One run of a pipeline, from a cursor on."""
 
     def __init__(self, pipeline: Pipeline, start: Cursor, executor: Executor) -> None:
-        tasks: Pull[Task] = FromIterator(spans(start.position, pipeline.total, pipeline.span))
+        total = start.position + pipeline.segments[0].useful(pipeline.total - start.position)
+        tasks: Pull[Task] = FromIterator(spans(start.position, total, pipeline.span))
         self._runs = RowRuns(Ordered(tasks, executor), pipeline, 0, start)
         for number, segment in enumerate(pipeline.segments[1:], start=1):
             at = Cursor(start.position, start.skips[:number])
-            tasks = Rebatch(self._runs, number, segment.unit, at)
+            tasks = Rebatch(self._runs, number, segment, at)
             self._runs = RowRuns(Ordered(tasks, executor), pipeline, number, start)
 
     def begin(self) -> None:

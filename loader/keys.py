@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import RecordKeyError
 from .pipeline import Pipeline
 from .plan import Span
 
@@ -31,6 +32,22 @@ class KeyBlocks:
         if not start <= span.start <= span.stop <= start + len(keys):
             start = span.start
             stop = min(max(span.stop, start + self._ahead), self._pipeline.total)
-            keys = self._pipeline.sampler.record_keys(self._pipeline.positions(start, max(stop, span.stop)))
+            keys = self.checked(self._pipeline.positions(start, max(stop, span.stop)))
             self._block = start, keys
         return keys[span.start - start : span.stop - start]
+
+    def checked(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The record keys at global positions.
+
+        Raises:
+            RecordKeyError: the sampler gave one that the source does not have.
+        """
+        keys = self._pipeline.sampler.record_keys(positions)
+        count = len(self._pipeline.source)
+        if len(keys) and not (keys.min() >= 0 and keys.max() < count):
+            wrong = keys[(keys < 0) | (keys >= count)][0]
+            raise RecordKeyError(
+                f"the sampler gave record key {wrong}, outside [0, {count}), the keys of the source; "
+                "make the sampler for len(source) records."
+            )
+        return keys

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from ..checks import whole_number
 
 
 @dataclass(frozen=True)
@@ -22,5 +25,19 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 0.")
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), 0, None, "an int, 0 for none"))
+
+
+def as_read_options(options: Any) -> ReadOptions:
+    """Read options of ours, or another library's with the same attributes; None gives the defaults.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if options is None or isinstance(options, ReadOptions):
+        return options or ReadOptions()
+    if hasattr(options, "num_threads") and hasattr(options, "prefetch_buffer_size"):
+        return ReadOptions(options.num_threads, options.prefetch_buffer_size)
+    raise TypeError(
+        f"read_options={options!r} is a {type(options).__name__}; pass millrace.ReadOptions(num_threads=…)."
+    )

@@ -20,6 +20,7 @@ from ..operations.transforms import as_operation
 from ..operations.trees import flatten
 from ..samplers import ShardOptions
 from ..samplers.protocol import ENDLESS, VectorSampler, as_vector_sampler
+from ..samplers.sharding import as_shard_options
 from ..sources import as_source, fingerprint_of
 from .plan import Segment, segments_of, span_length
 
@@ -58,6 +59,11 @@ class Pipeline:
     def total(self) -> int:
         """Number of local positions."""
         return ENDLESS // self.shard.shard_count if self.endless else self.shard.length(len(self.sampler))
+
+    @cached_property
+    def epoch_length(self) -> int:
+        """Global positions in an epoch; for an endless sampler of a user's, the records of the source."""
+        return min(self.sampler.epoch_length, len(self.source)) if self.endless else self.sampler.epoch_length
 
     @cached_property
     def columns(self) -> Any:
@@ -102,7 +108,7 @@ def make_pipeline(
     source = as_source(data_source)
     order = as_vector_sampler(sampler)
     if shard_options is not None:
-        order = order.with_shard_options(shard_options)
+        order = order.with_shard_options(as_shard_options(shard_options))
     records = getattr(order, "num_records", None)
     if records is not None and records > len(source):
         raise ValueError(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..operations import Batch, Operation
 
@@ -56,8 +57,13 @@ class Segment:
         """Inputs of the segment that make one input of the operation with this number."""
         return Segment(self.first, self.operations[: number - self.first]).unit
 
+    def useful(self, inputs: int) -> int:
+        """Inputs without the last ones, if these are too few for a unit and what they make is to be dropped."""
+        rest = inputs % self.unit
+        return inputs - rest if self.outputs(rest) == 0 else inputs
+
     def outputs(self, inputs: int) -> int:
-        """Number of outputs of `inputs` inputs, where that is known (`one_to_one`)."""
+        """Number of outputs of `inputs` inputs, as far as batches decide it."""
         for operation in self.operations:
             if isinstance(operation, Batch):
                 inputs = (
@@ -87,8 +93,7 @@ def span_length(segments: Sequence[Segment]) -> int:
     return min(max(wanted, MIN_SPAN), MAX_SPAN)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Consecutive local positions `[start, stop)`."""
 
     start: int

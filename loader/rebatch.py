@@ -1,23 +1,25 @@
 """Cuts ordered rows into groups, each of which makes one unit of the next segment.
 
-In: runs of rows. Out: groups of `size` rows, the last one maybe shorter. Looks at counts alone, never at a row.
+In: runs of rows. Out: groups of one unit of rows, the last one maybe smaller. Looks at counts alone, never at a row.
 """
 
 from __future__ import annotations
 
 from .order import Ended, Pull
+from .plan import Segment
 from .rows import RowRun
 from .state import Cursor
 from .tasks import Group, Rows
 
 
 class Rebatch:
-    """Groups for one segment; `start` is the cursor at which the first row stands."""
+    """Groups for segment number `number`; `start` is the cursor at which the first row stands."""
 
-    def __init__(self, runs: Pull[RowRun], segment: int, size: int, start: Cursor) -> None:
+    def __init__(self, runs: Pull[RowRun], number: int, segment: Segment, start: Cursor) -> None:
         self._runs = runs
+        self._number = number
         self._segment = segment
-        self._size = size
+        self._size = segment.unit
         self._start = start
         self._run: RowRun | None = None
         self._used = 0
@@ -32,8 +34,8 @@ class Rebatch:
                 if run is None:
                     return None
                 if isinstance(run, Ended):
-                    whole = self._count > 0 and run.failure is None
-                    return self._group() if whole else run
+                    wanted = self._segment.useful(self._count) > 0 and run.failure is None
+                    return self._group() if wanted else run
                 self._run, self._used = run, run.start
             self._take(self._run)
         return self._group()
@@ -49,6 +51,6 @@ class Rebatch:
             self._run = None
 
     def _group(self) -> Group:
-        group = Group(self._segment, tuple(self._parts), self._start, self._stop)
+        group = Group(self._number, tuple(self._parts), self._start, self._stop)
         self._start, self._parts, self._count = self._stop, [], 0
         return group

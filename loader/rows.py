@@ -16,11 +16,14 @@ from .plan import Span
 from .state import Cursor
 from .tasks import Block, Failure, Group, Rows, Task
 
+BARREN_EPOCHS = 8
+"""Epochs' worth of positions that one shard of several may read without any row."""
+
 MIN_BARREN_GROUPS = 100
 """Groups in a row that may come to nothing, however few positions an epoch has."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowRun:
     """Rows `[start, stop)` of a task's block."""
 
@@ -42,7 +45,7 @@ class RowRun:
     def cursor_after(self, index: int) -> Cursor:
         """Where the stream goes on after row `index` of the block."""
         if isinstance(self.task, Group):
-            last = index + 1 == len(self.block.elements)
+            last = index + 1 == self.block.count
             return self.task.stop.then(0) if last else self.task.start.then(index + 1)
         return self._cursor_in_span(self.task, index)
 
@@ -79,9 +82,9 @@ class RowRuns:
                 return result
             task, block = result
             skip, self._skip = self._skip, 0
-            if len(block.elements) > skip:
+            if block.count > skip:
                 self._note_rows(task)
-                return RowRun(task, block, skip, len(block.elements), self._unit)
+                return RowRun(task, block, skip, block.count, self._unit)
             if (failure := self._note_barren(task)) is not None:
                 return Ended(failure)
 
@@ -89,19 +92,30 @@ class RowRuns:
         self._last_position, self._barren_groups = _position_after(task), 0
 
     def _note_barren(self, task: Task) -> Failure | None:
-        """A task came to no rows. A failure when that has gone on for an epoch of an endless stream."""
+        """A task came to no rows. A failure when that has gone on for whole epochs of an endless stream."""
         self._barren_groups += isinstance(task, Group)
-        barren = _position_after(task) - self._last_position
         enough = isinstance(task, Span) or self._barren_groups >= MIN_BARREN_GROUPS
-        if not self._pipeline.endless or barren < self._pipeline.sampler.epoch_length or not enough:
+        if not self._pipeline.endless or not enough or _position_after(task) < self._barren_limit():
             return None
         return Failure(
             NothingPassesError(
-                f"no element came out of the operations for {barren} records in a row, {self._last_position} to "
-                f"{_position_after(task)} of an endless stream, and an epoch has {self._pipeline.sampler.epoch_length}: "
-                "a Filter or FlatMap drops everything. Check its condition, or pass num_epochs= to let the stream end."
+                f"no element came out of the operations for {_position_after(task) - self._last_position} records in a row of "
+                f"an endless stream, and an epoch has {self._pipeline.epoch_length}: a Filter or FlatMap drops everything. "
+                "Check its condition, or pass num_epochs= to let the stream end."
             )
         )
+
+    def _barren_limit(self) -> int:
+        """The local position at which it is certain that no record passes.
+
+        An epoch that began after the last row and ended without one has shown every record. A shard is shown its part of
+        them only, another one in each epoch; a single good record would be missing from all of these with probability
+        exp(-BARREN_EPOCHS).
+        """
+        shard, epoch = self._pipeline.shard, self._pipeline.epoch_length
+        last = shard.global_position(self._last_position)
+        epochs = 1 if shard.shard_count == 1 else BARREN_EPOCHS * shard.shard_count
+        return (last // epoch + 1 + epochs) * epoch // shard.shard_count
 
 
 def _position_after(task: Task) -> int:

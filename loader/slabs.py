@@ -10,7 +10,8 @@ arrays have a lease as their base, and when the last array, or the last thing ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -31,56 +32,94 @@ MAX_FREE = 8
 """Slabs kept for reuse; more are given back to the system."""
 
 
+@dataclass(eq=False, slots=True)
+class Slab:
+    """A piece of memory.
+
+    Attributes:
+        memory: its bytes, 64-byte aligned.
+        number: among the slabs of its pool that are shared with other processes; -1 for one that is not.
+    """
+
+    memory: NDArray[np.uint8]
+    number: int = -1
+
+
 class Lease:
-    """The right to read and write one slab. It ends when this object dies, and the slab goes back to its pool."""
+    """The right to read and write one slab. It ends when this object dies, and the slab goes back."""
 
-    __slots__ = ("__array_interface__", "_pool", "_slab")
+    __slots__ = ("__array_interface__", "_take_back", "slab")
 
-    def __init__(self, slab: NDArray[np.uint8], pool: SlabPool) -> None:
-        self._slab = slab
-        self._pool = pool
-        self.__array_interface__ = slab.__array_interface__
+    def __init__(self, slab: Slab, take_back: Callable[[Slab], None]) -> None:
+        self.slab = slab
+        self._take_back = take_back
+        self.__array_interface__ = slab.memory.__array_interface__
 
     def __del__(self) -> None:
-        self._pool.take_back(self._slab)
+        self._take_back(self.slab)
+
+
+def lease_of(array: NDArray[Any]) -> Lease | None:
+    """The lease that an array stands on, if any."""
+    base: Any = array
+    while base is not None and not isinstance(base, Lease):
+        base = getattr(base, "base", None)
+    return base
 
 
 class SlabPool:
-    """Slabs in this process's own memory.
+    """Slabs, and the arrays on them.
 
     `allocate` is called by one thread. A lease may end in any, in the middle of `allocate` too (the garbage collector
     runs where it likes): it only ever appends to the list of free slabs, so that the places in it stay what they are.
+
+    Args:
+        make: makes a slab of at least so many bytes; by default in this process's own memory.
+        give_up: called with a slab that is not kept for reuse.
+        pooled_from: bytes from which batches stand on slabs; smaller ones are plain arrays.
     """
 
-    def __init__(self) -> None:
-        self._free: list[NDArray[np.uint8]] = []
+    def __init__(
+        self,
+        make: Callable[[int], Slab] | None = None,
+        give_up: Callable[[Slab], None] | None = None,
+        pooled_from: int = POOLED_FROM,
+    ) -> None:
+        self._make = make or _private_slab
+        self._give_up = give_up
+        self._pooled_from = pooled_from
+        self._free: list[Slab] = []
 
     def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """One array for each spec, all on one slab."""
         parts, size = _layout(tuple(specs))
-        if size < POOLED_FROM:
+        if size < self._pooled_from:
             return allocate_plainly(specs)
-        memory = np.asarray(Lease(self._slab(size), self))
+        memory = np.asarray(Lease(self._slab(size), self._free.append))
         return [memory[start:stop].view(dtype).reshape(shape) for start, stop, shape, dtype in parts]
 
-    def _slab(self, size: int) -> NDArray[np.uint8]:
+    def _slab(self, size: int) -> Slab:
         """The free slab that was released last and is of about this size, or a new one."""
         free = self._free
-        del free[:-MAX_FREE]
+        while len(free) > MAX_FREE:
+            slab = free.pop(0)
+            if self._give_up is not None:
+                self._give_up(slab)
         for index in reversed(range(len(free))):
-            if size <= len(free[index]) <= 2 * size + PAGE:
+            if size <= len(free[index].memory) <= 2 * size + PAGE:
                 return free.pop(index)
-        return _new_slab(size)
-
-    def take_back(self, slab: NDArray[np.uint8]) -> None:
-        """The lease of `slab` has ended."""
-        self._free.append(slab)
+        return self._make(size)
 
 
-def _new_slab(size: int) -> NDArray[np.uint8]:
-    whole = np.empty(-(-size // PAGE) * PAGE + ALIGNMENT, dtype=np.uint8)
+def rounded(size: int) -> int:
+    """Bytes of a slab for `size` bytes: whole pages."""
+    return max(-(-size // PAGE), 1) * PAGE
+
+
+def _private_slab(size: int) -> Slab:
+    whole = np.empty(rounded(size) + ALIGNMENT, dtype=np.uint8)
     start = -whole.ctypes.data % ALIGNMENT
-    return whole[start : len(whole) - ALIGNMENT + start]
+    return Slab(whole[start : len(whole) - ALIGNMENT + start])
 
 
 @lru_cache(maxsize=256)

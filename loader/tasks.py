@@ -59,6 +59,11 @@ class Block:
     tags: RowTags | None = None
     failure: Failure | None = None
 
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.elements)
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:

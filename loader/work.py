@@ -40,29 +40,39 @@ class Reader:
         """The records of a span, in one call of the source."""
         return self._read(self.keys(span))
 
-    def records_before_failure(self, span: Span) -> tuple[Sequence[Any], Exception | None]:
-        """The records of a span, read one by one: those before the first that cannot be read, and why it cannot."""
+    def records_before_failure(self, span: Span, failure: Exception) -> tuple[Sequence[Any], Exception]:
+        """The records of a span, read one by one, up to the first that cannot be read, and why it cannot.
+
+        Args:
+            span: could not be read in one call.
+            failure: why not; it is the answer if every single record can be read.
+        """
         records: list[Any] = []
+        position = 0
         try:
-            for key in self.keys(span).tolist():
+            for position in self._pipeline.positions(span.start, span.stop).tolist():
+                (key,) = self._keys.checked(np.array([position], dtype=np.int64)).tolist()
                 records.append(self._pipeline.source[key])
         except Exception as error:
-            return records, explained(
-                error, self._pipeline, self._pipeline.shard.global_position(span.start + len(records))
-            )
-        return records, None
+            return records, explained(error, self._pipeline, position)
+        return [], explained(failure, self._pipeline, self._pipeline.shard.global_position(span.start))
 
 
 class Worker:
     """A pipeline made ready to run in one thread."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, allocate: Allocate | None = None) -> None:
+        self._pipeline = pipeline
         self._reader = Reader(pipeline)
-        allocate = SlabPool().allocate
-        self._columns = ColumnReader.of(pipeline, allocate)
-        self._chains = [Chain(pipeline, segment, allocate) for segment in pipeline.segments]
-        if self._columns is not None:
-            self._chains[0].enter_behind_batch(self._columns.batch_size)
+        self._allocate = allocate or SlabPool().allocate
+        self._columns = ColumnReader.of(pipeline, self._allocate)
+        self._chains = [self._chain(number) for number in range(len(pipeline.segments))]
+
+    def _chain(self, segment: int) -> Chain:
+        chain = Chain(self._pipeline, self._pipeline.segments[segment], self._allocate)
+        if segment == 0 and self._columns is not None:
+            chain.enter_behind_batch(self._columns.batch_size)
+        return chain
 
     def run(self, task: Task, records: Sequence[Any] | None = None) -> Block:
         """Do a task. What goes wrong in it stands in the block, behind the rows that came before.
@@ -71,16 +81,29 @@ class Worker:
             task: a span of positions, or a group of rows.
             records: the span's records, where somebody has read them already.
         """
+        segment = task.segment if isinstance(task, Group) else 0
+        try:
+            block = self._run(task, records)
+        except BaseException:
+            self._chains[segment] = self._chain(segment)
+            raise
+        if block.failure is not None:
+            self._chains[segment] = self._chain(segment)  # the old one is in the middle of something
+        return block
+
+    def _run(self, task: Task, records: Sequence[Any] | None) -> Block:
         if isinstance(task, Group):
             return self._chains[task.segment].run_group(task)
         failure = None
-        if self._columns is not None:
-            records = self._columns.batches(self._reader.keys(task))
-        elif records is None:
-            try:
+        try:
+            if self._columns is not None:
+                records = self._columns.batches(self._reader.keys(task))
+            elif records is None:
                 records = self._reader.records(task)
-            except Exception:
-                records, failure = self._reader.records_before_failure(task)
+        except Exception as error:
+            records, failure = self._reader.records_before_failure(task, error)
+            records = [] if self._columns is not None else records
+        assert records is not None
         return self._chains[0].run_span(task, records, failure)
 
 
@@ -99,6 +122,7 @@ class Chain:
         self._inputs_per_unit, self._positions_per_input = segment.unit, 1
         self._tags_rows = not pipeline.aligned
         self._tracks = segment.reads_position or self._tags_rows
+        self._seeds_differ = pipeline.sampler.seeds(np.empty(0, dtype=np.int64)) is not None
         self._elements: list[Element] = []
         self._tags = RowTags() if self._tags_rows else None
 
@@ -120,38 +144,46 @@ class Chain:
                 for element in remaining:
                     push(element)
             if read_failure is not None:
-                return self._failed(read_failure)
+                return self._failed(read_failure, len(inputs) // self._inputs_per_unit)
             self._end()
         except Exception as error:
             at_fault = self._at_fault(error, len(inputs) - length_hint(remaining) - 1)
+            unit = self._context.unit
             local = span.start + at_fault * self._positions_per_input
-            return self._failed(explained(error, self._pipeline, self._pipeline.shard.global_position(local)))
+            return self._failed(explained(error, self._pipeline, self._pipeline.shard.global_position(local)), unit)
         return self._block()
 
     def _push_tracked(self, span: Span, inputs: Iterator[Any]) -> None:
         push, context, per_unit = self._push, self._context, self._inputs_per_unit
         positions = self._pipeline.positions(span.start, span.stop)[:: self._positions_per_input]
         seeds = self._pipeline.sampler.seeds(positions)
-        for number, (position, element) in enumerate(zip(positions.tolist(), inputs)):
-            context.unit, context.position, context.row = number // per_unit, position, 0
+        context.row = 0
+        if seeds is None and not self._tags_rows:
+            for context.position, element in zip(positions.tolist(), inputs):
+                push(element)
+            return
+        for number, (context.position, element) in enumerate(zip(positions.tolist(), inputs)):
+            context.unit, context.row = number // per_unit, 0
             if seeds is not None:
                 context.seed = int(seeds[number])
             push(element)
 
     def run_group(self, group: Group) -> Block:
         """Push the rows of a group, which make one unit."""
-        push, context = self._push, self._context
+        push, context, seeds_of = self._push, self._context, self._pipeline.sampler.seeds
         index = -1
         try:
             context.unit = 0
             for position, row, element in _rows_of(group):
                 index += 1
                 context.position, context.row = position, row
+                if self._seeds_differ:
+                    context.seed = int(seeds_of(np.array([position], dtype=np.int64))[0])  # type: ignore[index]
                 push(element)
             self._end()
         except Exception as error:
             position, _, _ = next(islice(_rows_of(group), self._at_fault(error, index), None))
-            return self._failed(explained(error, self._pipeline, position))
+            return self._failed(explained(error, self._pipeline, position), 0)
         return self._block()
 
     def _at_fault(self, error: Exception, index: int) -> int:
@@ -159,10 +191,11 @@ class Chain:
 
         Maybe an earlier one, which waited to be copied into a batch together with others.
         """
-        number, rows_back = operation_of(error), getattr(error, "rows_back", 0)
-        if number is None or not rows_back:
+        number = operation_of(error)
+        if number is None:
             return index
-        return index - rows_back * (self._segment.inputs_of(number) // self._positions_per_input)
+        inputs = self._segment.inputs_of(number) // self._positions_per_input
+        return index - index % max(inputs, 1) - getattr(error, "rows_back", 0) * inputs
 
     def _keep(self, element: Element) -> None:
         self._elements.append(element)
@@ -178,12 +211,10 @@ class Chain:
         self._elements, self._tags = [], RowTags() if self._tags_rows else None
         return block
 
-    def _failed(self, error: Exception) -> Block:
+    def _failed(self, error: Exception, unit: int) -> Block:
         """The rows so far, less those of the unit that failed: it will be done again as a whole, or never."""
-        for forget in self._context.on_failure:
-            forget()
         if self._tags is not None:
-            complete = self._tags.cut_before(self._context.unit)
+            complete = self._tags.cut_before(unit)
             del self._elements[complete:]
         return self._block(Failure(error))
 

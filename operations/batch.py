@@ -9,11 +9,13 @@ would touch twice the memory, and cold.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from ..checks import whole_number
 from .protocol import Context, Element, Operation, Step
-from .stacking import Stack
+from .stacking import Stack, point_back
 
 BatchFunction = Callable[[Sequence[Element]], Element]
 
@@ -39,12 +41,9 @@ class Batch(Operation):
     """
 
     def __init__(self, batch_size: int, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> None:
-        try:
-            self.batch_size = operator.index(batch_size)
-        except TypeError:
-            raise TypeError(f"batch_size={batch_size!r} is a {type(batch_size).__name__}; pass an int.") from None
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1.")
+        self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
+        if not isinstance(drop_remainder, (bool, np.bool_)):
+            raise TypeError(f"drop_remainder={drop_remainder!r} is no bool; a function goes to batch_fn=.")
         if batch_fn is not None and not callable(batch_fn):
             raise TypeError(f"batch_fn={batch_fn!r} must be a function from a list of elements to a batch.")
         self.drop_remainder = drop_remainder
@@ -59,17 +58,18 @@ class Batch(Operation):
         rows = Stack(size, context.allocate) if self.batch_fn is None else Gather(size, self.batch_fn)
         waiting: list[Element] = []
         limit = 1  # the first row fixes the layout, and with it how many rows are worth copying at a time
-        count = first_position = first_row = 0
+        count = 0
+        first: tuple[int, int, int] = (0, 0, 0)
 
-        def batch_step(element: Element, operation: int = number) -> None:
+        def batch_step(element: Element, _millrace_operation: int = number) -> None:
             waiting.append(element)
             if len(waiting) == limit:
                 copy_waiting()
 
-        def copy_waiting(operation: int = number) -> None:
-            nonlocal limit, count, first_position, first_row
+        def copy_waiting(_millrace_operation: int = number) -> None:
+            nonlocal limit, count, first
             if count == 0:
-                first_position, first_row = context.position, context.row
+                first = context.seed, context.position, context.row
             rows.add(count, waiting)
             count += len(waiting)
             waiting.clear()
@@ -77,29 +77,26 @@ class Batch(Operation):
             if count == size:
                 emit()
 
-        def emit(operation: int = number) -> None:
-            last = context.position, context.row
-            context.position, context.row = first_position, first_row
+        def emit(_millrace_operation: int = number) -> None:
+            last = context.seed, context.position, context.row
+            context.seed, context.position, context.row = first
             batch = rows.finish(count)
-            reset()
+            begin_anew()
             then(batch)
-            context.position, context.row = last
+            context.seed, context.position, context.row = last
 
         def at_end() -> None:
             if waiting:
                 copy_waiting()
             if count and not drop_remainder:
                 emit()
-            reset()
+            begin_anew()
 
-        def reset() -> None:
+        def begin_anew() -> None:
             nonlocal limit, count
-            waiting.clear()
-            rows.clear()
             limit, count = 1, 0
 
         context.at_end.append(at_end)
-        context.on_failure.append(reset)
         return batch_step
 
 
@@ -113,12 +110,15 @@ class Gather:
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
         """Put elements at `row` and the rows after it; rows come in order."""
+        if row == 0:
+            self._elements = []
         self._elements.extend(elements)
 
     def finish(self, rows: int) -> Element:
         """The batch."""
-        return self._batch_fn(self._elements)
-
-    def clear(self) -> None:
-        """Forget what was added."""
-        self._elements = []
+        elements, self._elements = self._elements, []
+        try:
+            return self._batch_fn(elements)
+        except Exception as error:
+            point_back(error, rows - 1)
+            raise

@@ -29,23 +29,28 @@ def fingerprint(operation: Operation) -> str:
     return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
-def _described(value: Any) -> Any:
+MAX_DEPTH = 6
+
+
+def _described(value: Any, depth: int = 0) -> Any:
     """Plain JSON values for a parameter; objects by their type and attributes, as far as those are plain."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (bytes, np.ndarray, np.generic)):
         array = np.asarray(value)
-        content = (
-            hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16] if array.dtype != object else ""
-        )
-        return [str(array.dtype), list(array.shape), content]
-    if isinstance(value, dict):
-        return {str(key): _described(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_described(item) for item in value]
-    if isinstance(value, functools.partial):
-        return ["partial", _described(value.func), _described(value.args), _described(value.keywords)]
+        plain = b"" if array.dtype.hasobject else np.ascontiguousarray(array).tobytes()
+        return [str(array.dtype), list(array.shape), hashlib.sha256(plain).hexdigest()[:16]]
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         return str(value.__qualname__)
     kind = type(value).__qualname__
-    return [kind, _described(vars(value))] if isinstance(value, Operation) or callable(value) else kind
+    if depth == MAX_DEPTH:
+        return kind
+    if isinstance(value, dict):
+        return {str(key): _described(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_described(item, depth + 1) for item in value]
+    if isinstance(value, functools.partial):
+        return [kind, *(_described(part, depth + 1) for part in (value.func, value.args, value.keywords))]
+    if isinstance(value, Operation) or callable(value):
+        return [kind, _described(getattr(value, "__dict__", {}), depth + 1)]
+    return kind

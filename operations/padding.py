@@ -5,12 +5,13 @@ In: the list of a batch's elements. Out: the batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import whole_number
 from ..errors import BatchError
 from .protocol import Element, allocate_plainly
 from .stacking import Stack, as_array
@@ -36,8 +37,9 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
     Scalars are stacked as they are.
 
     Args:
-        length: None (default) pads to the longest of the batch; an int to that length, so that all batches have one
-            shape; a longer leaf is then an error.
+        length: None (default) pads to the longest of the batch; an int pads every leaf with an axis to that length, so that
+            all batches have one shape; a dict by key of the elements (`{"tokens": 512}`) does so for these leaves, and pads the
+            others to the longest. A longer leaf is an error.
         value: what to pad with (default 0).
 
     Raises:
@@ -48,10 +50,10 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
     [[1, 2, 3], [4, -1, -1]]
     """
 
-    def __init__(self, length: int | None = None, value: Any = 0) -> None:
-        if length is not None and length < 0:
-            raise ValueError(f"length={length} must be at least 0.")
-        self.length = length
+    def __init__(self, length: int | Mapping[Any, int] | None = None, value: Any = 0) -> None:
+        lengths = length if isinstance(length, Mapping) else {} if length is None else {None: length}
+        remedy = "an int, a dict of ints by key, or None for the longest"
+        self.lengths = {key: whole_number("length", one, 0, None, remedy) for key, one in lengths.items()}
         self.value = value
 
     def __call__(self, elements: Sequence[Element]) -> Element:
@@ -69,14 +71,15 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
 
     def _length(self, name: str, column: Sequence[NDArray[Any]]) -> int:
         longest = max(len(leaf) if leaf.ndim else 0 for leaf in column)
-        if self.length is None:
+        wanted = [length for key, length in self.lengths.items() if key is None or name.startswith(f"[{key!r}]")]
+        if not wanted:
             return longest
-        if longest > self.length:
+        if longest > wanted[0]:
             raise BatchError(
-                f"leaf {name or 'of the element'} has length {longest}, over pad_batch(length={self.length}); cut it "
+                f"leaf {name or 'of the element'} has length {longest}, over pad_batch(length={wanted[0]}); cut it "
                 "before Batch or raise length."
             )
-        return self.length
+        return wanted[0]
 
     def _padded(self, leaf: NDArray[Any], length: int) -> Any:
         if leaf.ndim == 0:

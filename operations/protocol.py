@@ -2,7 +2,7 @@
 
 In: one element at a time, pushed by a call. Out: none, one or more elements, pushed on by calls of `then`.
 
-A pipeline is a chain of such steps, made once for each thread that runs it and used for every span. Pushing goes depth
+A pipeline is a chain of such steps, made once for each thread that runs it and used until a span fails. Pushing goes depth
 first: a record runs through all operations while it is still warm in the caches, and nothing is collected in between.
 """
 
@@ -46,7 +46,6 @@ class Context:
         unit: which of the task's units (see loader/plan.py) the element belongs to.
         allocate: where batches are built.
         at_end: called in this order when a span has been pushed through, so that batches in the making are finished.
-        on_failure: called in this order when a span failed, so that the steps forget it.
     """
 
     seed: int = 0
@@ -55,7 +54,6 @@ class Context:
     unit: int = 0
     allocate: Allocate = allocate_plainly
     at_end: list[Callable[[], None]] = field(default_factory=list)
-    on_failure: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Operation:

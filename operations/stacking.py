@@ -10,6 +10,7 @@ all others take the slow way, one by one, which finds out what is wrong with the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
@@ -26,8 +27,10 @@ CHUNK_ROWS, CHUNK_BYTES = 32, 1 << 17
 _dtype_of = attrgetter("dtype")
 
 
-class _OtherLayoutError(Exception):
-    """The first element of a batch does not fit the layout of the batch before."""
+def point_back(error: Exception, rows: int) -> None:
+    """Note in an error that it is about the element that came this many before the last."""
+    with suppress(AttributeError):  # exceptions of a user's with __slots__
+        error.rows_back = rows  # type: ignore[attr-defined]
 
 
 class Stack:
@@ -52,15 +55,11 @@ class Stack:
             self._layout.write_all(row, elements)
 
     def _add_first(self, element: Element) -> None:
-        try:
-            if self._layout is None:
-                raise _OtherLayoutError
-            self._layout.begin(self._allocate)
-            self._layout.write(0, element)
-        except _OtherLayoutError:
-            self._layout = Layout(self._size, element)
-            self._layout.begin(self._allocate)
-            self._layout.write(0, element)
+        leaves, structure = flatten(element)
+        if self._layout is None or not self._layout.fits(leaves, structure):
+            self._layout = Layout(self._size, leaves, structure)
+        self._layout.begin(structure, self._allocate)
+        self._layout.write(0, element)
         self.chunk = self._layout.chunk
 
     def finish(self, rows: int) -> Element:
@@ -68,27 +67,27 @@ class Stack:
         assert self._layout is not None
         return self._layout.finish(rows)
 
-    def clear(self) -> None:
-        """Forget what was added."""
-        if self._layout is not None:
-            self._layout.finish(0)
-
 
 class Layout:
-    """The columns of a batch whose first element is like `example`."""
+    """The columns of a batch whose first element has these leaves."""
 
-    def __init__(self, size: int, example: Element) -> None:
-        leaves, self._structure = flatten(example)
+    def __init__(self, size: int, leaves: Sequence[Any], structure: Structure) -> None:
+        self._structure = structure
         self._columns = [Column(name, size, leaf) for name, leaf in zip(leaf_names(self._structure), leaves)]
         self._plain = [column for column in self._columns if column.is_plain]
-        structure = self._structure
         self._is_leaf = structure.is_leaf()
-        self._names = structure.entries() if type(example) is dict and structure.num_nodes == len(leaves) + 1 else None
+        flat_dict = structure.type is dict and structure.num_nodes == len(leaves) + 1
+        self._names = structure.entries() if flat_dict else None
         row_bytes = sum(column.row_bytes for column in self._columns)
         self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
 
-    def begin(self, allocate: Allocate) -> None:
-        """Take memory for a batch."""
+    def fits(self, leaves: Sequence[Any], structure: Structure) -> bool:
+        """Whether a batch with this first element would get the same columns."""
+        return structure == self._structure and all(map(Column.fits, self._columns, leaves))
+
+    def begin(self, structure: Structure, allocate: Allocate) -> None:
+        """Take memory for a batch; `structure` has the order of keys of its first element."""
+        self._structure = structure
         for column, array in zip(self._plain, allocate([column.spec for column in self._plain])):
             column.array = array
         for column in self._columns:
@@ -108,7 +107,7 @@ class Layout:
             try:
                 self.write(row + index, element)
             except BatchError as error:
-                error.rows_back = len(elements) - 1 - index
+                point_back(error, len(elements) - 1 - index)
                 raise
 
     def _leaves_by_column(self, elements: Sequence[Element]) -> list[Sequence[Any]] | None:
@@ -129,18 +128,17 @@ class Layout:
         try:
             leaves = self._structure.flatten_up_to(element)
         except ValueError:
-            raise self._mismatch(row, element) from None
+            raise self._mismatch(element) from None
         for column, leaf in zip(self._columns, leaves):
             if not is_leaf(leaf):
-                raise self._mismatch(row, element)
+                raise self._mismatch(element)
             column.put(row, leaf)
 
-    def _mismatch(self, row: int, element: Element) -> Exception:
-        if row == 0:
-            return _OtherLayoutError()
+    def _mismatch(self, element: Element) -> BatchError:
         return BatchError(
             f"elements of one batch differ in structure: the first is {_shown(self._structure)}, this one "
-            f"{_shown(flatten(element)[1])}; map them to one structure before Batch, or pass Batch(…, batch_fn=…)."
+            f"{_shown(flatten(element)[1])} (* is a leaf, None is none); map them to one structure before Batch, or pass "
+            "Batch(…, batch_fn=…)."
         )
 
 
@@ -156,9 +154,17 @@ class Column:
         self.row_bytes = leaf.nbytes
         self.is_plain = not self.spec.dtype.hasobject and self.spec.dtype.itemsize > 0
         self._shape = leaf.shape
-        self._kind_of: Callable[[Any], Any] = _dtype_of if isinstance(example, np.ndarray) else type
+        has_dtype = isinstance(example, (np.ndarray, np.generic))
+        self._kind_of: Callable[[Any], Any] = _dtype_of if has_dtype else type
         self._kind = self._kind_of(example)
-        self._many_at_once = self.is_plain and not isinstance(example, np.flexible)
+        self._many_at_once = self.is_plain and (has_dtype or self._kind in (bool, int, float, complex))
+
+    def fits(self, leaf: Any) -> bool:
+        """Whether a batch whose first leaf is this one would get the same column."""
+        try:
+            return bool(self._many_at_once and self._kind_of(leaf) == self._kind and np.shape(leaf) == self._shape)
+        except AttributeError:
+            return False
 
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
         """Copy leaves into consecutive rows, if they are all of the first one's shape and dtype; whether they were."""
@@ -182,12 +188,10 @@ class Column:
         """
         array = as_array(leaf)
         if array.shape != self._shape:
-            raise _OtherLayoutError if row == 0 else self._unequal(array)
+            raise self._unequal(array)
         if array.dtype != self.array.dtype:
             dtype = self._common_dtype(array)
             if dtype != self.array.dtype:
-                if row == 0:
-                    raise _OtherLayoutError
                 self._promote(row, dtype)
         self.array[row] = array[()]  # of a 0-d array of dtype object, the object
 
@@ -223,6 +227,11 @@ def as_array(leaf: Any) -> NDArray[Any]:
     """A leaf as an array; strings, bytes and what NumPy has no dtype for as a 0-d array of dtype object."""
     if isinstance(leaf, np.ndarray):
         return leaf
+    if isinstance(leaf, (dict, list, tuple)):
+        raise BatchError(
+            f"an element holds a {type(leaf).__qualname__}, whose parts cannot be stacked one by one; map it to a plain "
+            "dict, list or tuple before Batch."
+        )
     if not isinstance(leaf, (str, bytes)):
         array = np.asarray(leaf)
         if array.dtype.kind not in "OUS":

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..checks import whole_number
 from ..errors import FanOutError
 from ..keyed_random import KeyedGenerator, child_row
 from .protocol import Context, Element, Operation, Step
@@ -82,7 +83,7 @@ class MapTransform(FunctionOperation):
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function = self.function
 
-        def map_step(element: Element, operation: int = number) -> None:
+        def map_step(element: Element, _millrace_operation: int = number) -> None:
             then(function(element))
 
         return map_step
@@ -111,7 +112,7 @@ class RandomMapTransform(FunctionOperation):
         function = self.function
         generator_at = KeyedGenerator(number).at
 
-        def random_map_step(element: Element, operation: int = number) -> None:
+        def random_map_step(element: Element, _millrace_operation: int = number) -> None:
             then(function(element, generator_at(context.seed, context.position, context.row)))
 
         return random_map_step
@@ -134,7 +135,7 @@ class MapWithIndexTransform(FunctionOperation):
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function = self.function
 
-        def map_with_index_step(element: Element, operation: int = number) -> None:
+        def map_with_index_step(element: Element, _millrace_operation: int = number) -> None:
             then(function(context.position, element))
 
         return map_with_index_step
@@ -157,7 +158,7 @@ class Filter(FunctionOperation):
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function = self.function
 
-        def filter_step(element: Element, operation: int = number) -> None:
+        def filter_step(element: Element, _millrace_operation: int = number) -> None:
             if function(element):
                 then(element)
 
@@ -183,7 +184,7 @@ class FlatMap(FunctionOperation):
     def __init__(self, function: Callable[..., Any] | None = None, max_fan_out: int | None = None) -> None:
         super().__init__(function)
         if max_fan_out is not None:
-            self.max_fan_out = max_fan_out
+            self.max_fan_out = whole_number("max_fan_out", max_fan_out, 0, None, "an int, or None for no limit")
 
     def flat_map(self, element: Element) -> Iterable[Element]:
         """The elements that take the place of `element`."""
@@ -192,11 +193,16 @@ class FlatMap(FunctionOperation):
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function, limit = self.function, self.max_fan_out
 
-        def flat_map_step(element: Element, operation: int = number) -> None:
+        def flat_map_step(element: Element, _millrace_operation: int = number) -> None:
             row = context.row
-            for index, child in enumerate(function(element)):
+            children = function(element)
+            if children is None:
+                raise TypeError(f"{self!r} gave None for an element; return a list, [] to drop the element.")
+            for index, child in enumerate(children):
                 if index == limit:
-                    raise FanOutError(f"{self!r} made more than max_fan_out={limit} elements of one; raise the limit.")
+                    raise FanOutError(
+                        f"{self!r} made more than max_fan_out={limit} elements of one; raise it or return fewer."
+                    )
                 context.row = child_row(row, index)
                 then(child)
             context.row = row

@@ -13,11 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import whole_number
 from ..keyed_random import fresh_generator
 from .grain_order import GrainOrder
 from .permutation import MAX_SIZE, permute
 from .protocol import ENDLESS, RecordMetadata
-from .sharding import NoSharding, ShardOptions
+from .sharding import NoSharding, ShardOptions, as_shard_options
 
 Positions = NDArray[np.int64]
 
@@ -60,17 +61,22 @@ class IndexSampler:
     algorithm: Literal["millrace", "grain"] = "millrace"
 
     def __post_init__(self) -> None:
-        _check_range("num_records", self.num_records, 1, MAX_SIZE, "the number of records in the source, len(source)")
+        self._keep_whole("num_records", 1, MAX_SIZE, "the number of records in the source, len(source)")
         if self.num_epochs is not None:
-            _check_range("num_epochs", self.num_epochs, 1, ENDLESS, "or None for an endless stream")
+            self._keep_whole("num_epochs", 1, None, "a positive int, or None for an endless stream")
+        object.__setattr__(self, "shard_options", as_shard_options(self.shard_options))
         if self.seed is not None:
-            object.__setattr__(self, "seed", _checked_seed(self.seed))
+            self._keep_whole("seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
         elif self.shuffle:
             raise ValueError("shuffle=True needs a seed; pass seed=0 or another int in [0, 2^32).")
         if self.algorithm not in ("millrace", "grain"):
             raise ValueError(f'algorithm={self.algorithm!r} is unknown; use "millrace" (default) or "grain".')
         if self.algorithm == "grain":
             self._grain_order().part()  # a shard without records is an error now, not later
+
+    def _keep_whole(self, name: str, low: int, high: int | None, remedy: str) -> None:
+        """Check an argument, and keep it as a plain int."""
+        object.__setattr__(self, name, whole_number(name, getattr(self, name), low, high, remedy))
 
     def __len__(self) -> int:
         """Number of positions of all shards together; `sys.maxsize` for an endless sampler."""
@@ -103,6 +109,7 @@ class IndexSampler:
             "epochs": self.num_epochs,
             "seed": self.seed,
             "algorithm": self.algorithm,
+            **({} if self.algorithm == "millrace" else {"drop_remainder": self.shard_options.drop_remainder}),
         }
 
     def record_keys(self, positions: Positions) -> Positions:
@@ -160,20 +167,3 @@ class SequentialSampler(IndexSampler):
     def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:
         """The same order, read by another shard."""
         return SequentialSampler(self.num_records, shard_options, self.seed)
-
-
-def _check_range(name: str, value: int, low: int, high: int, remedy: str) -> None:
-    if not hasattr(value, "__index__"):
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; pass {remedy}.")
-    if not low <= operator.index(value) <= high:
-        raise ValueError(f"{name}={value} must lie in [{low}, {high}]; pass {remedy}.")
-
-
-def _checked_seed(seed: int) -> int:
-    try:
-        seed = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"seed={seed!r} is a {type(seed).__name__}; pass an int in [0, 2^32).") from None
-    if not 0 <= seed < 1 << 32:
-        raise ValueError(f"seed={seed} must lie in [0, 2^32).")
-    return seed

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from .sharding import NoSharding, ShardOptions
+from .sharding import NoSharding, ShardOptions, as_shard_options
 
 ENDLESS = sys.maxsize
 """`len()` of a sampler that never ends."""
@@ -85,12 +85,12 @@ class ScalarSampler:
 
     def __init__(self, sampler: Sampler, shard_options: ShardOptions | None = None) -> None:
         self._sampler = sampler
-        self.shard_options = shard_options or getattr(sampler, "shard_options", None) or NoSharding()
+        self.shard_options = as_shard_options(shard_options or getattr(sampler, "shard_options", None) or NoSharding())
         self.epoch_length = len(self)
         self.seed = self._first_seed()
 
     def _first_seed(self) -> int | None:
-        """The sampler's own seed, or that of its first position: None says that random operations cannot run."""
+        """The seed of the first position; None says that random operations cannot run."""
         if len(self) == 0:
             return None
         metadata = self._metadata(0)
@@ -137,6 +137,8 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
     Raises:
         TypeError: it has neither `record_keys` nor `__getitem__` and `__len__`.
     """
+    if isinstance(sampler, type):
+        raise TypeError(f"sampler is the class {sampler.__name__}; pass an instance, {sampler.__name__}(…).")
     if hasattr(sampler, "record_keys") and hasattr(sampler, "with_shard_options"):
         return sampler  # type: ignore[no-any-return]
     if isinstance(sampler, Sampler) and not isinstance(sampler, (list, tuple, dict, str, bytes, np.ndarray)):

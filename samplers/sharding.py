@@ -6,9 +6,12 @@ In: local positions and lengths. Out: global positions and lengths. Pure arithme
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..checks import whole_number
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,10 @@ class ShardOptions:
     drop_remainder: bool = False
 
     def __post_init__(self) -> None:
-        if self.shard_count < 1:
-            raise ValueError(f"shard_count={self.shard_count} must be at least 1.")
+        count = whole_number("shard_count", self.shard_count, 1, None, "the number of shards")
+        object.__setattr__(self, "shard_count", count)
+        index = whole_number("shard_index", self.shard_index, -1 << 63, None, "this process's shard, from 0")
+        object.__setattr__(self, "shard_index", index)
         if not 0 <= self.shard_index < self.shard_count:
             raise ValueError(
                 f"shard_index={self.shard_index} must lie in [0, shard_count) = [0, {self.shard_count}); "
@@ -54,6 +59,21 @@ class ShardOptions:
     def global_positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """The global positions `int64[stop - start]` at the local ones `[start, stop)`."""
         return np.arange(start, stop, dtype=np.int64) * self.shard_count + self.shard_index
+
+
+def as_shard_options(options: Any) -> ShardOptions:
+    """Shard options of ours, or another library's with the same attributes.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(options, ShardOptions):
+        return options
+    if hasattr(options, "shard_index") and hasattr(options, "shard_count"):
+        return ShardOptions(options.shard_index, options.shard_count, bool(getattr(options, "drop_remainder", False)))
+    raise TypeError(
+        f"shard_options={options!r} is a {type(options).__name__}; pass millrace.ShardOptions(index, count)."
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import operator
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -20,9 +19,11 @@ from typing import Any, ClassVar, Protocol, Self, SupportsIndex, TypeAlias, runt
 import numpy as np
 import numpy.typing as npt
 
+from ..checks import whole_number
 from ..errors import MissingExtraError, SourceError, SourceNotFoundError
 from .files import LocalFileSystem, PathLike, expand, path_list, text_of
 from .keys import Keys, check_key, check_keys
+from .parts import first_few, read_by_part
 from .reader_pool import ReaderPool, open_file_limit
 
 DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
@@ -36,7 +37,7 @@ _BUFFER_BYTES = 4096
 # `read(p, p + 1)` takes 4 µs on the calling thread. So a few keys are read one by one, more in one call.
 _FEW = 16
 _COUNTING_THREADS = 16
-_RANGE = re.compile(r"(.+)\[(\d+):(\d+)\]", re.DOTALL)
+_RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
 
 
 @runtime_checkable
@@ -66,8 +67,9 @@ class ArrayRecordDataSource:
 
     Args:
         paths: a path, a glob, a directory (its `*.array_record*` files), `"path[start:end]"` for the records
-            `[start, end)` of one file, a file instruction with `filename`, `skip`, `take` (as TFDS gives it), or a list
-            of any of these. A glob and a directory are sorted by name; a list keeps its order.
+            `[start, end)` of one file (`[start:]`: up to its end, `[:end]`: from its beginning), a file instruction
+            with `filename`, `skip`, `take` (as TFDS gives it), or a list of any of these. A glob and a directory are
+            sorted by name; a list keeps its order.
         reader_options: options of the library's reader that go over ours (`readahead_buffer_size:0`,
             `max_parallelism:0`, which suit random access).
         max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
@@ -75,7 +77,9 @@ class ArrayRecordDataSource:
     Raises:
         SourceNotFoundError: nothing is found under a path.
         SourceError: a file is empty, truncated or not ArrayRecord; a range goes past a file's end; no records at all.
-        ValueError: `paths` is an empty list, a range is ill-formed, or the library does not know a reader option.
+        ValueError: `paths` is an empty list, a range is ill-formed, the library does not know a reader option, or
+            `max_open_files` is less than 1.
+        TypeError: a path is no path, or `max_open_files` is no integer.
         MissingExtraError: the library array_record is not installed.
 
     Example (needs a file):
@@ -84,6 +88,7 @@ class ArrayRecordDataSource:
 
     reads_ahead: ClassVar[bool] = True
     array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
 
     _parts: tuple[_Part, ...]
     _options: str
@@ -104,6 +109,8 @@ class ArrayRecordDataSource:
         _library()
         options = {**_RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
+        if max_open_files is not None:
+            max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
         self._max_open_files = max_open_files
         wanted = [part for path in path_list(_one_or_many(paths)) for part in _parts_of(path)]
         counts = _count_all(tuple(dict.fromkeys(part.path for part in wanted)), self._options)
@@ -111,7 +118,7 @@ class ArrayRecordDataSource:
         self._digest = _digest(self._parts, counts)
         self._prepare()
         if not len(self):
-            raise SourceError(f"no records in {_told([part.path for part in wanted])}")
+            raise SourceError(f"no records in {first_few([part.path for part in wanted])}")
 
     def _prepare(self) -> None:
         lengths = [(part.stop or 0) - part.start for part in self._parts]
@@ -139,22 +146,7 @@ class ArrayRecordDataSource:
             SourceError: a file cannot be read; the message names the file and the key.
         """
         checked = check_keys(keys, len(self), "ArrayRecordDataSource")
-        if not len(checked):
-            return []
-        if len(self._parts) == 1:
-            return self._read(0, checked)
-        return self._read_grouped(checked)
-
-    def _read_grouped(self, keys: npt.NDArray[np.int64]) -> list[bytes]:
-        part_of_key = np.searchsorted(self._ends, keys, side="right")
-        order = np.argsort(part_of_key, kind="stable")
-        parts, firsts = np.unique(part_of_key[order], return_index=True)
-        records: list[bytes] = []
-        for part, group in zip(parts.tolist(), np.split(keys[order], firsts[1:])):
-            records += self._read(part, group)
-        if len(records) == 1:
-            return records
-        return list(operator.itemgetter(*np.argsort(order).tolist())(records))
+        return read_by_part(checked, self._ends, self._read)
 
     def _read(self, part: int, keys: npt.NDArray[np.int64]) -> list[bytes]:
         positions = (keys - self._starts[part]).tolist()
@@ -173,7 +165,7 @@ class ArrayRecordDataSource:
                 _read_positions(reader, [position])
             except RuntimeError as single:
                 return SourceError(f"{path}: record key {key} (record {position} of the file) cannot be read: {single}")
-        return SourceError(f"{path}: record keys {_told(keys.tolist())} cannot be read: {error}")
+        return SourceError(f"{path}: record keys {first_few(keys.tolist())} cannot be read: {error}")
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -202,7 +194,7 @@ class ArrayRecordDataSource:
         self._prepare()
 
     def __repr__(self) -> str:
-        return f"ArrayRecordDataSource({len(self)} records in {_told([part.path for part in self._parts])})"
+        return f"ArrayRecordDataSource({len(self)} records in {first_few([part.path for part in self._parts])})"
 
 
 def _library() -> Any:
@@ -227,10 +219,20 @@ def _parts_of(path: Any) -> list[_Part]:
     match = None if os.path.exists(name) else _RANGE.fullmatch(name)
     if match is None:
         return [_Part(file) for file in expand(name, LocalFileSystem(), DIRECTORY_PATTERNS)]
-    start, stop = int(match[2]), int(match[3])
-    if start > stop:
-        raise ValueError(f"{name}: the range ends before it starts; write path[start:end] with start <= end")
+    start, stop = _bounds(match, name)
     return [_Part(file, start, stop) for file in _exactly_one(match[1], name)]
+
+
+def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
+    start, stop = int(match[2] or 0), int(match[3]) if match[3] else None
+    if match[4] or "-" in match[2] + match[3]:
+        raise ValueError(
+            f"{instruction}: a range has no step and counts from the file's first record, 0; "
+            "write path[start:end], [start:] or [:end]"
+        )
+    if stop is not None and start > stop:
+        raise ValueError(f"{instruction}: the range ends before it starts; write path[start:end] with start <= end")
+    return start, stop
 
 
 def _exactly_one(path: str, instruction: str) -> list[str]:
@@ -243,7 +245,8 @@ def _exactly_one(path: str, instruction: str) -> list[str]:
 def _bounded(part: _Part, count: int) -> _Part:
     stop = count if part.stop is None else part.stop
     if not 0 <= part.start <= stop <= count:
-        raise SourceError(f"{part.path}: records [{part.start}:{stop}] were asked for, but the file has {count}")
+        wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
+        raise SourceError(f"{part.path}: records {wanted} were asked for, but the file has {count}")
     return _Part(part.path, part.start, stop)
 
 
@@ -293,8 +296,3 @@ def _digest(parts: tuple[_Part, ...], counts: Mapping[str, int]) -> str:
         described = (os.path.basename(part.path), os.path.getsize(part.path), counts[part.path], part.start, part.stop)
         digest.update(repr(described).encode())
     return digest.hexdigest()[:16]
-
-
-def _told(values: Sequence[Any]) -> str:
-    shown = ", ".join(map(str, values[:3]))
-    return shown if len(values) <= 3 else f"{shown} and {len(values) - 3} more"

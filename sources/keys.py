@@ -56,10 +56,11 @@ def check_keys(keys: Keys, length: int, source: str) -> npt.NDArray[np.int64]:
         raise TypeError(f"{source}: record keys must be one-dimensional, not of shape {array.shape}")
     if array.dtype.kind not in "iu":
         raise TypeError(f"{source}: record keys must be integers, not {array.dtype}")
-    if array.min() < 0 or array.max() >= length:
+    checked = array.astype(np.int64, copy=False)
+    if int(checked.view(np.uint64).max()) >= length:  # Negative keys are huge as unsigned ones: one pass finds both.
         wrong = array[(array < 0) | (array >= length)][0]
         raise _out_of_range(int(wrong), length, source)
-    return array.astype(np.int64, copy=False)
+    return checked
 
 
 def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]:

@@ -25,6 +25,7 @@ class MemorySource:
     A list, tuple or any other object with `__len__` and integer `__getitem__` is a sequence: record k is `data[k]`.
     A dict, nested as you like, with NumPy arrays as leaves is columnar: record k is the same tree with `leaf[k]`.
     A bare array of shape `(n, …)` is columnar with one leaf: record k is `data[k]`. Rows are read-only views.
+    A tuple of columns, `(X, y)`, is refused: write `{"x": X, "y": y}`.
 
     Args:
         data: the records; not copied, and not to be changed while the source is in use.
@@ -34,7 +35,7 @@ class MemorySource:
 
     Raises:
         ValueError: there are no records, or leaves have unequal lengths.
-        TypeError: a leaf is no array or has no axis, or `data` has no random access.
+        TypeError: a leaf is no array or has no axis, `data` has no random access, or it is a tuple of columns.
 
     >>> source = MemorySource({"image": np.zeros((3, 2, 2), np.uint8), "label": np.arange(3)})
     >>> len(source), source[2]["image"].shape, int(source[2]["label"])
@@ -43,6 +44,7 @@ class MemorySource:
 
     reads_ahead: ClassVar[bool] = False
     array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
 
     columns: Any
     _data: Any
@@ -173,7 +175,21 @@ def _rows_of(data: Any) -> _Items | _FlatTable | _Tree:
             f"MemorySource takes a sequence of records, an array or a dict of arrays, not {type(data).__name__}; "
             "collect an iterator into a list first: list(...)"
         )
+    if isinstance(data, tuple):
+        _refuse_columns(data)
     return _Items(data)
+
+
+def _refuse_columns(data: tuple[Any, ...]) -> None:
+    """Raises for `(X, y)`: as a sequence it would be a source of two records, which nobody means."""
+    if len(data) < 2 or not all(isinstance(item, np.ndarray) and item.ndim for item in data):
+        return
+    length = len(data[0])
+    if length > len(data) and all(len(item) == length for item in data):
+        raise TypeError(
+            f"MemorySource: a tuple of {len(data)} arrays of length {length} each is ambiguous; "
+            'pass columns as a dict, {"x": X, "y": y}, and arrays that are one record each as a list, list(data)'
+        )
 
 
 def _frozen(name: str, leaf: Any) -> Array:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,12 +19,14 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from ..checks import whole_number
 from ..errors import SourceError
 from .arrow_columns import Column, column_of
 from .arrow_files import listing_of, parquet_library, resolve
 from .block_cache import BlockCache
 from .files import Paths, expand, path_list
 from .keys import Keys, check_key, check_keys
+from .parts import first_few, read_by_part
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
 """The files of a directory that count."""
@@ -98,7 +99,8 @@ class ParquetDataSource:
     Raises:
         SourceNotFoundError: nothing is found under a path.
         SourceError: a file is empty, truncated or not Parquet; files have different columns; there are no rows.
-        ValueError: a name in `columns` is no column of the files.
+        ValueError: a name in `columns` is no column of the files, or `cache_bytes` is negative.
+        TypeError: a path is no path, or `cache_bytes` is no integer.
         MissingExtraError: pyarrow is not installed.
 
     Example (needs a file):
@@ -107,6 +109,7 @@ class ParquetDataSource:
 
     reads_ahead: ClassVar[bool] = True
     array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
 
     _groups: _RowGroups
     _cache_bytes: int
@@ -121,6 +124,7 @@ class ParquetDataSource:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         parquet_library()
+        self._cache_bytes = whole_number("cache_bytes", cache_bytes, 0, None, "a number of bytes, such as 2**30")
         found, names = _find(paths, filesystem)
         inspected = [_inspect(found, name) for name in names]
         # A file without rows, as parallel writers leave, often lacks the types of the others: it has no say.
@@ -128,10 +132,9 @@ class ParquetDataSource:
         chosen = _chosen(columns, filled[0][1].names, filled[0][0].path)
         _check_schemas(filled, chosen, columns is None)
         self._groups = _RowGroups(found, chosen, tuple(file for file, _ in inspected))
-        self._cache_bytes = cache_bytes
         self._prepare()
         if not len(self):
-            raise SourceError(f"no rows in {', '.join(names[:3])}{' …' if len(names) > 3 else ''}")
+            raise SourceError(f"no rows in {first_few(names)}")
 
     def _prepare(self) -> None:
         rows = [count for file in self._groups.files for count in file.group_rows]
@@ -153,17 +156,7 @@ class ParquetDataSource:
             SourceError: a row group cannot be read; the message names the file and the key.
         """
         checked = check_keys(keys, len(self), "ParquetDataSource")
-        if not len(checked):
-            return []
-        group_of_key = np.searchsorted(self._ends, checked, side="right")
-        order = np.argsort(group_of_key, kind="stable")
-        groups, firsts = np.unique(group_of_key[order], return_index=True)
-        records: list[dict[str, Any]] = []
-        for group, members in zip(groups.tolist(), np.split(checked[order], firsts[1:])):
-            records += self._rows(group, members)
-        if len(records) == 1:
-            return records
-        return list(operator.itemgetter(*np.argsort(order).tolist())(records))
+        return read_by_part(checked, self._ends, self._rows)
 
     def _rows(self, group: int, keys: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
         first = int(self._ends[group - 1]) if group else 0

@@ -6,6 +6,7 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 |---|---|
 | `__getitems__(keys)` | many records in one call, in the order of `keys`: called instead of `__getitem__` |
 | `array_keys = True` | `__getitems__` takes the `int64` array itself; without it, it gets a list of Python ints |
+| `checks_keys = True` | it raises `RecordKeyError` for a key outside itself; else the keys are checked before it is called |
 | `fingerprint` | a small dict of plain JSON values that says which source this is (property or method) |
 | `reads_ahead` | False: reading never waits for I/O, so reading ahead on threads brings nothing (default True) |
 | `columns` | the tree of arrays behind a columnar source (one leading axis), so that a batch is one `np.take` |
@@ -59,7 +60,8 @@ def as_source(data: Any) -> DataSource[Any]:
     `__getitem__` is a source already and comes back as it is.
 
     Raises:
-        TypeError: `data` has no random access (a generator, a set, an iterator), or it is a path.
+        TypeError: `data` has no random access (a generator, a set, an iterator), it is a path, or it is a tuple of
+            columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
         ValueError: `data` is empty, or its arrays have unequal lengths.
 
     >>> as_source([1, 2, 3])[1]
@@ -81,31 +83,56 @@ def as_source(data: Any) -> DataSource[Any]:
 def reader_of(source: DataSource[Any]) -> Reader:
     """Returns the fastest way to read many records of `source`: `keys: int64[n] -> n records`.
 
-    The source's `__getitems__` if it has one, else one `__getitem__` per key.
+    The source's `__getitems__` if it has one, else one `__getitem__` per key. The records come as a list, a tuple or an
+    array, so that an iterator over them tells exactly how many are left.
 
     Raises:
-        SourceError: (when reading) `__getitems__` returned another number of records than it was asked for.
+        RecordKeyError: (when reading) a key lies outside `[0, len(source))`.
+        SourceError: (when reading) `__getitems__` returned no sequence of records, or another number than it was asked
+            for.
 
     >>> reader_of(as_source("a b c".split()))(np.array([2, 0]))
     ('c', 'a')
     """
     many = getattr(source, "__getitems__", None)
-    if many is None:
-        return _one_by_one(source)
+    read = _one_by_one(source) if many is None else _all_at_once(source, many)
+    return read if getattr(source, "checks_keys", False) else _guarded(source, read)
+
+
+def _guarded(source: DataSource[Any], read: Reader) -> Reader:
+    """Checks the keys first: a source that hands them to a list would take -1 for its last record."""
+    length, name = len(source), type(source).__qualname__
+    return lambda keys: read(check_keys(keys, length, name))
+
+
+def _all_at_once(source: DataSource[Any], many: Callable[[Any], Any]) -> Reader:
     as_array = bool(getattr(source, "array_keys", False))
+    method = f"{type(source).__qualname__}.__getitems__"
 
     def read(keys: npt.NDArray[np.int64]) -> Sequence[Any]:
-        records = many(keys if as_array else keys.tolist())
-        if not hasattr(records, "__len__"):
-            records = list(records)
+        records = _sequence(many(keys if as_array else keys.tolist()), method, len(keys))
         if len(records) != len(keys):
             raise SourceError(
-                f"{type(source).__qualname__}.__getitems__ returned {len(records)} records for {len(keys)} keys; "
+                f"{method} returned {len(records)} records for {len(keys)} keys; "
                 "it must return one record per key, in their order"
             )
-        return cast(Sequence[Any], records)
+        return records
 
     return read
+
+
+def _sequence(records: Any, method: str, count: int) -> Sequence[Any]:
+    """The records as a list, tuple or array; a dict of columns is refused, its items are no records."""
+    kind = type(records)
+    if kind is list or kind is tuple or (kind is np.ndarray and records.ndim > 0):
+        return cast(Sequence[Any], records)
+    walkable = kind is not np.ndarray and (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"))
+    if isinstance(records, Mapping) or not walkable:
+        raise SourceError(
+            f"{method} returned an object of type {kind.__name__} for {count} keys; "
+            "it must return a sequence of records, one per key, in their order"
+        )
+    return list(records)
 
 
 def _one_by_one(source: DataSource[Any]) -> Reader:

@@ -29,6 +29,7 @@ class RangeDataSource:
 
     reads_ahead: ClassVar[bool] = False
     array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
 
     _range: range
 

@@ -35,6 +35,7 @@ class TfdsDataSource:
 
     reads_ahead: ClassVar[bool] = True
     array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
 
     def __init__(
         self, name: str, split: str, data_dir: str | os.PathLike[str] | None = None, decoders: Any = None

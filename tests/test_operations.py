@@ -269,6 +269,9 @@ def test_pad_batch_pads_to_the_longest_or_to_a_length():
     assert longest["tokens"].tolist() == [[0, 1, 2], [0, -1, -1], [0, 1, -1]]
     assert longest["n"].tolist() == [3, 1, 2]
     assert millrace.pad_batch(length=4)(elements)["tokens"].shape == (3, 4)
+    pictures = [{"tokens": np.arange(n), "image": np.zeros((2, 2))} for n in (3, 1)]
+    some = millrace.pad_batch(length={"tokens": 4})(pictures)
+    assert (some["tokens"].shape, some["image"].shape) == ((2, 4), (2, 2, 2))
     with pytest.raises(BatchError, match="length 3"):
         millrace.pad_batch(length=2)(elements)
     with pytest.raises(BatchError, match="shape"):
@@ -315,3 +318,97 @@ def test_fingerprints_tell_operations_apart_and_survive_a_restart():
     assert fingerprint(Batch(3, batch_fn=millrace.pad_batch(3))) != fingerprint(
         Batch(3, batch_fn=millrace.pad_batch(4))
     )
+
+
+def test_a_batch_does_not_depend_on_the_batch_before_it():
+    """Dtype, container and order of keys of a batch are those of its own elements, so that resuming changes nothing."""
+    import collections
+
+    cases = [
+        [1.5, 2, 3, 4],
+        [np.float64(1), np.float64(1), np.float32(2), np.float32(2)],
+        [{"a": 1, "b": 2}, {"a": 1, "b": 2}, {"b": 1, "a": 2}, {"b": 1, "a": 2}],
+        [{"a": 1}, {"a": 1}, collections.OrderedDict(a=1), collections.OrderedDict(a=1)],
+        ["x", "y", 1, 2],
+        [True, True, 1, 1],
+    ]
+    for case in cases:
+        running = [plain(batch) for batch in load(case, batch_size=2, num_epochs=1)]
+        assert running[1] == plain(next(iter(load(case[2:], batch_size=2, num_epochs=1))))
+        first, second = (
+            [list(b) if isinstance(b, dict) else None for b in load(c, batch_size=2, num_epochs=1)]
+            for c in (case, case[2:])
+        )
+        assert first[1:] == second
+
+
+def test_values_are_never_cut_to_the_first_ones_dtype():
+    """Jax scalars of several dtypes, dates and durations of several units keep their values."""
+    import jax.numpy as jnp
+
+    (batch,) = load([jnp.int32(1), jnp.float32(1.5), jnp.float32(2.5)], batch_size=3, num_epochs=1)
+    assert batch.tolist() == [1, 1.5, 2.5]
+    dates = [np.datetime64("2020-01-01"), np.datetime64("2020-01-02T12:34:56")]
+    (batch,) = load(dates, batch_size=2, num_epochs=1)
+    assert batch[1] == dates[1]
+    (batch,) = load([np.timedelta64(1, "s"), np.timedelta64(1500, "ms")], batch_size=2, num_epochs=1)
+    assert batch[1] == np.timedelta64(1500, "ms")
+
+
+def test_a_subclass_of_dict_is_refused_not_boxed():
+    """Elements that look like trees but are none do not become arrays of objects in silence."""
+
+    class Record(dict):
+        pass
+
+    with pytest.raises(BatchError, match="plain"):
+        list(load([Record(x=1), Record(x=2)], batch_size=2, num_epochs=1))
+
+
+def test_any_callable_has_a_fingerprint():
+    """Callables without names or attributes, and ones that refer to themselves, can be checkpointed."""
+    import operator
+
+    class Own(MapTransform):
+        def __init__(self):
+            self.me = self
+
+        def map(self, element):
+            return element
+
+    for operation in (operator.itemgetter("x"), Own(), functools.partial(max, 3)):
+        iterator = iter(load([{"x": 1}], transformations=[operation], num_epochs=1))
+        assert len(iterator.get_state()) < 1000
+
+
+def test_numpy_integers_are_integers_everywhere():
+    """Counts and seeds may be NumPy integers; states stay JSON."""
+    one = np.int64(1)
+    sampler = IndexSampler(np.int64(5), millrace.ShardOptions(np.int64(0), one), num_epochs=one, seed=np.uint32(3))
+    iterator = iter(DataLoader(data_source=range(5), sampler=sampler, operations=[Batch(np.int32(2))]))
+    next(iterator)
+    assert b'"records":5' in iterator.get_state()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Batch(2, lambda elements: elements), "batch_fn="),
+        (lambda: FlatMap(lambda x: [x], max_fan_out="2"), "max_fan_out='2'"),
+        (lambda: millrace.ShardOptions(0.5, 2), "shard_index=0.5"),
+        (lambda: millrace.ShardOptions("0", 2), "shard_index='0'"),
+        (lambda: millrace.ReadOptions("4"), "num_threads='4'"),
+        (lambda: millrace.pad_batch(length=2.5), "length=2.5"),
+        (lambda: IndexSampler(5, num_epochs=1.0), "None for an endless stream"),
+    ],
+)
+def test_numbers_of_the_wrong_kind_are_refused(make, message):
+    """Strings and floats where whole numbers are meant are a TypeError with the argument's name."""
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+def test_large_limits_are_written_as_powers():
+    """A person reads 2^55, not its digits."""
+    with pytest.raises(ValueError, match=r"\[1, 2\^55\]"):
+        IndexSampler(0)

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import pickle
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -97,6 +98,24 @@ def test_a_range_is_half_open(files):
     assert keys_of(ArrayRecordDataSource([f"{files}/b.array_record[9:10]", f"{files}/a.array_record[0:0]"])) == [19]
 
 
+def test_a_range_may_leave_out_a_bound(files):
+    """`path[start:]` goes to the file's end, `path[:end]` begins with its first record."""
+    path = f"{files}/b.array_record"
+    assert keys_of(ArrayRecordDataSource(f"{path}[7:]")) == [17, 18, 19]
+    assert keys_of(ArrayRecordDataSource(f"{path}[:2]")) == [10, 11]
+    assert keys_of(ArrayRecordDataSource(f"{path}[:]")) == list(range(10, 20))
+    assert keys_of(ArrayRecordDataSource([f"{path}[8:]", f"{path}[:1]"])) == [18, 19, 10]
+
+
+@pytest.mark.parametrize("bounds", ["[-3:]", "[:-1]", "[-3:-1]", "[0:10:2]", "[::2]", "[::-1]"])
+def test_negative_bounds_and_steps_are_refused(files, bounds):
+    """What Python's slices have besides is an error that says which ranges there are."""
+    with pytest.raises(
+        ValueError, match=rf"b\.array_record{re.escape(bounds)}: .*\[start:end\], \[start:\] or \[:end\]"
+    ):
+        ArrayRecordDataSource(f"{files}/b.array_record{bounds}")
+
+
 def test_a_file_with_brackets_in_its_name_is_that_file(files):
     """A file that exists under the literal name is neither a pattern nor a range."""
     write_file(files / "x[0:2]", [record(5)])
@@ -144,7 +163,10 @@ def test_nothing_found_is_an_error_that_names_what_was_given(files, name):
     ("paths", "error", "text"),
     [
         ("a.array_record[0:11]", SourceError, r"records \[0:11\] were asked for, but the file has 10"),
+        ("a.array_record[12:]", SourceError, r"records \[12:\] were asked for, but the file has 10"),
+        ("a.array_record[:11]", SourceError, r"records \[0:11\] were asked for, but the file has 10"),
         ("a.array_record[5:2]", ValueError, "ends before it starts"),
+        ("*.array_record[1:]", ValueError, "needs one file, and .* stands for 3"),
         ("*.array_record[0:2]", ValueError, "needs one file, and .* stands for 3"),
     ],
 )
@@ -213,6 +235,13 @@ def test_files_are_opened_when_they_are_read_and_no_more_than_the_limit(files):
         assert source[5] == record(5)
     assert open_files(files) == []
     assert source[29] == record(29)
+
+
+@pytest.mark.parametrize(("value", "error"), [("8", TypeError), (1.5, TypeError), (0, ValueError), (-1, ValueError)])
+def test_the_limit_of_open_files_is_a_positive_number(files, value, error):
+    """Anything but a positive integer as `max_open_files` is an error that names the value."""
+    with pytest.raises(error, match=f"max_open_files={value!r}"):
+        ArrayRecordDataSource(files, max_open_files=value)
 
 
 def test_the_default_limit_follows_the_process_limit():

@@ -1,6 +1,7 @@
 """Records in memory: sequences, arrays, trees of arrays, ranges; and the helpers that every source goes through."""
 
 import collections
+import operator
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from source_conformance import SourceConformance
 
 import millrace.errors
-from millrace.errors import SourceError
+from millrace.errors import RecordKeyError, SourceError
 from millrace.sources import DataSource, MemorySource, RangeDataSource, as_source, fingerprint_of, reader_of
 
 
@@ -116,6 +117,41 @@ def test_data_that_makes_no_source_is_refused(data, error, text):
         as_source(data)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        (np.zeros((10, 3)), np.arange(10)),
+        (np.zeros((10, 3)), np.arange(10), np.ones(10)),
+        Point(np.zeros(5), np.zeros(5)),
+    ],
+)
+@pytest.mark.parametrize("make", [as_source, MemorySource])
+def test_a_tuple_of_columns_is_refused(data, make):
+    """`(X, y)` of equal length means columns, but a tuple holds records: the error names both ways to say it."""
+    with pytest.raises(
+        TypeError, match=rf"tuple of {len(data)} arrays of length {len(data[0])}.*\{{\"x\": X, \"y\": y\}}.*list"
+    ):
+        make(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [np.zeros((10, 3)), np.arange(10)],
+        (np.zeros(10), np.arange(9)),
+        (np.zeros(10),),
+        (np.zeros(2), np.zeros(2)),
+        (np.array(1), np.array(2)),
+        (np.zeros(10), "text"),
+    ],
+)
+def test_arrays_that_are_records_are_a_sequence(data):
+    """A list of arrays, and a tuple of arrays that can be no columns, hold one record per item."""
+    source = as_source(data)
+    assert len(source) == len(data)
+    assert source[0] is data[0]
+
+
 @pytest.mark.parametrize("arguments", [(0,), (3, 3), (3, 1), (0, 5, -1), (2**63 + 5,), (0, 2**64, 2**63), (1, 5, 0)])
 def test_a_range_without_records_or_beyond_64_bits_is_refused(arguments):
     """An empty range, a step of 0 and numbers beyond 64 bits are errors when the source is made."""
@@ -182,12 +218,33 @@ class LazySquares(Squares):
         return (key * key for key in keys)
 
 
+class Walker:
+    """A sequence whose iterator, a generator, runs one item ahead of what was consumed."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+    def __iter__(self):
+        yield from self.items
+
+
+class WalkedSquares(Squares):
+    def __getitems__(self, keys):
+        return Walker([key * key for key in keys])
+
+
 class NamedSquares(Squares):
     def fingerprint(self):
         return {"kind": "squares", "records": 10}
 
 
-@pytest.mark.parametrize("kind", [Squares, BatchedSquares, LazySquares])
+@pytest.mark.parametrize("kind", [Squares, BatchedSquares, LazySquares, WalkedSquares])
 def test_a_users_own_source_gets_plain_python_keys(kind):
     """A source with `__len__` and `__getitem__` works as it is; its keys are Python ints, many of them a list."""
     source = as_source(kind())
@@ -199,6 +256,74 @@ def test_a_source_that_returns_too_few_records_is_reported():
     """When `__getitems__` returns another number of records than asked for, the error names both numbers."""
     with pytest.raises(SourceError, match=r"ShortSquares.__getitems__ returned 2 records for 3 keys"):
         reader_of(ShortSquares())(np.array([3, 1, 3]))
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        ({"x": [9, 1, 9], "y": [0, 0, 0]}, "dict"),
+        (collections.UserDict(x=[9, 1, 9]), "UserDict"),
+        ({9: None, 1: None, 4: None}, "dict"),
+        (None, "NoneType"),
+        (3, "int"),
+        (np.array(3), "ndarray"),
+    ],
+)
+def test_a_source_that_returns_no_sequence_of_records_is_reported(returned, text):
+    """A dict of columns, or nothing at all, from `__getitems__` is an error that says what it must return."""
+
+    class Odd(Squares):
+        def __getitems__(self, keys):
+            return returned
+
+    with pytest.raises(
+        SourceError, match=rf"Odd\.__getitems__ returned an object of type {text} for 3 keys; .* a sequence of records"
+    ):
+        reader_of(Odd())(np.array([3, 1, 3]))
+
+
+@pytest.mark.parametrize("kind", [BatchedSquares, LazySquares, WalkedSquares])
+def test_what_a_reader_returns_is_walked_exactly(kind):
+    """The records are a list, a tuple or an array: their iterator tells how many were not yet consumed."""
+    records = reader_of(kind())(np.array([3, 1, 3]))
+    assert type(records) in (list, tuple, np.ndarray)
+    walk = iter(records)
+    next(walk)
+    assert operator.length_hint(walk) == 2
+
+
+class Tens:
+    """A user's own source that wraps a list, and with it its negative indices."""
+
+    def __init__(self):
+        self.items = list(range(0, 100, 10))
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, key):
+        return self.items[key]
+
+
+class BatchedTens(Tens):
+    def __getitems__(self, keys):
+        return [self.items[key] for key in keys]
+
+
+@pytest.mark.parametrize("kind", [Tens, BatchedTens])
+@pytest.mark.parametrize("key", [-1, -10, 10, 2**62])
+def test_a_users_own_source_is_asked_for_no_key_outside(kind, key):
+    """A key outside `[0, len(source))` never reaches a user's source, where -1 would be the last record."""
+    read = reader_of(kind())
+    with pytest.raises(RecordKeyError, match=f"{kind.__name__}: record key {key} is out of range; there are 10"):
+        read(np.array([0, key, 3]))
+    assert list(read(np.array([0, 9]))) == [0, 90]
+
+
+def test_our_own_sources_check_their_keys_once(monkeypatch):
+    """`reader_of` leaves the check to a source that does it itself."""
+    monkeypatch.setattr("millrace.sources.protocol.check_keys", None)
+    assert list(reader_of(as_source([5, 6]))(np.array([1]))) == [6]
 
 
 def test_a_users_fingerprint_goes_before_kind_and_length():

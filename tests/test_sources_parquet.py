@@ -259,6 +259,14 @@ def test_the_cache_stays_within_its_bytes(tmp_path):
     assert tiny._cache.nbytes == 800
 
 
+@pytest.mark.parametrize(("value", "error"), [("1G", TypeError), (1e9, TypeError), (None, TypeError), (-1, ValueError)])
+def test_the_cache_size_is_a_number_of_bytes(folder, value, error):
+    """Anything but an integer from 0 as `cache_bytes` is an error that names value, limit and remedy."""
+    with pytest.raises(error, match=f"cache_bytes={value!r} .*pass .*bytes"):
+        ParquetDataSource(folder, cache_bytes=value)
+    assert len(ParquetDataSource(folder, cache_bytes=np.int64(0))) == 30
+
+
 def test_a_block_is_decoded_once_for_all_threads_that_wait():
     """Threads that ask for one block at the same time share one decoding, and one failure; later calls try again."""
     calls = []

@@ -1,4 +1,4 @@
-"""Executors: where tasks run."""
+"""Executors: where tasks run. Those with workers are imported where they are used."""
 
 from .inline import InlineExecutor
 from .protocol import Executor, Handle

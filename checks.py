@@ -1,0 +1,41 @@
+"""Checks of arguments that are the same everywhere."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+
+def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str) -> int:
+    """`value` as an int, if it is a whole number in `[low, high]`.
+
+    Args:
+        name: of the argument, for the message.
+        value: an int, or a NumPy integer.
+        low: least value.
+        high: largest value, None for no limit.
+        remedy: completes "pass …".
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is outside the range.
+
+    >>> whole_number("batch_size", 8, 1, None, "a positive int")
+    8
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; pass {remedy}.") from None
+    if number < low or (high is not None and number > high):
+        limits = f"at least {low}" if high is None else f"in [{low}, {_power(high)}]"
+        raise ValueError(f"{name}={value} must be {limits}; pass {remedy}.")
+    return number
+
+
+def _power(number: int) -> str:
+    """Large limits as a power of two: 2^55, 2^32 - 1."""
+    for base, text in ((number, ""), (number + 1, " - 1")):
+        if base >= 1 << 20 and base & (base - 1) == 0:
+            return f"2^{base.bit_length() - 1}{text}"
+    return str(number)

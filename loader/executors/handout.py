@@ -1,0 +1,124 @@
+"""Slabs of the workers, as the user's process sees them: mapped once, leased to batches, released when a batch dies.
+
+In: what workers lend. Out: elements on that memory, and the numbers of slabs whose leases have ended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..slabs import Lease, Slab
+from ..tasks import Failure, RowTags
+from ..transport import memory
+from ..transport.codec import decode
+from ..transport.messages import Done, SlabName
+
+
+class MappedSlab(Slab):
+    """A slab of a worker's. Its descriptor, -1 unless it is kept, is closed when nobody needs the slab any more."""
+
+    def __init__(self, memory: NDArray[np.uint8], number: int, descriptor: int) -> None:
+        super().__init__(memory, number)
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
+Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
+"""The slabs of a block, and their leased memory."""
+
+
+class EncodedBlock:
+    """A `Block` whose rows stay encoded until somebody wants them here. As long as it lives, its slabs are leased."""
+
+    def __init__(self, rows: bytes, count: int, leases: Leases, tags: RowTags | None, failure: Failure | None) -> None:
+        self.rows = rows
+        self.count = count
+        self.leases = leases
+        self.tags = tags
+        self.failure = failure
+        self._elements: list[Any] | None = None
+
+    @property
+    def elements(self) -> list[Any]:
+        """The rows, decoded. The leases are theirs from now on."""
+        if self._elements is None:
+            self._elements = decode(self.rows, lambda name: self.leases[name][1])
+            self.leases = {}
+        return self._elements
+
+
+class Slabs:
+    """All slabs that workers have lent.
+
+    Leases end in any thread, at any moment: that appends to a list, which the consumer's thread takes from.
+    """
+
+    def __init__(self, keep_descriptors: bool) -> None:
+        self._keep_descriptors = keep_descriptors
+        self._mapped: dict[SlabName, MappedSlab] = {}
+        self._released: dict[int, list[int]] = {}
+        self._introduced: dict[int, set[SlabName]] = {}
+        self._forgotten: dict[int, list[SlabName]] = {}
+
+    def take(self, worker: int, done: Done, descriptors: Sequence[int]) -> Leases:
+        """Lease the slabs that an answer stands on; those that are new come with their descriptors."""
+        sizes = dict(done.lent)
+        for number, descriptor in zip(done.introduced, descriptors):
+            name = (worker, number)
+            slab = MappedSlab(memory.attach(descriptor, sizes[number]), number, descriptor)
+            self._mapped[name] = slab
+            if not self._keep_descriptors:
+                os.close(descriptor)
+                slab.descriptor = -1
+        released = self._released.setdefault(worker, [])
+        leases: Leases = {}
+        for number, _ in done.lent:
+            slab = self._mapped[worker, number]
+            leases[worker, number] = slab, np.asarray(Lease(slab, lambda slab: released.append(slab.number)))
+        self._drop((worker, number) for number in done.dropped)
+        return leases
+
+    def take_released(self, worker: int) -> list[int]:
+        """Numbers of the worker's slabs whose leases have ended since the last call."""
+        released = self._released.get(worker)
+        if not released:
+            return []
+        count = len(released)
+        taken = released[:count]
+        del released[:count]
+        return taken
+
+    def introduce(self, worker: int, blocks: Sequence[Any]) -> tuple[dict[SlabName, int], list[SlabName], list[int]]:
+        """Slabs of blocks that a worker is to read: their sizes, and names and descriptors of those it has not seen."""
+        slabs = {name: slab for block in blocks for name, (slab, _) in block.leases.items()}
+        seen = self._introduced.setdefault(worker, set())
+        new = [name for name in slabs if name not in seen]
+        seen.update(new)
+        return {name: len(slab.memory) for name, slab in slabs.items()}, new, [slabs[name].descriptor for name in new]
+
+    def take_forgotten(self, worker: int) -> list[SlabName]:
+        """Slabs that a worker was shown and that are no more."""
+        return self._forgotten.pop(worker, [])
+
+    def disown(self, worker: int) -> None:
+        """A worker has ended. Its slabs live on as long as they are leased."""
+        self._released.pop(worker, None)
+        self._introduced.pop(worker, None)
+        self._forgotten.pop(worker, None)
+        self._drop([name for name in self._mapped if name[0] == worker])
+
+    def _drop(self, names: Any) -> None:
+        for name in list(names):
+            self._mapped.pop(name, None)
+            for worker, seen in self._introduced.items():
+                if name in seen:
+                    seen.discard(name)
+                    self._forgotten.setdefault(worker, []).append(name)

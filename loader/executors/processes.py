@@ -1,0 +1,309 @@
+"""The executor with worker processes: tasks go to the least loaded worker, and to another one when that dies.
+
+In: tasks. Out: blocks. Runs on the consumer's thread alone: messages are handled while a result is waited for.
+
+What may happen at any moment, and what is done then:
+* a worker ends: what it had already answered is taken from its channel, the rest of its tasks go to a new worker. The task
+  that it was at counts one more try, and after `MAX_TRIES` it fails with `WorkerCrashedError`.
+* a task takes longer than `timeout`: its worker is killed, and the above follows.
+* the zygote ends: all workers have ended with it; a new one is started, and all tasks go to new workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import time
+import weakref
+from collections import deque
+from typing import Any
+
+from ...errors import WorkerCrashedError
+from ..keys import KeyBlocks
+from ..pipeline import Pipeline
+from ..plan import Span
+from ..tasks import Block, Failure, Group, RowTags, Task
+from ..transport import errors
+from ..transport.channel import Channel
+from ..transport.messages import Broken, Done, EncodedRows, Exited, Ready, RunGroup, RunSpan
+from ..transport.payload import pack
+from .deaths import description
+from .handout import EncodedBlock, Slabs
+from .spawner import Spawner
+
+MAX_TRIES = 3
+_LOGGER = logging.getLogger("millrace")
+
+
+class ProcessHandle:
+    """A task that some worker has."""
+
+    __slots__ = ("_executor", "began", "block", "late", "number", "task", "tries")
+
+    def __init__(self, executor: ProcessExecutor, number: int, task: Task) -> None:
+        self._executor = executor
+        self.number = number
+        self.task = task
+        self.tries = 0
+        self.began = 0.0
+        self.late = False
+        self.block: Block | None = None
+
+    def ready(self) -> bool:
+        """Whether the answer has come; looks at what has arrived."""
+        if self.block is None:
+            self._executor.handle_messages(0)
+        return self.block is not None
+
+    def result(self) -> Block:
+        """The answer; waits for it."""
+        while self.block is None:
+            self._executor.handle_messages(None)
+        block, self.block = self.block, None
+        return block
+
+
+class _Remote:
+    """What the user's process knows of a worker."""
+
+    def __init__(self, number: int, channel: Channel) -> None:
+        self.number = number
+        self.channel = channel
+        self.tasks: deque[ProcessHandle] = deque()
+        self.ready = False
+        self.ended = False
+
+
+class ProcessExecutor:
+    """Runs tasks in `worker_count` processes."""
+
+    def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int, timeout: float | None) -> None:
+        self.window = worker_count * (1 + buffer_size)
+        self._pipeline = pipeline
+        self._worker_count = worker_count
+        self._timeout = timeout
+        self._keys: KeyBlocks | None = None
+        self._next_task = self._next_worker = 0
+        self._failed_starts = 0
+        self._slabs = Slabs(keep_descriptors=len(pipeline.segments) > 1)
+        self._workers: dict[int, _Remote] = {}
+        self._selector = selectors.DefaultSelector()
+        self._spawner = Spawner()
+        self._spawner.begin()  # boots while the pipeline is packed
+        self._pid = os.getpid()
+        try:
+            self._payload = pack(pipeline, "the pipeline")
+        except BaseException:
+            self._spawner.close()
+            raise
+        self._closing = weakref.finalize(self, _close, self._spawner, self._selector, self._workers, self._payload)
+        self._start()
+
+    def _start(self) -> None:
+        self._spawner.send_start(self._payload)
+        self._selector.register(self._spawner.channel, selectors.EVENT_READ, None)
+        for _ in range(self._worker_count):
+            self._spawn()
+
+    def _spawn(self) -> _Remote:
+        channel, theirs = Channel.pair()
+        worker = _Remote(self._next_worker, channel)
+        self._next_worker += 1
+        try:
+            self._spawner.spawn(worker.number, theirs)
+        except OSError:
+            pass  # the zygote is gone; its channel says so, and everything starts anew
+        finally:
+            theirs.close()
+        self._workers[worker.number] = worker
+        self._selector.register(channel, selectors.EVENT_READ, worker)
+        return worker
+
+    def submit(self, task: Task) -> ProcessHandle:
+        """Give a task to the worker that has the fewest."""
+        if os.getpid() != self._pid:
+            raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
+        handle = ProcessHandle(self, self._next_task, task)
+        self._next_task += 1
+        self._give(handle)
+        return handle
+
+    def _give(self, handle: ProcessHandle) -> None:
+        while len(self._workers) < self._worker_count:
+            self._spawn()
+        worker = min(self._workers.values(), key=lambda worker: len(worker.tasks))
+        if not worker.tasks:
+            handle.began = time.monotonic()
+        worker.tasks.append(handle)
+        try:
+            self._send(worker, handle)
+        except OSError:
+            return  # it is gone; the zygote's report follows, and the task is given again
+
+    def _send(self, worker: _Remote, handle: ProcessHandle) -> None:
+        released = self._slabs.take_released(worker.number)
+        if isinstance(handle.task, Span):
+            worker.channel.send(RunSpan(handle.number, handle.task, released))
+            return
+        group, blocks = handle.task, [part.block for part in handle.task.parts]
+        sizes, introduced, descriptors = self._slabs.introduce(worker.number, blocks)
+        parts = [_encoded(part.block, part.start, part.stop) for part in group.parts]
+        forgotten = self._slabs.take_forgotten(worker.number)
+        message = RunGroup(handle.number, group.segment, parts, sizes, introduced, forgotten, released)
+        worker.channel.send(message, descriptors)
+
+    def handle_messages(self, wait: float | None) -> None:
+        """Take what has arrived; with `wait=None`, wait for something to arrive, or for a task to be late."""
+        events = self._selector.select(self._until_late() if wait is None else wait)
+        for key, _ in events:
+            if key.data is None:
+                self._hear_spawner()
+            elif key.data.number in self._workers:
+                self._hear(key.data)
+        if self._timeout is not None:
+            self._kill_late()
+
+    def _hear(self, worker: _Remote) -> bool:
+        """Take one message of a worker; False when there will be none any more."""
+        received = worker.channel.receive()
+        if received is None:
+            self._selector.unregister(worker.channel)
+            worker.ended = True
+            return False
+        message, descriptors = received
+        if isinstance(message, Done):
+            self._finish(worker, message, descriptors)
+        elif isinstance(message, Ready):
+            worker.ready = True
+            if worker.tasks:
+                worker.tasks[0].began = time.monotonic()
+        return True
+
+    def _finish(self, worker: _Remote, done: Done, descriptors: list[int]) -> None:
+        self._failed_starts = 0
+        handle = worker.tasks.popleft()
+        assert handle.number == done.number, "a worker answers in the order in which it was asked"
+        if worker.tasks:
+            worker.tasks[0].began = time.monotonic()
+        leases = self._slabs.take(worker.number, done, descriptors)
+        failure = None if done.error is None else Failure(errors.decode(done.error))
+        handle.block = EncodedBlock(done.rows, done.count, leases, done.tags, failure)
+
+    def _hear_spawner(self) -> None:
+        received = self._spawner.channel.receive()
+        if received is None:
+            self._start_anew()
+        elif isinstance(received[0], Exited):
+            worker = self._workers.get(received[0].worker)
+            if worker is not None:
+                self._bury(worker, received[0].status)
+        elif isinstance(received[0], Broken):
+            self.close()
+            raise errors.decode(received[0].error)
+
+    def _bury(self, worker: _Remote, status: int) -> None:
+        """A worker has ended: take its last answers, and give its other tasks to others."""
+        self._hear_last_words(worker)
+        if worker.tasks:
+            self._count_try(worker, worker.tasks[0], status)
+        else:
+            _LOGGER.warning(
+                "worker %d was terminated unexpectedly %s while it was idle", worker.number, description(status)
+            )
+        for handle in worker.tasks:
+            if handle.block is None:
+                self._give(handle)
+
+    def _hear_last_words(self, worker: _Remote) -> None:
+        del self._workers[worker.number]
+        while not worker.ended and _readable(worker.channel):
+            self._hear(worker)
+        if not worker.ended:
+            self._selector.unregister(worker.channel)
+        worker.channel.close()
+        self._slabs.disown(worker.number)
+
+    def _count_try(self, worker: _Remote, handle: ProcessHandle, status: int) -> None:
+        handle.tries += 1
+        reason = f"took longer than timeout={self._timeout} s" if handle.late else description(status)
+        handle.late = False
+        if handle.tries < MAX_TRIES:
+            _LOGGER.warning("a worker was terminated unexpectedly: %s; its work is done again", reason)
+            return
+        error = WorkerCrashedError(
+            f"a worker was terminated unexpectedly {reason}, {MAX_TRIES} times at the same task: {self._told(handle.task)}."
+        )
+        tags = None if self._pipeline.aligned else RowTags()
+        handle.block = Block([], tags, Failure(error))
+
+    def _told(self, task: Task) -> str:
+        """Positions and record keys of a task."""
+        if isinstance(task, Group):
+            return f"rows {task.start} to {task.stop}"
+        self._keys = self._keys or KeyBlocks(self._pipeline)
+        keys = self._keys.of(task).tolist()
+        shown = ", ".join(map(str, keys[:20])) + (", …" if len(keys) > 20 else "")
+        return f"positions {task.start} to {task.stop - 1} of this shard, record keys {shown}"
+
+    def _start_anew(self) -> None:
+        """The zygote has ended, and all workers with it."""
+        self._failed_starts += 1
+        self._selector.unregister(self._spawner.channel)
+        status = self._spawner.close()
+        workers = list(self._workers.values())
+        for worker in workers:
+            self._hear_last_words(worker)
+        if self._failed_starts >= MAX_TRIES:
+            self.close()
+            raise WorkerCrashedError(
+                f"the process that makes the workers was terminated unexpectedly with status {status}, "
+                f"{MAX_TRIES} times without a result in between."
+            )
+        _LOGGER.warning("the process that makes the workers was terminated unexpectedly; it is started again")
+        self._spawner.begin()
+        self._start()
+        waiting = [handle for worker in workers for handle in worker.tasks if handle.block is None]
+        for handle in sorted(waiting, key=lambda handle: handle.number):
+            self._give(handle)
+
+    def _until_late(self) -> float | None:
+        """Seconds until the first task is late."""
+        if self._timeout is None:
+            return None
+        began = [worker.tasks[0].began for worker in self._workers.values() if worker.tasks and worker.ready]
+        return None if not began else max(0.0, min(began) + self._timeout - time.monotonic()) + 0.001
+
+    def _kill_late(self) -> None:
+        now = time.monotonic()
+        for worker in self._workers.values():
+            head = worker.tasks[0] if worker.tasks and worker.ready else None
+            if head is not None and not head.late and now - head.began > (self._timeout or 0):
+                head.late = True
+                self._spawner.kill(worker.number)
+
+    def close(self) -> None:
+        """End all processes; nothing is left of them."""
+        if os.getpid() == self._pid:
+            self._closing()
+        else:
+            self._closing.detach()
+
+
+def _encoded(block: Any, start: int, stop: int) -> EncodedRows:
+    return EncodedRows(block.rows, start, stop, block.tags)
+
+
+def _readable(channel: Channel) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(channel, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+def _close(spawner: Spawner, selector: selectors.BaseSelector, workers: dict[int, _Remote], payload: int) -> None:
+    selector.close()
+    for worker in workers.values():
+        worker.channel.close()
+    workers.clear()
+    spawner.close()
+    os.close(payload)

@@ -1,0 +1,53 @@
+"""The executor with worker threads, for operations that release the GIL and for Python without one.
+
+In: tasks. Out: blocks. Each thread has a `Worker` of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ..pipeline import Pipeline
+from ..tasks import Block, Task
+from ..work import Worker
+
+
+class ThreadExecutor:
+    """Runs tasks on `worker_count` threads."""
+
+    def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int) -> None:
+        self.window = worker_count * (1 + buffer_size)
+        self._pipeline = pipeline
+        self._own = threading.local()
+        self._threads = ThreadPoolExecutor(worker_count, thread_name_prefix="millrace-worker")
+
+    def submit(self, task: Task) -> ThreadHandle:
+        """Take a task."""
+        return ThreadHandle(self._threads.submit(self._run, task))
+
+    def _run(self, task: Task) -> Block:
+        worker: Worker | None = getattr(self._own, "worker", None)
+        if worker is None:
+            worker = self._own.worker = Worker(self._pipeline)
+        return worker.run(task)
+
+    def close(self) -> None:
+        """Stop the threads, once they have finished the tasks they are at."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(slots=True)
+class ThreadHandle:
+    """A task that some thread has."""
+
+    future: Future[Block]
+
+    def ready(self) -> bool:
+        """Whether the task is done."""
+        return self.future.done()
+
+    def result(self) -> Block:
+        """The block; waits for it."""
+        return self.future.result()

@@ -1,0 +1,191 @@
+"""The zygote: a fresh interpreter that unpacks the pipeline once and forks the workers. `python -m` starts it.
+
+In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that ended, however it did.
+
+It runs one thread, so that forking is safe; if unpacking the pipeline started others, each worker becomes a fresh
+interpreter instead. When the user's process is gone, the channel ends (or its parent changes), and the zygote ends all workers
+and itself. Should the zygote itself be killed, the kernel kills its workers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from ..transport import errors
+from ..transport.channel import Channel
+from ..transport.messages import Broken, Exited, Kill, Spawn, Start
+from ..transport.payload import unpack
+from .worker_process import WorkerProcess, run_and_exit
+
+MODULE = "millrace.loader.executors.zygote"
+
+_PR_SET_PDEATHSIG = 1
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEEP = 1 << 30
+_CHECK_PARENT_EVERY = 0.5
+
+
+class Zygote:
+    """The state of the zygote."""
+
+    def __init__(self, channel: Channel, parent: int) -> None:
+        self._channel = channel
+        self._parent = parent
+        self._workers: dict[int, int] = {}
+        self._pipeline: Any = None
+        self._payload = -1
+        self._selector = selectors.DefaultSelector()
+
+    def start(self) -> bool:
+        """Unpack the pipeline; whether that succeeded."""
+        received = self._channel.receive()
+        if received is None or not isinstance(received[0], Start):
+            return False
+        start, (self._payload,) = received
+        sys.path[:] = start.search_path
+        os.environ.clear()
+        os.environ.update(start.environment)
+        try:
+            self._pipeline = unpack(self._payload)
+        except BaseException as error:
+            error.add_note("millrace: a worker process could not unpickle the pipeline.")
+            self._channel.send(Broken(errors.encode(error)))
+            return False
+        _keep_freed_memory()
+        gc.collect()
+        gc.freeze()
+        return True
+
+    def serve(self) -> None:
+        """Spawn, kill and report until the user's process is gone."""
+        wakeup, signalled = socket.socketpair()
+        signalled.setblocking(False)
+        wakeup.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
+        self._selector.register(self._channel, selectors.EVENT_READ)
+        self._selector.register(wakeup, selectors.EVENT_READ)
+        while os.getppid() == self._parent:
+            for key, _ in self._selector.select(_CHECK_PARENT_EVERY):
+                if key.fileobj is wakeup:
+                    wakeup.recv(4096)
+                    self._report_exits()
+                elif not self._obey():
+                    return
+
+    def _obey(self) -> bool:
+        received = self._channel.receive()
+        if received is None:
+            return False
+        message, descriptors = received
+        if isinstance(message, Spawn):
+            self._spawn(message.worker, descriptors[0])
+        elif isinstance(message, Kill):
+            for pid in [pid for pid, worker in self._workers.items() if worker == message.worker]:
+                os.kill(pid, signal.SIGKILL)
+        return True
+
+    def _spawn(self, worker: int, descriptor: int) -> None:
+        if len(os.listdir("/proc/self/task")) > 1:
+            pid = self._spawn_fresh(worker, descriptor)
+        else:
+            zygote = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                run_and_exit(lambda: self._become_worker(worker, descriptor, zygote))
+        os.close(descriptor)
+        self._workers[pid] = worker
+
+    def _become_worker(self, worker: int, descriptor: int, zygote: int) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        self._channel.close()
+        _die_with(zygote)
+        run_worker(worker, descriptor, self._pipeline)
+
+    def _spawn_fresh(self, worker: int, descriptor: int) -> int:
+        command = [sys.executable, "-P", "-m", MODULE, "worker", str(worker), str(descriptor), str(self._payload)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        kept = (descriptor, self._payload)
+        return subprocess.Popen(command, pass_fds=kept, env=environment, stdin=subprocess.DEVNULL).pid
+
+    def _report_exits(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            worker = self._workers.pop(pid, None)
+            if worker is not None:
+                self._channel.send(Exited(worker, status))
+
+    def end(self) -> None:
+        """Kill and reap all workers."""
+        signal.set_wakeup_fd(-1)
+        for pid in self._workers:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._workers:
+            os.waitpid(pid, 0)
+
+
+def run_worker(worker: int, descriptor: int, pipeline: Any) -> None:
+    """Be worker number `worker`, with this end of a channel."""
+    end = socket.socket(fileno=descriptor)
+    WorkerProcess(worker, Channel(end), pipeline).run()
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends."""
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _keep_freed_memory() -> None:
+    """Tell the C library to keep freed memory for reuse.
+
+    Results of the user's operations are large and short-lived; to fault their pages in anew for each record would cost
+    more than most operations.
+    """
+    try:
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, _KEEP)
+        library.mallopt(_M_TRIM_THRESHOLD, _KEEP)
+    except (OSError, AttributeError):
+        return
+
+
+def main(arguments: list[str]) -> None:
+    """The zygote, or with "worker" first, a worker that is a fresh interpreter."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us
+    if arguments[0] == "worker":
+        worker, descriptor, payload = map(int, arguments[1:])
+        _die_with(os.getppid())
+        _keep_freed_memory()
+        run_and_exit(lambda: run_worker(worker, descriptor, unpack(payload)))
+    zygote = Zygote(Channel(socket.socket(fileno=int(arguments[0]))), parent=int(arguments[1]))
+    try:
+        if zygote.start():
+            zygote.serve()
+    except ConnectionError:
+        pass  # the user's process went away while something was sent
+    finally:
+        zygote.end()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The transport: everything that crosses the boundary between processes, and how."""

@@ -1,0 +1,101 @@
+"""Elements as bytes, with their arrays left where they are: on slabs.
+
+In, in a worker: elements. Out: a few hundred bytes that name slabs and places on them; and back, in another process.
+
+Arrays that stand on a slab of the encoder's already are only named; plain ones that do not are copied there, all of a block
+to one slab; all else (objects, strings, tiny arrays) goes into the bytes by pickle. A worker sends each slab of a block to
+the user's process once, on loan, until it is released.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cloudpickle
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operations.protocol import ArraySpec
+from ...operations.trees import flatten
+from ..slabs import Lease, SlabPool, lease_of
+from .messages import SlabName
+
+TINY = 512
+"""Bytes of an array that is not worth a place on a slab."""
+
+
+class Encoder:
+    """Encodes elements whose arrays stand on slabs of `pool`, the pool of worker `worker`."""
+
+    def __init__(self, worker: int, pool: SlabPool) -> None:
+        self._worker = worker
+        self._pool = pool
+
+    def encode(self, elements: list[Any]) -> tuple[bytes, list[Lease]]:
+        """The elements as bytes, and the leases of the slabs that must stay as they are until released."""
+        file, leases = io.BytesIO(), {}  # type: ignore[var-annotated]
+        pickler = _Pickler(file, protocol=5)
+        pickler.worker, pickler.leases = self._worker, leases
+        pickler.dump(self._placed(elements))
+        return file.getvalue(), list(leases.values())
+
+    def _placed(self, elements: list[Any]) -> list[Any]:
+        """The same elements, with all arrays that are worth it on slabs."""
+        leaves, structure = flatten(elements)
+        foreign = [index for index, leaf in enumerate(leaves) if _worth_a_place(leaf) and self._lease_of(leaf) is None]
+        if not foreign:
+            return elements
+        places = self._pool.allocate([ArraySpec(leaves[index].shape, leaves[index].dtype) for index in foreign])
+        for index, place in zip(foreign, places):
+            place[...] = leaves[index]
+            leaves[index] = place
+        return structure.unflatten(leaves)  # type: ignore[return-value]
+
+    def _lease_of(self, array: NDArray[Any]) -> Lease | None:
+        lease = lease_of(array)
+        return lease if lease is not None and lease.slab.number >= 0 else None
+
+
+def _worth_a_place(leaf: Any) -> bool:
+    return type(leaf) is np.ndarray and leaf.nbytes >= TINY and not leaf.dtype.hasobject
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Names arrays on slabs in place of pickling them."""
+
+    worker: int
+    leases: dict[int, Lease]
+
+    def persistent_id(self, value: Any) -> Any:
+        if type(value) is not np.ndarray or value.nbytes < TINY or value.dtype.hasobject:
+            return None
+        lease = lease_of(value)
+        if lease is None or lease.slab.number < 0:
+            return None
+        self.leases[lease.slab.number] = lease
+        offset = value.__array_interface__["data"][0] - lease.__array_interface__["data"][0]
+        dtype = value.dtype
+        kind = dtype.str if dtype.names is None and dtype.metadata is None else dtype
+        strides = None if value.flags.c_contiguous else value.strides
+        return (self.worker, lease.slab.number), offset, value.shape, kind, strides, value.flags.writeable
+
+
+def decode(rows: bytes, memory_of: Mapping[SlabName, NDArray[np.uint8]] | Callable[[SlabName], Any]) -> list[Any]:
+    """The elements again. Their arrays stand on the given memory, and keep it."""
+    unpickler = _Unpickler(io.BytesIO(rows))
+    unpickler.memory_of = memory_of if callable(memory_of) else memory_of.__getitem__
+    return unpickler.load()  # type: ignore[no-any-return]
+
+
+class _Unpickler(pickle.Unpickler):
+    memory_of: Callable[[SlabName], NDArray[np.uint8]]
+
+    def persistent_load(self, name: Any) -> NDArray[Any]:
+        slab, offset, shape, kind, strides, writeable = name
+        array = np.ndarray(shape, kind, self.memory_of(slab), offset, strides)  # type: ignore[call-overload]
+        if not writeable:
+            array.flags.writeable = False
+        return array  # type: ignore[no-any-return]

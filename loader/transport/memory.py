@@ -1,0 +1,51 @@
+"""Memory that two processes can share and that has no name, so that nothing can be left behind.
+
+In: a size. Out: a file descriptor, and from it an array of bytes, in any process that is handed the descriptor.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from multiprocessing.shared_memory import SharedMemory
+
+import numpy as np
+from numpy.typing import NDArray
+
+PORTABLE = "MILLRACE_PORTABLE_MEMORY"
+"""Environment variable: use the portable way where there is a better one, too. For tests."""
+
+
+def create(size: int) -> int:
+    """A descriptor of `size` bytes of fresh shared memory.
+
+    Raises:
+        OSError: no memory or no descriptor is to be had; the message names the limit.
+    """
+    try:
+        if hasattr(os, "memfd_create") and PORTABLE not in os.environ:
+            descriptor = os.memfd_create("millrace-slab")
+            os.ftruncate(descriptor, size)
+            return descriptor
+        return _create_portably(size)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"no shared memory for a batch of {size:,} bytes ({error.strerror}); keep fewer batches, use smaller ones or "
+            "fewer workers, or raise the limit (ulimit -n for descriptors, the container's memory or /dev/shm for bytes).",
+        ) from error
+
+
+def _create_portably(size: int) -> int:
+    """POSIX shared memory, whose name is given up at once."""
+    memory = SharedMemory(create=True, size=size)
+    try:
+        return os.dup(memory._fd)  # type: ignore[attr-defined]
+    finally:
+        memory.unlink()
+        memory.close()
+
+
+def attach(descriptor: int, size: int) -> NDArray[np.uint8]:
+    """The memory behind a descriptor, writable. It stays mapped as long as the array lives."""
+    return np.frombuffer(mmap.mmap(descriptor, size), dtype=np.uint8)

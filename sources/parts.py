@@ -1,0 +1,49 @@
+"""In: record keys over parts (files, row groups) that lie end to end. Out: their records, each part read once."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+RecordT = TypeVar("RecordT")
+
+
+def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[RecordT]]) -> list[RecordT]:
+    """Returns the records of `keys`, in their order, with one `read` per part that they touch.
+
+    Args:
+        keys: `int64[n]`, each in `[0, ends[-1])`.
+        ends: `int64[parts]`, the first key after each part.
+        read: gives the records of some keys of one part: `read(part, keys)`.
+
+    >>> read_by_part(np.array([4, 0, 3]), np.array([2, 5]), lambda part, keys: [f"{part}:{key}" for key in keys])
+    ['1:4', '0:0', '1:3']
+    """
+    if len(keys) == 0:
+        return []
+    if len(ends) == 1:
+        return read(0, keys)
+    part_of_key = np.searchsorted(ends, keys, side="right")
+    order = np.argsort(part_of_key, kind="stable")
+    parts, firsts = np.unique(part_of_key[order], return_index=True)
+    records: list[RecordT] = []
+    for part, members in zip(parts.tolist(), np.split(keys[order], firsts[1:])):
+        records += read(part, members)
+    if len(records) == 1:  # itemgetter of one index returns no tuple.
+        return records
+    return list(operator.itemgetter(*np.argsort(order).tolist())(records))
+
+
+def first_few(values: Sequence[Any]) -> str:
+    """Tells values in a message: the first three, and how many more there are.
+
+    >>> first_few(range(7))
+    '0, 1, 2 and 4 more'
+    """
+    shown = ", ".join(map(str, values[:3]))
+    return shown if len(values) <= 3 else f"{shown} and {len(values) - 3} more"
