@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .plan import Span
+from .stacked import StackedRows
 from .state import Cursor
 
 
@@ -50,12 +51,12 @@ class Block:
     """The rows that came out of a task, in order.
 
     Attributes:
-        elements: the rows.
+        elements: the rows; stacked, where they came from another process.
         tags: their origin; None where unit i gave row i.
         failure: what stopped the task after these rows; None when it was finished.
     """
 
-    elements: list[Any]
+    elements: list[Any] | StackedRows
     tags: RowTags | None = None
     failure: Failure | None = None
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..operations.protocol import Allocate, Context, Element, Step
+from ..operations import Batch
 from ..sources import reader_of
 from .columns import ColumnReader
 from .failures import explained, operation_of
@@ -21,6 +22,7 @@ from .keys import KeyBlocks
 from .pipeline import Pipeline
 from .plan import Segment, Span
 from .slabs import SlabPool
+from .stacked import StackedRows, batch_of
 from .tasks import Block, Failure, Group, RowTags, Task
 
 
@@ -174,6 +176,9 @@ class Chain:
         index = -1
         try:
             context.unit = 0
+            if self._batches_columns(group):
+                self._push_batch(group)
+                return self._block()
             for position, row, element in _rows_of(group):
                 index += 1
                 context.position, context.row = position, row
@@ -185,6 +190,27 @@ class Chain:
             position, _, _ = next(islice(_rows_of(group), self._at_fault(error, index), None))
             return self._failed(explained(error, self._pipeline, position), 0)
         return self._block()
+
+    def _batches_columns(self, group: Group) -> bool:
+        """Whether the group's rows are columns that its first operation, a plain batch of all of them, would only stack."""
+        batch, first = self._segment.operations[0], group.parts[0].block.elements
+        return (
+            type(batch) is Batch
+            and batch.batch_fn is None
+            and batch.batch_size == self._segment.unit
+            and isinstance(first, StackedRows)
+            and all(first.is_like(part.block.elements) for part in group.parts)
+        )
+
+    def _push_batch(self, group: Group) -> None:
+        parts: Any = [(part.block.elements, part.start, part.stop) for part in group.parts]
+        position, row, _ = next(_rows_of(group))
+        self._context.position, self._context.row = position, row
+        if self._seeds_differ:
+            self._context.seed = int(self._pipeline.sampler.seeds(np.array([position], dtype=np.int64))[0])  # type: ignore
+        self._steps[1](batch_of(parts, self._context.allocate))
+        for finish in self._context.at_end[1:]:
+            finish()
 
     def _at_fault(self, error: Exception, index: int) -> int:
         """The number of the input that an error is about, when it arose at input `index`.
@@ -224,5 +250,10 @@ def _rows_of(group: Group) -> Iterator[tuple[int, int, Element]]:
     for part in group.parts:
         tags = part.block.tags
         assert tags is not None, "only blocks with tags are regrouped"
-        for index in range(part.start, part.stop):
-            yield tags.positions[index], tags.rows[index], part.block.elements[index]
+        elements = part.block.elements
+        if isinstance(elements, StackedRows):
+            rows = elements.elements(part.start, part.stop)
+        else:
+            rows = iter(elements[part.start : part.stop])
+        span = slice(part.start, part.stop)
+        yield from zip(tags.positions[span], tags.rows[span], rows)

@@ -110,6 +110,16 @@ class Layout:
                 point_back(error, len(elements) - 1 - index)
                 raise
 
+    def filled(self, elements: Sequence[Element], allocate: Allocate) -> list[NDArray[Any]] | None:
+        """The columns with all of `elements` in them; None unless each is exactly like the first."""
+        leaves = self._leaves_by_column(elements)
+        if leaves is None or len(self._plain) < len(self._columns):
+            return None
+        self.begin(self._structure, allocate)
+        filled = all(column.put_all(0, some) for column, some in zip(self._columns, leaves))
+        columns = [column.finish(len(elements)) for column in self._columns]
+        return columns if filled else None
+
     def _leaves_by_column(self, elements: Sequence[Element]) -> list[Sequence[Any]] | None:
         """The leaves of many elements, by column; None when an element is not of this structure."""
         if self._is_leaf:

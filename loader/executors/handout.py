@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..slabs import Lease, Slab
+from ..stacked import StackedRows
 from ..tasks import Failure, RowTags
 from ..transport import memory
 from ..transport.codec import decode
@@ -50,7 +51,8 @@ class EncodedBlock:
     def elements(self) -> list[Any]:
         """The rows, decoded. The leases are theirs from now on."""
         if self._elements is None:
-            self._elements = decode(self.rows, lambda name: self.leases[name][1])
+            rows = decode(self.rows, lambda name: self.leases[name][1])
+            self._elements = list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
             self.leases = {}
         return self._elements
 

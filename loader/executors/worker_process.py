@@ -57,7 +57,7 @@ class WorkerProcess:
             os.close(descriptor)
         parts = []
         for part in message.parts:
-            elements = decode(part.rows, self._others)
+            elements = decode(part.rows, self._others.__getitem__)
             parts.append(Rows(Block(elements, part.tags), part.start, part.stop))
         return Group(message.segment, tuple(parts), _NOWHERE, _NOWHERE)
 

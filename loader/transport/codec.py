@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ...operations.protocol import ArraySpec
 from ...operations.trees import flatten
 from ..slabs import Lease, SlabPool, lease_of
+from ..stacked import StackedRows, stacked
 from .messages import SlabName
 
 TINY = 512
@@ -39,7 +40,8 @@ class Encoder:
         file, leases = io.BytesIO(), {}  # type: ignore[var-annotated]
         pickler = _Pickler(file, protocol=5)
         pickler.worker, pickler.leases = self._worker, leases
-        pickler.dump(self._placed(elements))
+        rows = stacked(elements, self._pool.allocate) if len(elements) > 1 else None
+        pickler.dump(self._placed(elements) if rows is None else rows)
         return file.getvalue(), list(leases.values())
 
     def _placed(self, elements: list[Any]) -> list[Any]:
@@ -83,10 +85,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return (self.worker, lease.slab.number), offset, value.shape, kind, strides, value.flags.writeable
 
 
-def decode(rows: bytes, memory_of: Mapping[SlabName, NDArray[np.uint8]] | Callable[[SlabName], Any]) -> list[Any]:
-    """The elements again. Their arrays stand on the given memory, and keep it."""
+def decode(rows: bytes, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
+    """The elements again, or the columns that they were stacked to. Arrays stand on the given memory, and keep it."""
     unpickler = _Unpickler(io.BytesIO(rows))
-    unpickler.memory_of = memory_of if callable(memory_of) else memory_of.__getitem__
+    unpickler.memory_of = memory_of
     return unpickler.load()  # type: ignore[no-any-return]
 
 
