@@ -48,6 +48,10 @@ class CheckpointError(MillraceError, ValueError):
     """A state cannot be read, or it belongs to another pipeline."""
 
 
+class TooManyErrorsError(MillraceError, RuntimeError):
+    """With `on_error="skip"`, more records failed than `max_errors`."""
+
+
 class ClosedError(MillraceError, RuntimeError):
     """The iterator was closed."""
 

@@ -44,12 +44,18 @@ class DataLoader:
             array or a dict of arrays is taken as `MemorySource`.
         sampler: which record stands at which position; `IndexSampler`, or your own.
         operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
-        worker_count: 0 (default) works in the calling thread and reads ahead on threads. None: one for each CPU. So
-            far, other numbers work in the calling thread as well.
+        worker_count: 0 (default) works in the calling thread and reads ahead on threads; other numbers work in that many
+            processes. None: one for each CPU.
         worker_buffer_size: finished batches held ready for each worker (default 1).
         shard_options: the part of the stream for this process; None (default): the sampler's.
         read_options: how records are read ahead; None (default): `ReadOptions()`.
         enable_profiling: accepted for Grain's sake; no effect yet.
+        worker_kind: "process" (default), or "thread" for operations that release the GIL.
+        timeout: seconds that a task (a batch, or a span of records) may take in a worker process before the worker is
+            killed and the task tried again, three times in all; None (default) for no limit.
+        on_error: "raise" (default), or "skip" to leave out records (and, behind a batch, batches) whose operations or
+            reading fail. They are logged and counted, `iterator.skipped_count`; the records after them move up.
+        max_errors: with "skip", how many may be left out before `TooManyErrorsError`; None (default): any number.
 
     Raises:
         TypeError: an argument of the wrong kind, or one of another library's names.
@@ -72,6 +78,7 @@ class DataLoader:
     _read_options: ReadOptions
     _worker_kind: Literal["process", "thread"]
     _timeout: float | None
+    _max_errors: int | None
 
     def __init__(
         self,
@@ -86,6 +93,8 @@ class DataLoader:
         enable_profiling: bool = False,
         worker_kind: Literal["process", "thread"] = "process",
         timeout: float | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int | None = None,
         **unknown: Any,
     ) -> None:
         _refuse(unknown)
@@ -93,7 +102,8 @@ class DataLoader:
             missing = "data_source" if data_source is None else "sampler"
             raise TypeError(f"DataLoader needs {missing}=; DataLoader(data_source=…, sampler=…, operations=[…]).")
         vars(self).update(
-            _pipeline=make_pipeline(data_source, sampler, operations, shard_options),
+            _pipeline=make_pipeline(data_source, sampler, operations, shard_options, _skips(on_error, max_errors)),
+            _max_errors=max_errors,
             _worker_count=_worker_count(worker_count),
             _worker_buffer_size=whole_number("worker_buffer_size", worker_buffer_size, 1, None, "a positive int"),
             _read_options=as_read_options(read_options),
@@ -105,7 +115,7 @@ class DataLoader:
         raise AttributeError(f"a DataLoader cannot be changed; make another one with the {name} that you want.")
 
     def __iter__(self) -> DataLoaderIterator:
-        return DataLoaderIterator(self._pipeline, self._make_executor)
+        return DataLoaderIterator(self._pipeline, self._make_executor, self._max_errors)
 
     def __len__(self) -> int:
         """Number of elements of this shard's whole stream, all epochs; known before anything is read.
@@ -117,8 +127,8 @@ class DataLoader:
             raise TypeError("this loader never ends, so it has no len(); pass num_epochs= to the sampler.")
         if not self._pipeline.aligned:
             raise TypeError(
-                "the number of elements is unknown before they are read, because of a Filter or FlatMap; count them, "
-                "or ask len(loader) without it."
+                "the number of elements is unknown before they are read, because of a Filter, a FlatMap or "
+                'on_error="skip"; count them, or ask len(loader) without it.'
             )
         return self._pipeline.segments[0].outputs(self._pipeline.total)
 
@@ -204,6 +214,16 @@ def _kind(kind: Any) -> Any:
     if kind not in ("process", "thread"):
         raise ValueError(f'worker_kind={kind!r} is unknown; use "process" (default) or "thread".')
     return kind
+
+
+def _skips(on_error: Any, max_errors: int | None) -> bool:
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f'on_error={on_error!r} is unknown; use "raise" (default) or "skip".')
+    if max_errors is not None:
+        whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")
+        if on_error == "raise":
+            raise ValueError(f'max_errors={max_errors} goes with on_error="skip".')
+    return bool(on_error == "skip")
 
 
 def _timeout(seconds: float | None) -> float | None:

@@ -16,6 +16,7 @@ from .pipeline import Pipeline
 from .plan import spans
 from .rebatch import Rebatch
 from .rows import RowRun, RowRuns
+from .skipping import SkippedRecords
 from .state import Cursor
 from .tasks import Task
 
@@ -23,14 +24,14 @@ from .tasks import Task
 class Flow:
     """One run of a pipeline, from a cursor on."""
 
-    def __init__(self, pipeline: Pipeline, start: Cursor, executor: Executor) -> None:
+    def __init__(self, pipeline: Pipeline, start: Cursor, executor: Executor, skipped: SkippedRecords) -> None:
         total = start.position + pipeline.segments[0].useful(pipeline.total - start.position)
         tasks: Pull[Task] = FromIterator(spans(start.position, total, pipeline.span))
-        self._runs = RowRuns(Ordered(tasks, executor), pipeline, 0, start)
+        self._runs = RowRuns(Ordered(tasks, executor), pipeline, 0, start, skipped)
         for number, segment in enumerate(pipeline.segments[1:], start=1):
             at = Cursor(start.position, start.skips[:number])
             tasks = Rebatch(self._runs, number, segment, at)
-            self._runs = RowRuns(Ordered(tasks, executor), pipeline, number, start)
+            self._runs = RowRuns(Ordered(tasks, executor), pipeline, number, start, skipped)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""

@@ -13,6 +13,7 @@ from ..errors import CheckpointError, ClosedError
 from .executors import Executor
 from .flow import Flow
 from .pipeline import Pipeline
+from .skipping import SkippedRecords
 from .state import Cursor, LoaderState, differences
 
 
@@ -24,13 +25,16 @@ class DataLoaderIterator:
     context manager, to stop its threads at once; dropping it does the same.
     """
 
-    def __init__(self, pipeline: Pipeline, make_executor: Callable[[], Executor]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, make_executor: Callable[[], Executor], max_errors: int | None = None
+    ) -> None:
         self._pipeline = pipeline
         self._make_executor = make_executor
         self._executor: Executor | None = None
         self._flow: Flow | None = None
         self._elements: Iterator[tuple[Any, Cursor]] | None = None
         self._closed = False
+        self._skipped = SkippedRecords(max_errors)
         self._step = 0
         self._cursor = Cursor(0, (0,) * len(pipeline.segments))
 
@@ -50,6 +54,11 @@ class DataLoaderIterator:
             raise
         self._step += 1
         return element
+
+    @property
+    def skipped_count(self) -> int:
+        """Records or batches left out so far because they failed, with `on_error="skip"`; counted as work gets to them."""
+        return self._skipped.count
 
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background as far as there is one, and not with the first `next`."""
@@ -101,7 +110,7 @@ class DataLoaderIterator:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
         if self._executor is None:
             self._executor = self._make_executor()
-        flow = Flow(self._pipeline, self._cursor, self._executor)
+        flow = Flow(self._pipeline, self._cursor, self._executor, self._skipped)
         flow.begin()
         self._elements = iter(flow)
         return self._elements

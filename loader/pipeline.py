@@ -34,21 +34,23 @@ class Pipeline:
         sampler: positions to record keys.
         shard: which positions are this pipeline's.
         operations: records to elements.
+        skips_errors: a record that fails is left out.
     """
 
     source: Any
     sampler: VectorSampler
     shard: ShardOptions
     operations: tuple[Operation, ...]
+    skips_errors: bool = False
     segments: tuple[Segment, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "segments", segments_of(self.operations))
+        object.__setattr__(self, "segments", segments_of(self.operations, self.skips_errors))
 
     @property
     def aligned(self) -> bool:
         """Every position gives exactly one row, so that a span is a batch."""
-        return len(self.segments) == 1 and self.segments[0].one_to_one
+        return len(self.segments) == 1 and self.segments[0].one_to_one and not self.skips_errors
 
     @property
     def endless(self) -> bool:
@@ -70,7 +72,7 @@ class Pipeline:
         """The source's columns, a tree of arrays, if the pipeline batches them before anything else; None if not."""
         first = self.operations[0] if self.operations else None
         columns = getattr(self.source, "columns", None)
-        if columns is None or type(first) is not Batch or first.batch_fn is not None:
+        if columns is None or self.skips_errors or type(first) is not Batch or first.batch_fn is not None:
             return None
         usable = all(
             leaf.dtype == np.result_type(leaf.dtype) and leaf.dtype.kind != "O" for leaf in flatten(columns)[0]
@@ -97,7 +99,11 @@ class Pipeline:
 
 
 def make_pipeline(
-    data_source: Any, sampler: Any, operations: Sequence[Any], shard_options: ShardOptions | None
+    data_source: Any,
+    sampler: Any,
+    operations: Sequence[Any],
+    shard_options: ShardOptions | None,
+    skips_errors: bool = False,
 ) -> Pipeline:
     """Check what the user passed and put it together.
 
@@ -121,7 +127,7 @@ def make_pipeline(
                 f"operation {number}, {operation!r}, draws random numbers but the sampler has no seed; "
                 "pass seed= to the sampler, IndexSampler(…, seed=0)."
             )
-    return Pipeline(source, order, order.shard_options, checked)
+    return Pipeline(source, order, order.shard_options, checked, skips_errors)
 
 
 def _listed(operations: Any) -> Sequence[Any]:

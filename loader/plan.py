@@ -72,13 +72,16 @@ class Segment:
         return inputs
 
 
-def segments_of(operations: Sequence[Operation]) -> tuple[Segment, ...]:
-    """Divide a pipeline into segments; at least one, possibly without operations."""
-    starts, one_to_one = [0], True
+def segments_of(operations: Sequence[Operation], skips_errors: bool = False) -> tuple[Segment, ...]:
+    """Divide a pipeline into segments; at least one, possibly without operations.
+
+    With `skips_errors` every operation may come to nothing, as a filter may.
+    """
+    starts, one_to_one = [0], not skips_errors
     for number, operation in enumerate(operations):
         if isinstance(operation, Batch) and not one_to_one:
             starts.append(number)
-            one_to_one = True
+            one_to_one = not skips_errors
         one_to_one = one_to_one and operation.one_to_one
     stops = [*starts[1:], len(operations)]
     return tuple(Segment(start, tuple(operations[start:stop])) for start, stop in zip(starts, stops))

@@ -13,6 +13,7 @@ from ..errors import NothingPassesError
 from .order import Ended, Ordered
 from .pipeline import Pipeline
 from .plan import Span
+from .skipping import SkippedRecords
 from .state import Cursor
 from .tasks import Block, Failure, Group, Rows, Task
 
@@ -62,13 +63,16 @@ class RowRun:
 class RowRuns:
     """The rows of a stage."""
 
-    def __init__(self, stage: Ordered, pipeline: Pipeline, segment: int, start: Cursor) -> None:
+    def __init__(
+        self, stage: Ordered, pipeline: Pipeline, segment: int, start: Cursor, skipped: SkippedRecords
+    ) -> None:
         self._stage = stage
         self._pipeline = pipeline
         self._unit = pipeline.segments[segment].unit
         self._skip = start.skips[segment]
         self._last_position = start.position
         self._barren_groups = 0
+        self._skipped = skipped
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
@@ -81,6 +85,8 @@ class RowRuns:
             if result is None or isinstance(result, Ended):
                 return result
             task, block = result
+            if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
+                return Ended(failure)
             skip, self._skip = self._skip, 0
             if block.count > skip:
                 self._note_rows(task)

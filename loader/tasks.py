@@ -39,6 +39,12 @@ class RowTags:
         self.positions.append(position)
         self.rows.append(row)
 
+    def extend(self, other: RowTags, unit: int) -> None:
+        """Add the tags of a single unit, which is number `unit` here."""
+        self.units += [unit] * len(other.units)
+        self.positions += other.positions
+        self.rows += other.rows
+
     def cut_before(self, unit: int) -> int:
         """Drop the tags from `unit` on; the number of those that stay."""
         count = bisect_left(self.units, unit)
@@ -54,11 +60,13 @@ class Block:
         elements: the rows; stacked, where they came from another process.
         tags: their origin; None where unit i gave row i.
         failure: what stopped the task after these rows; None when it was finished.
+        skipped: what failed and was left out, in words.
     """
 
     elements: list[Any] | StackedRows
     tags: RowTags | None = None
     failure: Failure | None = None
+    skipped: list[str] = field(default_factory=list)
 
     @property
     def count(self) -> int:

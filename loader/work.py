@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..operations.protocol import Allocate, Context, Element, Step
 from ..operations import Batch
+from ..operations.protocol import Allocate, Context, Element, Step
 from ..sources import reader_of
 from .columns import ColumnReader
 from .failures import explained, operation_of
@@ -91,7 +91,26 @@ class Worker:
             raise
         if block.failure is not None:
             self._chains[segment] = self._chain(segment)  # the old one is in the middle of something
+            if self._pipeline.skips_errors:
+                return self._without_failures(task, block.failure)
         return block
+
+    def _without_failures(self, task: Task, failure: Failure) -> Block:
+        """The same task without what fails: a span position by position, a group as a whole."""
+        if isinstance(task, Group):
+            return Block([], RowTags(), skipped=[_told(failure.error)])
+        elements: list[Element] = []
+        tags, skipped = RowTags(), []
+        for position in range(task.start, task.stop):
+            block = self._run(Span(position, position + 1), None)
+            if block.failure is not None:
+                skipped.append(_told(block.failure.error))
+                self._chains[0] = self._chain(0)
+                continue
+            assert block.tags is not None, "what may be skipped is tagged"
+            elements += block.elements
+            tags.extend(block.tags, position - task.start)
+        return Block(elements, tags, skipped=skipped)
 
     def _run(self, task: Task, records: Sequence[Any] | None) -> Block:
         if isinstance(task, Group):
@@ -243,6 +262,11 @@ class Chain:
             complete = self._tags.cut_before(unit)
             del self._elements[complete:]
         return self._block(Failure(error))
+
+
+def _told(error: Exception) -> str:
+    notes = " ".join(getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error} ({notes})"
 
 
 def _rows_of(group: Group) -> Iterator[tuple[int, int, Element]]:

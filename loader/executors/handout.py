@@ -39,12 +39,15 @@ Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
 class EncodedBlock:
     """A `Block` whose rows stay encoded until somebody wants them here. As long as it lives, its slabs are leased."""
 
-    def __init__(self, rows: bytes, count: int, leases: Leases, tags: RowTags | None, failure: Failure | None) -> None:
+    def __init__(
+        self, rows: bytes, count: int, leases: Leases, tags: RowTags | None, failure: Failure | None, skipped: list[str]
+    ) -> None:
         self.rows = rows
         self.count = count
         self.leases = leases
         self.tags = tags
         self.failure = failure
+        self.skipped = skipped
         self._elements: list[Any] | None = None
 
     @property

@@ -188,7 +188,7 @@ class ProcessExecutor:
             worker.tasks[0].began = time.monotonic()
         leases = self._slabs.take(worker.number, done, descriptors)
         failure = None if done.error is None else Failure(errors.decode(done.error))
-        handle.block = EncodedBlock(done.rows, done.count, leases, done.tags, failure)
+        handle.block = EncodedBlock(done.rows, done.count, leases, done.tags, failure, done.skipped)
 
     def _hear_spawner(self) -> None:
         received = self._spawner.channel.receive()

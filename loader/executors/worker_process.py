@@ -71,7 +71,9 @@ class WorkerProcess:
         introduced = self._own.lend(leases)
         descriptors = [self._own.descriptor(slab) for slab in introduced]
         sizes = [(lease.slab.number, len(lease.slab.memory)) for lease in leases]
-        done = Done(number, rows, block.count, block.tags, error, sizes, introduced, self._own.take_dropped())
+        done = Done(
+            number, rows, block.count, block.tags, error, sizes, introduced, self._own.take_dropped(), block.skipped
+        )
         self._channel.send(done, descriptors)
         self._own.close(introduced)
 

@@ -104,6 +104,7 @@ class Done:
         lent: slabs that the rows stand on, with their sizes; the user's process releases them.
         introduced: those of them whose descriptors go along, in this order.
         dropped: slabs that will not be used again.
+        skipped: as in `Block`.
     """
 
     number: int
@@ -114,3 +115,4 @@ class Done:
     lent: list[tuple[int, int]]
     introduced: list[int]
     dropped: list[int]
+    skipped: list[str]
