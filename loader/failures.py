@@ -7,11 +7,12 @@ traceback. All of this is found out after the failure, so that work which succee
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 import numpy as np
 
+from ..operations import MapTransform
 from .pipeline import Pipeline
 
 _PACKAGE = str(Path(__file__).parent.parent)
@@ -30,7 +31,7 @@ def explained(error: Exception, pipeline: Pipeline, position: int) -> Exception:
         pipeline: whose task.
         position: global position of the record (of a batch: its first) that was being worked on.
     """
-    number = operation_of(error)
+    number = operation_of(error, pipeline)
     doing = "reading" if number is None else f"operation {number}, {pipeline.operations[number]!r},"
     note = f"millrace: {doing} failed on record key {_key_at(pipeline, position)} at position {position}."
     if note not in getattr(error, "__notes__", ()):
@@ -53,13 +54,36 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
     return frames
 
 
-def operation_of(error: Exception) -> int | None:
-    """The number that the innermost step of the chain carries; None when the error arose in no operation."""
-    for entry in reversed(_frames(error.__traceback__)):
-        frame = entry.tb_frame
-        if frame.f_code.co_filename.startswith(_OPERATIONS) and OPERATION in frame.f_locals:
-            return frame.f_locals[OPERATION]  # type: ignore[no-any-return]
-    return None
+def operation_of(error: Exception, pipeline: Pipeline) -> int | None:
+    """The number of the operation that an error arose in; None for none, or for one that cannot be told."""
+    frames = [entry.tb_frame for entry in _frames(error.__traceback__)]
+    steps = [
+        frame.f_locals[OPERATION]
+        for frame in frames
+        if frame.f_code.co_filename.startswith(_OPERATIONS) and OPERATION in frame.f_locals
+    ]
+    if steps:
+        return int(steps[-1])
+    if not any(
+        frame.f_code.co_name == "_push_mapped" and frame.f_code.co_filename.startswith(_ROOMS) for frame in frames
+    ):
+        return None
+    return _map_of([frame.f_code for frame in frames], pipeline)
+
+
+def _map_of(codes: list[CodeType], pipeline: Pipeline) -> int | None:
+    """Which map, of those that run without a step of ours, has its code in a traceback; the only one needs none."""
+    maps = pipeline.segments[0].operations
+    own = {number: _code_of(one) for number, one in enumerate(maps) if isinstance(one, MapTransform)}
+    found = [number for number, code in own.items() if code is not None and code in codes]
+    without_code = [number for number, code in own.items() if code is None]
+    candidates = found or without_code
+    return candidates[0] if candidates else None
+
+
+def _code_of(operation: MapTransform) -> CodeType | None:
+    function = operation.function
+    return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
 def _users_part(traceback: TracebackType | None) -> TracebackType | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..operations import Batch
+from ..operations import Batch, MapTransform
 from ..operations.protocol import Allocate, Context, Element, Step
 from ..sources import reader_of
 from .columns import ColumnReader
@@ -140,6 +140,7 @@ class Chain:
             self._steps.insert(0, operation.connect(self._steps[0], self._context, number))
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
         self._push = self._steps[0]
+        self._maps = _maps_before_batch(segment)
         self._inputs_per_unit, self._positions_per_input = segment.unit, 1
         self._tags_rows = not pipeline.aligned
         self._tracks = segment.reads_position or self._tags_rows
@@ -149,7 +150,7 @@ class Chain:
 
     def enter_behind_batch(self, batch_size: int) -> None:
         """From now on the inputs are not records but batches of them, as the first operation would make."""
-        self._push = self._steps[1]
+        self._push, self._maps = self._steps[1], None
         del self._context.at_end[0]  # the batch in the making of an operation that is passed by
         self._inputs_per_unit //= batch_size
         self._positions_per_input = batch_size
@@ -160,6 +161,8 @@ class Chain:
         try:
             if self._tracks:
                 self._push_tracked(span, remaining)
+            elif self._maps is not None:
+                self._push_mapped(self._maps, remaining)
             else:
                 push = self._push
                 for element in remaining:
@@ -173,6 +176,13 @@ class Chain:
             local = span.start + at_fault * self._positions_per_input
             return self._failed(explained(error, self._pipeline, self._pipeline.shard.global_position(local)), unit)
         return self._block()
+
+    def _push_mapped(self, maps: Sequence[MapTransform], inputs: Iterator[Any]) -> None:
+        """Records through maps into a batch, without a call of ours for each."""
+        elements = inputs
+        for operation in maps:
+            elements = map(operation.function, elements)
+        self._context.take_all[self._segment.first + len(maps)](elements)
 
     def _push_tracked(self, span: Span, inputs: Iterator[Any]) -> None:
         push, context, per_unit = self._push, self._context, self._inputs_per_unit
@@ -236,7 +246,7 @@ class Chain:
 
         Maybe an earlier one, which waited to be copied into a batch together with others.
         """
-        number = operation_of(error)
+        number = operation_of(error, self._pipeline)
         if number is None:
             return index
         inputs = self._segment.inputs_of(number) // self._positions_per_input
@@ -262,6 +272,18 @@ class Chain:
             complete = self._tags.cut_before(unit)
             del self._elements[complete:]
         return self._block(Failure(error))
+
+
+def _maps_before_batch(segment: Segment) -> Sequence[MapTransform] | None:
+    """The maps that a segment begins with, if there is nothing else before its first batch."""
+    maps: list[MapTransform] = []
+    for operation in segment.operations:
+        if type(operation) is Batch:
+            return maps
+        if not isinstance(operation, MapTransform) or type(operation).connect is not MapTransform.connect:
+            return None
+        maps.append(operation)
+    return None
 
 
 def _told(error: Exception) -> str:

@@ -9,7 +9,8 @@ would touch twice the memory, and cold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -66,6 +67,13 @@ class Batch(Operation):
             if len(waiting) == limit:
                 copy_waiting()
 
+        def take_all(elements: Iterator[Element]) -> None:
+            while True:
+                waiting.extend(islice(elements, limit - len(waiting)))
+                if len(waiting) < limit:
+                    return
+                copy_waiting()
+
         def copy_waiting(_millrace_operation: int = number) -> None:
             nonlocal limit, count, first
             if count == 0:
@@ -96,6 +104,7 @@ class Batch(Operation):
             nonlocal limit, count
             limit, count = 1, 0
 
+        context.take_all[number] = take_all
         context.at_end.append(at_end)
         return batch_step
 
