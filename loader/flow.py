@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .executors import Executor
-from .order import Ended, FromIterator, Ordered, Pull
+from .order import Ended, FromIterator, Pull, stage
 from .pipeline import Pipeline
 from .plan import spans
 from .rebatch import Rebatch
@@ -27,24 +27,26 @@ class Flow:
     def __init__(self, pipeline: Pipeline, start: Cursor, executor: Executor, skipped: SkippedRecords) -> None:
         total = start.position + pipeline.segments[0].useful(pipeline.total - start.position)
         tasks: Pull[Task] = FromIterator(spans(start.position, total, pipeline.span))
-        self._runs = RowRuns(Ordered(tasks, executor), pipeline, 0, start, skipped)
+        self._runs = RowRuns(stage(tasks, executor), pipeline, 0, start, skipped)
         for number, segment in enumerate(pipeline.segments[1:], start=1):
             at = Cursor(start.position, start.skips[:number])
             tasks = Rebatch(self._runs, number, segment, at)
-            self._runs = RowRuns(Ordered(tasks, executor), pipeline, number, start, skipped)
+            self._runs = RowRuns(stage(tasks, executor), pipeline, number, start, skipped)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""
         self._runs.fill()
 
-    def __iter__(self) -> Iterator[tuple[Any, Cursor]]:
-        """Elements, each with the cursor that follows it. Raises what a task failed with, at its place."""
+    def __iter__(self) -> Iterator[tuple[Any, RowRun, int]]:
+        """Elements, each with its run and its place there, which know the cursor that follows it.
+
+        Raises what a task failed with, at its place in the stream.
+        """
         while True:
             run = self._runs.next(wait=True)
             if isinstance(run, RowRun):
                 for index in range(run.start, run.stop):
-                    cursor = run.cursor_after(index)
-                    yield run.take(index), cursor
+                    yield run.take(index), run, index
             else:
                 assert isinstance(run, Ended)
                 if run.failure is not None:

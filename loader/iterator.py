@@ -5,6 +5,7 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
@@ -13,6 +14,7 @@ from ..errors import CheckpointError, ClosedError
 from .executors import Executor
 from .flow import Flow
 from .pipeline import Pipeline
+from .rows import RowRun
 from .skipping import SkippedRecords
 from .state import Cursor, LoaderState, differences
 
@@ -32,11 +34,13 @@ class DataLoaderIterator:
         self._make_executor = make_executor
         self._executor: Executor | None = None
         self._flow: Flow | None = None
-        self._elements: Iterator[tuple[Any, Cursor]] | None = None
+        self._elements: Iterator[tuple[Any, RowRun, int]] | None = None
         self._closed = False
         self._skipped = SkippedRecords(max_errors)
         self._step = 0
-        self._cursor = Cursor(0, (0,) * len(pipeline.segments))
+        self._start = Cursor(0, (0,) * len(pipeline.segments))
+        self._run: RowRun | None = None  # of the last element delivered since the start …
+        self._index = 0  # … and its place there
 
     def __iter__(self) -> DataLoaderIterator:
         return self
@@ -45,7 +49,7 @@ class DataLoaderIterator:
         """The next element; with a `Batch` in the pipeline, a batch."""
         elements = self._elements or self._begin()
         try:
-            element, self._cursor = next(elements)
+            element, self._run, self._index = next(elements)
         except StopIteration:
             self._release()
             raise
@@ -102,15 +106,16 @@ class DataLoaderIterator:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_executor", None) is not None:
-            self._stop()
+        if getattr(self, "_executor", None) is not None and not sys.is_finalizing():
+            self._stop()  # at exit the threads have been joined and the processes ended already
 
-    def _begin(self) -> Iterator[tuple[Any, Cursor]]:
+    def _begin(self) -> Iterator[tuple[Any, RowRun, int]]:
         if self._closed:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
         if self._executor is None:
             self._executor = self._make_executor()
-        flow = Flow(self._pipeline, self._cursor, self._executor, self._skipped)
+        self._start, self._run = self._cursor(), None
+        flow = Flow(self._pipeline, self._start, self._executor, self._skipped)
         flow.begin()
         self._elements = iter(flow)
         return self._elements
@@ -127,10 +132,14 @@ class DataLoaderIterator:
         if not self._closed:
             self._elements = iter(())
 
+    def _cursor(self) -> Cursor:
+        """Where the user stands."""
+        return self._start if self._run is None else self._run.cursor_after(self._index)
+
     def _state(self) -> LoaderState:
         shard = self._pipeline.shard
         return LoaderState(
-            cursor=self._cursor,
+            cursor=self._cursor(),
             step=self._step,
             shard=(shard.shard_index, shard.shard_count),
             fingerprint=self._pipeline.fingerprint,
@@ -139,7 +148,7 @@ class DataLoaderIterator:
     def _go_to(self, state: LoaderState) -> None:
         self._check(state)
         self._stop()
-        self._cursor, self._step = state.cursor, state.step
+        self._start, self._run, self._step = state.cursor, None, state.step
 
     def _check(self, state: LoaderState) -> None:
         changed = differences(state.fingerprint, self._pipeline.fingerprint)

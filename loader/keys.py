@@ -29,7 +29,7 @@ class KeyBlocks:
     def of(self, span: Span) -> NDArray[np.int64]:
         """The record keys `int64[stop - start]` of a span."""
         start, keys = self._block
-        if not start <= span.start <= span.stop <= start + len(keys):
+        if not (start <= span.start and span.stop <= start + len(keys)):
             start = span.start
             stop = min(max(span.stop, start + self._ahead), self._pipeline.total)
             keys = self.checked(self._pipeline.positions(start, max(stop, span.stop)))

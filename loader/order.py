@@ -47,6 +47,45 @@ class FromIterator(Generic[Item]):
         return Ended()
 
 
+class Stage(Protocol):
+    """What has tasks run and gives their blocks in order."""
+
+    def fill(self) -> None:
+        """Have work begin, without waiting."""
+
+    def next(self, wait: bool) -> tuple[Task, Block] | Ended | None:
+        """The next task and its block."""
+
+
+def stage(tasks: Pull[Task], executor: Executor) -> Stage:
+    """The stage for an executor: one that works only when asked needs no queue."""
+    return Direct(tasks, executor) if executor.window == 1 else Ordered(tasks, executor)
+
+
+class Direct:
+    """A stage that has each task run when its block is asked for."""
+
+    def __init__(self, tasks: Pull[Task], executor: Executor) -> None:
+        self._tasks = tasks
+        self._submit = executor.submit
+        self._ended: Ended | None = None
+
+    def fill(self) -> None:
+        """Nothing runs ahead."""
+
+    def next(self, wait: bool) -> tuple[Task, Block] | Ended | None:
+        """The next task and its block."""
+        if self._ended is not None or not wait:
+            return self._ended
+        task = self._tasks.next(True)
+        if isinstance(task, Ended) or task is None:
+            return task
+        block = self._submit(task).result()
+        if block.failure is not None:
+            self._ended = Ended(block.failure)
+        return task, block
+
+
 class Ordered:
     """A stage that has tasks run. At most `executor.window` of them are submitted at a time."""
 
@@ -58,7 +97,8 @@ class Ordered:
 
     def fill(self, wait: bool = False) -> None:
         """Submit tasks while there are any and the window has room; with `wait`, at least one."""
-        while self._ended is None and len(self._submitted) < self._executor.window:
+        room = self._executor.window - len(self._submitted)
+        while room > 0 and self._ended is None:
             task = self._tasks.next(wait and not self._submitted)
             if task is None:
                 return
@@ -66,6 +106,7 @@ class Ordered:
                 self._ended = task
                 return
             self._submitted.append((task, self._executor.submit(task)))
+            room -= 1
 
     def next(self, wait: bool) -> tuple[Task, Block] | Ended | None:
         """The result of the oldest task."""
@@ -73,7 +114,7 @@ class Ordered:
         if not self._submitted:
             return self._ended
         task, handle = self._submitted[0]
-        if not wait and not handle.ready():
+        if not (wait or handle.ready()):
             return None
         self._submitted.popleft()
         block = handle.result()

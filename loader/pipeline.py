@@ -22,7 +22,7 @@ from ..samplers import ShardOptions
 from ..samplers.protocol import ENDLESS, VectorSampler, as_vector_sampler
 from ..samplers.sharding import as_shard_options
 from ..sources import as_source, fingerprint_of
-from .plan import Segment, segments_of, span_length
+from .plan import Segment, column_span_length, segments_of, span_length
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,10 @@ class Pipeline:
     @cached_property
     def span(self) -> int:
         """Positions in a task."""
-        return span_length(self.segments)
+        if self.columns is None:
+            return span_length(self.segments)
+        row_bytes = sum(leaf.nbytes // len(leaf) for leaf in flatten(self.columns)[0])
+        return column_span_length(self.segments, row_bytes)
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:

@@ -22,6 +22,9 @@ from ..operations import Batch, Operation
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
 
+COLUMN_BYTES = 1 << 20
+"""Bytes of columns in a unit from which a span is one unit."""
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -94,6 +97,15 @@ def span_length(segments: Sequence[Segment]) -> int:
         return unit
     wanted = segments[1].unit if len(segments) > 1 else MIN_SPAN
     return min(max(wanted, MIN_SPAN), MAX_SPAN)
+
+
+def column_span_length(segments: Sequence[Segment], row_bytes: int) -> int:
+    """Positions in a span that is read as columns: two units, unless they are large.
+
+    Such a unit takes little longer than a task. More than two would push one another's results out of the caches.
+    """
+    unit = segments[0].unit
+    return 2 * unit if unit * row_bytes <= COLUMN_BYTES else unit
 
 
 class Span(NamedTuple):

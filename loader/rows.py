@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import NothingPassesError
-from .order import Ended, Ordered
+from .order import Ended, Stage
 from .pipeline import Pipeline
 from .plan import Span
 from .skipping import SkippedRecords
@@ -63,14 +63,12 @@ class RowRun:
 class RowRuns:
     """The rows of a stage."""
 
-    def __init__(
-        self, stage: Ordered, pipeline: Pipeline, segment: int, start: Cursor, skipped: SkippedRecords
-    ) -> None:
+    def __init__(self, stage: Stage, pipeline: Pipeline, segment: int, start: Cursor, skipped: SkippedRecords) -> None:
         self._stage = stage
         self._pipeline = pipeline
         self._unit = pipeline.segments[segment].unit
         self._skip = start.skips[segment]
-        self._last_position = start.position
+        self._productive: Task = Span(start.position, start.position)
         self._barren_groups = 0
         self._skipped = skipped
 
@@ -88,14 +86,12 @@ class RowRuns:
             if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
                 return Ended(failure)
             skip, self._skip = self._skip, 0
-            if block.count > skip:
-                self._note_rows(task)
-                return RowRun(task, block, skip, block.count, self._unit)
+            count = block.count
+            if count > skip:
+                self._productive, self._barren_groups = task, 0
+                return RowRun(task, block, skip, count, self._unit)
             if (failure := self._note_barren(task)) is not None:
                 return Ended(failure)
-
-    def _note_rows(self, task: Task) -> None:
-        self._last_position, self._barren_groups = _position_after(task), 0
 
     def _note_barren(self, task: Task) -> Failure | None:
         """A task came to no rows. A failure when that has gone on for whole epochs of an endless stream."""
@@ -103,10 +99,11 @@ class RowRuns:
         enough = isinstance(task, Span) or self._barren_groups >= MIN_BARREN_GROUPS
         if not self._pipeline.endless or not enough or _position_after(task) < self._barren_limit():
             return None
+        barren = _position_after(task) - _position_after(self._productive)
         return Failure(
             NothingPassesError(
-                f"no element came out of the operations for {_position_after(task) - self._last_position} records in a row of "
-                f"an endless stream, and an epoch has {self._pipeline.epoch_length}: a Filter or FlatMap drops everything. "
+                f"no element came out of the operations for {barren} records in a row of an endless stream, and an epoch has "
+                f"{self._pipeline.epoch_length}: a Filter or FlatMap drops everything. "
                 "Check its condition, or pass num_epochs= to let the stream end."
             )
         )
@@ -119,7 +116,7 @@ class RowRuns:
         exp(-BARREN_EPOCHS).
         """
         shard, epoch = self._pipeline.shard, self._pipeline.epoch_length
-        last = shard.global_position(self._last_position)
+        last = shard.global_position(_position_after(self._productive))
         epochs = 1 if shard.shard_count == 1 else BARREN_EPOCHS * shard.shard_count
         return (last // epoch + 1 + epochs) * epoch // shard.shard_count
 

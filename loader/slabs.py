@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -89,10 +88,14 @@ class SlabPool:
         self._give_up = give_up
         self._pooled_from = pooled_from
         self._free: list[Slab] = []
+        self._specs: Sequence[ArraySpec] = ()
+        self._layout: _Layout = ([], 0)
 
     def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """One array for each spec, all on one slab."""
-        parts, size = _layout(tuple(specs))
+        if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
+            self._specs, self._layout = specs, _layout(specs)
+        parts, size = self._layout
         if size < self._pooled_from:
             return allocate_plainly(specs)
         memory = np.asarray(Lease(self._slab(size), self._free.append))
@@ -122,8 +125,10 @@ def _private_slab(size: int) -> Slab:
     return Slab(whole[start : len(whole) - ALIGNMENT + start])
 
 
-@lru_cache(maxsize=256)
-def _layout(specs: tuple[ArraySpec, ...]) -> tuple[list[tuple[int, int, tuple[int, ...], np.dtype[Any]]], int]:
+_Layout = tuple[list[tuple[int, int, tuple[int, ...], np.dtype[Any]]], int]
+
+
+def _layout(specs: Sequence[ArraySpec]) -> _Layout:
     """Start and end of each array, with its shape and dtype, and the size of all."""
     parts, end = [], 0
     for shape, dtype in specs:

@@ -6,6 +6,7 @@ A task needs nothing beside it and can be repeated. Plain dataclasses, so that t
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +67,7 @@ class Block:
     elements: list[Any] | StackedRows
     tags: RowTags | None = None
     failure: Failure | None = None
-    skipped: list[str] = field(default_factory=list)
+    skipped: Sequence[str] = ()
 
     @property
     def count(self) -> int:

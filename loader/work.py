@@ -83,16 +83,16 @@ class Worker:
             task: a span of positions, or a group of rows.
             records: the span's records, where somebody has read them already.
         """
-        segment = task.segment if isinstance(task, Group) else 0
+        failed = True
         try:
             block = self._run(task, records)
-        except BaseException:
-            self._chains[segment] = self._chain(segment)
-            raise
-        if block.failure is not None:
-            self._chains[segment] = self._chain(segment)  # the old one is in the middle of something
-            if self._pipeline.skips_errors:
-                return self._without_failures(task, block.failure)
+            failed = block.failure is not None
+        finally:
+            if failed:  # the chain is in the middle of something: the next task gets a new one
+                segment = task.segment if isinstance(task, Group) else 0
+                self._chains[segment] = self._chain(segment)
+        if failed and block.failure is not None and self._pipeline.skips_errors:
+            return self._without_failures(task, block.failure)
         return block
 
     def _without_failures(self, task: Task, failure: Failure) -> Block:

@@ -21,7 +21,7 @@ from ..errors import BatchError
 from .protocol import Allocate, ArraySpec, Element
 from .trees import Structure, flatten, is_leaf, leaf_names
 
-CHUNK_ROWS, CHUNK_BYTES = 32, 1 << 17
+CHUNK_ROWS, CHUNK_BYTES = 64, 1 << 18
 """Rows that wait to be copied together: few enough to be in the caches still, enough to pay for NumPy's call."""
 
 _dtype_of = attrgetter("dtype")
@@ -75,6 +75,7 @@ class Layout:
         self._structure = structure
         self._columns = [Column(name, size, leaf) for name, leaf in zip(leaf_names(self._structure), leaves)]
         self._plain = [column for column in self._columns if column.is_plain]
+        self._specs = tuple(column.spec for column in self._plain)
         self._is_leaf = structure.is_leaf()
         flat_dict = structure.type is dict and structure.num_nodes == len(leaves) + 1
         self._names = structure.entries() if flat_dict else None
@@ -88,7 +89,7 @@ class Layout:
     def begin(self, structure: Structure, allocate: Allocate) -> None:
         """Take memory for a batch; `structure` has the order of keys of its first element."""
         self._structure = structure
-        for column, array in zip(self._plain, allocate([column.spec for column in self._plain])):
+        for column, array in zip(self._plain, allocate(self._specs)):
             column.array = array
         for column in self._columns:
             if not column.is_plain:

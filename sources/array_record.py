@@ -86,7 +86,7 @@ class ArrayRecordDataSource:
         `ArrayRecordDataSource("train*.array_record")[0]` is a `bytes` object.
     """
 
-    reads_ahead: ClassVar[bool] = True
+    reads_ahead: ClassVar[int] = 2  # the reader's own threads serve one call; a second keeps them busy in between
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 

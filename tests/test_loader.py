@@ -599,3 +599,22 @@ def test_load_refuses_foreign_keywords_too():
     """load(num_workers=…) names worker_count."""
     with pytest.raises(TypeError, match="worker_count"):
         load([1], num_workers=2)
+
+
+def test_an_iterator_left_open_at_exit_makes_no_noise(tmp_path):
+    """A program may end with an open iterator, reading threads or worker processes: exit code 0, nothing on stderr."""
+    import subprocess
+    import sys
+
+    for workers in (0, 2):
+        program = tmp_path / f"left_open_{workers}.py"
+        program.write_text(
+            "import millrace\n"
+            "class Source:\n"
+            "    def __len__(self): return 1000\n"
+            "    def __getitem__(self, key): return key\n"
+            f"it = iter(millrace.load(Source(), batch_size=4, num_epochs=1, worker_count={workers}))\n"
+            "assert next(it).tolist() == [0, 1, 2, 3]\n"
+        )
+        result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+        assert (result.returncode, result.stderr) == (0, "")

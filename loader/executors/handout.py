@@ -40,7 +40,13 @@ class EncodedBlock:
     """A `Block` whose rows stay encoded until somebody wants them here. As long as it lives, its slabs are leased."""
 
     def __init__(
-        self, rows: bytes, count: int, leases: Leases, tags: RowTags | None, failure: Failure | None, skipped: list[str]
+        self,
+        rows: bytes,
+        count: int,
+        leases: Leases,
+        tags: RowTags | None,
+        failure: Failure | None,
+        skipped: Sequence[str],
     ) -> None:
         self.rows = rows
         self.count = count

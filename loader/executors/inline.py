@@ -25,10 +25,10 @@ class InlineExecutor:
         self._reader = Reader(pipeline)
         self._threads: ThreadPoolExecutor | None = None
         self.window = 1
-        if read_options.num_threads > 0 and _reads_ahead(pipeline):
+        threads = _useful_threads(pipeline, read_options)
+        if threads > 0:
             self.window = 1 + -(-read_options.prefetch_buffer_size // pipeline.span)
-            threads = min(read_options.num_threads, self.window)
-            self._threads = ThreadPoolExecutor(threads, thread_name_prefix="millrace-read")
+            self._threads = ThreadPoolExecutor(min(threads, self.window), thread_name_prefix="millrace-read")
 
     def submit(self, task: Task) -> InlineHandle:
         """Take a task; begin to read its records if there are threads for that."""
@@ -68,5 +68,7 @@ class InlineHandle:
             return None
 
 
-def _reads_ahead(pipeline: Pipeline) -> bool:
-    return bool(getattr(pipeline.source, "reads_ahead", True))
+def _useful_threads(pipeline: Pipeline, read_options: ReadOptions) -> int:
+    """Threads that it is worth reading on: a source may say that none, or only so many, are of use."""
+    useful = getattr(pipeline.source, "reads_ahead", True)
+    return read_options.num_threads if useful is True else min(read_options.num_threads, int(useful))

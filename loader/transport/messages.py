@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..plan import Span
@@ -115,4 +116,4 @@ class Done:
     lent: list[tuple[int, int]]
     introduced: list[int]
     dropped: list[int]
-    skipped: list[str]
+    skipped: Sequence[str]

@@ -1,0 +1,535 @@
+"""Worker processes: the same stream, whatever happens to them, and nothing left of them."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import psutil
+import pytest
+from pipelines import PIPELINES, loader, stream
+
+import millrace
+from millrace import Batch, DataLoader, Filter, IndexSampler, load
+from millrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedError
+
+
+@pytest.fixture(autouse=True)
+def no_process_or_descriptor_left():
+    """After each test the processes and file descriptors are those from before."""
+    me = psutil.Process()
+    gc.collect()
+    descriptors = me.num_fds()
+    yield
+    gc.collect()
+    deadline = time.monotonic() + 5
+    while me.children(recursive=True) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not me.children(recursive=True)
+    assert me.num_fds() <= descriptors
+
+
+def children() -> list[psutil.Process]:
+    """The workers, without the zygote."""
+    (zygote,) = psutil.Process().children()
+    return zygote.children()
+
+
+def zygote() -> psutil.Process:
+    """The process that makes the workers."""
+    (only,) = psutil.Process().children()
+    return only
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_threads_give_the_same_stream(name):
+    """Byte for byte the same elements from worker threads."""
+    assert stream(loader(name, worker_count=3, worker_kind="thread")) == stream(loader(name))
+
+
+@pytest.mark.parametrize("name", ["random", "filter, batch", "trees", "filter, batch, flat map, batch"])
+@pytest.mark.parametrize("kind", ["process", "thread"])
+def test_resume_goes_from_any_worker_count_to_any_other(name, kind):
+    """A state taken with workers is restored without, and the other way round, with exactly the rest of the stream."""
+    expected = stream(loader(name))
+    for before, after in ((0, 2), (2, 0), (3, 1)):
+        with iter(loader(name, worker_count=before, worker_kind=kind)) as iterator:
+            first = stream(itertools.islice(iterator, 3))
+            state = iterator.get_state()
+        with iter(loader(name, worker_count=after, worker_kind=kind)) as iterator:
+            iterator.set_state(state)
+            assert first + stream(iterator) == expected
+
+
+def large(records: int = 64, **more):
+    """Batches of 400 KB that arrive on slabs."""
+    sampler = IndexSampler(records, shuffle=True, seed=1, num_epochs=4)
+    return DataLoader(
+        data_source=list(range(records)),
+        sampler=sampler,
+        operations=[lambda x: np.full(25_000, x, np.float32), Batch(4)],
+        **more,
+    )
+
+
+def test_batches_that_are_kept_stay_and_dropped_ones_are_reused():
+    """Shared memory is reused only when no array looks at it, and then it is."""
+    kept, addresses = [], set()
+    with iter(large(worker_count=2)) as iterator:
+        for step, batch in enumerate(iterator):
+            addresses.add(batch.ctypes.data)
+            if step % 10 == 0:
+                kept.append(batch[1:3, ::1000])
+    expected = [batch[1:3, ::1000] for batch in itertools.islice(large(), 0, None, 10)]
+    assert all((one == two).all() for one, two in zip(kept, expected, strict=True))
+    assert len(addresses) < 32
+
+
+def test_arrays_from_workers_are_aligned_writable_and_outlive_the_iterator():
+    """A batch is an ordinary array: 64-byte aligned, writable, picklable, valid after close."""
+    import pickle
+
+    with iter(large(worker_count=1)) as iterator:
+        batch = next(iterator)
+    assert batch.ctypes.data % 64 == 0
+    expected = batch.copy()
+    batch += 1
+    assert (batch == expected + 1).all()
+    assert (pickle.loads(pickle.dumps(batch)) == batch).all()
+
+
+def test_a_jax_array_of_a_workers_batch_keeps_its_values():
+    """Jax may take the shared memory as it is; it is not reused before the jax.Array is gone."""
+    import jax
+
+    with iter(large(worker_count=2)) as iterator:
+        arrays = [jax.device_put(batch) for batch in iterator]
+    for array, batch in zip(arrays, large(), strict=True):
+        assert (np.asarray(array) == batch).all()
+
+
+def test_portable_memory_works_the_same(monkeypatch):
+    """Where there is no memfd, POSIX shared memory does, and leaves no name behind."""
+    monkeypatch.setenv("MILLRACE_PORTABLE_MEMORY", "1")
+    for name in ("batch", "filter, batch", "trees"):
+        assert stream(loader(name, worker_count=2)) == stream(loader(name))
+    assert stream(large(worker_count=2)) == stream(large())
+
+
+class StartsThread:
+    """A source whose unpickling starts a thread, so that the zygote must not fork."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, key):
+        return key
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+
+
+def test_a_source_that_starts_threads_gets_fresh_interpreters():
+    """When unpickling the pipeline starts threads, workers are not forked, and everything works."""
+    options = {"batch_size": 4, "num_epochs": 2, "shuffle": True, "seed": 0}
+    expected = stream(load(StartsThread(20), **options))
+    assert stream(load(StartsThread(20), **options, worker_count=2)) == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["map, batch, map", "filter, batch"])
+def test_a_killed_worker_changes_nothing(name, number, caplog):
+    """Workers killed between steps are replaced, and the stream goes on unchanged, with a warning that names the signal."""
+    expected = stream(loader(name, records=200))
+    got = []
+    with iter(loader(name, records=200, worker_count=2)) as iterator:
+        for step, element in enumerate(iterator):
+            got += stream([element])
+            if step in (2, 9):
+                children()[0].send_signal(number)
+                time.sleep(0.05)
+    assert got == expected
+    assert number.name in caplog.text
+
+
+def test_workers_killed_at_the_start_change_nothing():
+    """A worker killed before it did anything is replaced."""
+    expected = stream(loader("batch"))
+    with iter(loader("batch", worker_count=3)) as iterator:
+        iterator.start_prefetch()
+        deadline = time.monotonic() + 10
+        while not zygote().children() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        for child in zygote().children():
+            child.kill()
+        assert stream(iterator) == expected
+
+
+def test_a_killed_zygote_changes_nothing():
+    """The process that makes the workers may die too."""
+    expected = stream(loader("filter, batch", records=200))
+    got = []
+    with iter(loader("filter, batch", records=200, worker_count=2)) as iterator:
+        for step, element in enumerate(iterator):
+            got += stream([element])
+            if step in (2, 9):
+                zygote().kill()
+    assert got == expected
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        (lambda: os._exit(123), "was terminated unexpectedly with exit code 123"),
+        (lambda: os._exit(0), "was terminated unexpectedly with exit code 0"),
+        (lambda: sys.exit(7), "was terminated unexpectedly with exit code 7"),
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "SIGSEGV"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "memory"),
+    ],
+)
+def test_a_record_that_kills_its_worker_is_named_after_three_tries(end, message):
+    """What precedes the record comes; then WorkerCrashedError with signal or exit code and record keys."""
+
+    def deadly(x):
+        if x == 9:
+            end()
+        return x
+
+    sampler = IndexSampler(20, num_epochs=1)
+    got = []
+    with pytest.raises(WorkerCrashedError, match=message) as caught:
+        for batch in DataLoader(data_source=range(20), sampler=sampler, operations=[deadly, Batch(4)], worker_count=2):
+            got += batch.tolist()
+    assert got == list(range(8))
+    assert "record keys 8, 9, 10, 11" in str(caught.value)
+
+
+def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
+    """A task that hangs once is done again; one that always hangs is an error that names timeout and records."""
+    flag = tmp_path / "hung"
+
+    def hangs_once(x):
+        if x == 9 and not flag.exists():
+            flag.touch()
+            time.sleep(1000)
+        return x
+
+    def hangs(x):
+        if x == 9:
+            time.sleep(1000)
+        return x
+
+    def run(operation):
+        return DataLoader(
+            data_source=range(20),
+            sampler=IndexSampler(20, num_epochs=1),
+            operations=[operation, Batch(4)],
+            worker_count=2,
+            timeout=0.3,
+        )
+
+    assert np.concatenate(list(run(hangs_once))).tolist() == list(range(20))
+    with pytest.raises(WorkerCrashedError, match=r"timeout=0.3 s.*record keys 8, 9"):
+        list(run(hangs))
+
+
+def test_a_stopped_worker_counts_as_stuck():
+    """SIGSTOP to a worker ends in its replacement."""
+    expected = stream(loader("batch", records=200))
+    got = []
+    with iter(loader("batch", records=200, worker_count=2, timeout=0.5)) as iterator:
+        for step, element in enumerate(iterator):
+            got += stream([element])
+            if step == 3:
+                children()[0].suspend()
+    assert got == expected
+
+
+class OwnError(Exception):
+    """An exception of the user's, with arguments that pickle gets wrong."""
+
+    def __init__(self, code, *, detail):
+        super().__init__(f"code {code}: {detail}")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (lambda: ValueError("no 9"), ValueError, "no 9"),
+        (lambda: KeyError("nine"), KeyError, "nine"),
+        (lambda: OwnError(3, detail="odd"), RuntimeError, "OwnError: code 3: odd"),
+    ],
+)
+def test_an_exception_in_a_worker_arrives_as_itself(error, kind, message):
+    """Type, message, note and the worker's traceback arrive, at the right place in the stream; going on works."""
+
+    def failing(x):
+        if x == 9:
+            raise error()
+        return x
+
+    sampler = IndexSampler(20, num_epochs=1)
+    one = DataLoader(data_source=range(20), sampler=sampler, operations=[failing, Batch(4)], worker_count=2)
+    got = []
+    with iter(one) as iterator:
+        with pytest.raises(kind, match=message) as caught:
+            for batch in iterator:
+                got += batch.tolist()
+        assert got == list(range(8))
+        assert "operation 0" in caught.value.__notes__[0]
+        assert "record key 9 at position 9" in caught.value.__notes__[0]
+        assert "failing" in str(caught.value.__cause__)
+        state = iterator.state_dict()
+        iterator.load_state_dict({**state, "cursor": [12, 0]})
+        assert np.concatenate(list(iterator)).tolist() == list(range(12, 20))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("operations", [[Batch(4)], [Filter(lambda x: x % 2 == 0), Batch(4)], []])
+def test_records_that_fail_can_be_skipped(workers, operations, caplog):
+    """on_error="skip" leaves out what fails, counts and logs it, and resumes exactly, for any worker count."""
+
+    def failing(x):
+        if x % 10 == 4:
+            raise ValueError(f"bad {x}")
+        return x
+
+    def make(count, operations=operations, **more):
+        return DataLoader(
+            data_source=range(50),
+            sampler=IndexSampler(50, shuffle=True, seed=0, num_epochs=1),
+            operations=[failing, *operations],
+            worker_count=count,
+            on_error="skip",
+            **more,
+        )
+
+    expected = stream(make(0))
+    with iter(make(workers)) as iterator:
+        first = stream(itertools.islice(iterator, 2))
+        state = iterator.get_state()
+        assert first + stream(iterator) == expected
+        assert iterator.skipped_count == 5
+    assert "bad 14" in caplog.text
+    with iter(make(0)) as iterator:
+        iterator.set_state(state)
+        assert stream(iterator) == expected[2:]
+    with pytest.raises(TooManyErrorsError, match="max_errors=3"):
+        list(make(workers, max_errors=3))
+    with pytest.raises(TypeError, match="on_error"):
+        len(make(workers))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"timeout": 0}, "timeout=0"),
+        ({"worker_kind": "fibre"}, "worker_kind='fibre'"),
+        ({"on_error": "ignore"}, "on_error='ignore'"),
+        ({"max_errors": 3}, "on_error"),
+        ({"on_error": "skip", "max_errors": -1}, "max_errors=-1"),
+    ],
+)
+def test_impossible_options_of_workers_are_refused(arguments, message):
+    """Wrong values are named when the loader is made."""
+    with pytest.raises(ValueError, match=message):
+        DataLoader(data_source=[1], sampler=IndexSampler(1), **arguments)
+
+
+def test_what_cannot_be_pickled_is_named_by_attribute():
+    """The message says which attribute of which operation cannot travel."""
+
+    class Locked(millrace.MapTransform):
+        def __init__(self):
+            self.guard = threading.Lock()
+
+        def map(self, element):
+            return element
+
+    lock = threading.Lock()
+    for operation, name in ((Locked(), "guard"), (lambda x: (lock, x), "lock")):
+        loader = DataLoader(data_source=[1], sampler=IndexSampler(1), operations=[operation], worker_count=1)
+        with pytest.raises(PicklingError, match=name):
+            next(iter(loader))
+
+
+def test_breaking_dropping_and_reopening_leaves_nothing():
+    """Fifty iterators, used and dropped in every way, leave no process, descriptor or thread (see the fixture)."""
+    one = large(worker_count=2)
+    for number in range(20):
+        iterator = iter(one)
+        if number % 4 == 0:
+            iterator.start_prefetch()
+        else:
+            for _ in zip(range(number % 3 + 1), iterator):
+                pass
+        if number % 2:
+            iterator.close()
+        del iterator
+
+
+def test_a_slow_consumer_does_not_pile_up_batches():
+    """At most (1 + worker_buffer_size) batches per worker exist at a time, however slow the consumer is."""
+    with iter(large(records=400, worker_count=2)) as iterator:
+        for _ in range(3):
+            batch = next(iterator)
+            time.sleep(0.3)
+        memory = [m for child in children() for m in child.memory_maps(grouped=False) if "millrace-slab" in m.path]
+    assert batch.shape == (4, 25_000)
+    assert len(memory) <= 2 * (1 + 1 + 2)
+
+
+PROGRAM = """
+import sys, os
+import numpy as np
+import millrace
+
+factor = 3
+
+def scale(x):
+    assert "jax" not in sys.modules
+    return x * factor
+
+loader = millrace.load(list(range(20)), transformations=[scale, lambda x: x + 1], batch_size=5, num_epochs=1, worker_count=2)
+total = sum(int(batch.sum()) for batch in loader)
+assert total == sum(3 * x + 1 for x in range(20)), total
+print("fine", total)
+"""
+
+
+@pytest.mark.parametrize("way", ["script", "stdin", "command", "elsewhere"])
+def test_unguarded_programs_work(way, tmp_path):
+    """Functions of __main__ reach the workers from a script without a guard, from stdin, -c, and an odd cwd; no jax there."""
+    program = PROGRAM.replace("import millrace\n", "import millrace, jax\n", 1)
+    (tmp_path / "numpy.py").write_text("raise ImportError('the wrong numpy')") if way == "elsewhere" else None
+    script = tmp_path / "inner" / "program.py"
+    script.parent.mkdir()
+    script.write_text(program)
+    command = {"script": [str(script)], "stdin": ["-"], "command": ["-c", program], "elsewhere": [str(script)]}[way]
+    result = subprocess.run(
+        [sys.executable, *command],
+        input=program if way == "stdin" else None,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+    assert result.stdout.startswith("fine"), result.stderr
+    assert result.returncode == 0
+
+
+def test_everything_ends_with_the_users_process(tmp_path):
+    """After SIGKILL to the user's process all workers are gone within two seconds, in the middle of work too."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import time, psutil, millrace
+        def slow(x):
+            time.sleep(0.2)
+            return x
+        it = iter(millrace.load(list(range(1000)), transformations=[slow], batch_size=2, worker_count=2))
+        next(it)
+        print(*[child.pid for child in psutil.Process().children(recursive=True)], flush=True)
+        time.sleep(1000)
+        """)
+    )
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as process:
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(pids) == 3
+        process.kill()
+        deadline = time.monotonic() + 2
+        while any(map(_runs, pids)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert not [pid for pid in pids if _runs(pid)]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
+    """SIGINT to the whole process group gives one KeyboardInterrupt and no word from the workers."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import time, millrace
+        def slow(x):
+            time.sleep(0.05)
+            return x
+        try:
+            for batch in millrace.load(list(range(10000)), transformations=[slow], batch_size=2, worker_count=2):
+                print("batch", flush=True)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        """)
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(program)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=20)
+    assert output.splitlines()[-1] == "interrupted"
+    assert errors == ""
+    assert process.returncode == 0
+
+
+def test_few_descriptors_are_enough(tmp_path):
+    """With 64 file descriptors, two workers run; with far too few, the error says so."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import resource, sys, numpy as np, millrace
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        loader = millrace.load(list(range(400)), transformations=[lambda x: np.full(5000, x)], batch_size=4, num_epochs=1,
+                               worker_count=2)
+        print(sum(int(batch[:, 0].sum()) for batch in loader) == sum(range(400)))
+        """)
+    )
+    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+    assert result.stdout.strip() == "True", result.stderr
+
+
+def test_a_forked_copy_of_an_iterator_is_told_apart(tmp_path):
+    """An iterator used in a forked child is an error there, and goes on working in its own process."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import os, millrace
+        with iter(millrace.load(list(range(40)), batch_size=4, num_epochs=1, worker_count=1)) as iterator:
+            next(iterator)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    next(iterator)
+                except RuntimeError as error:
+                    assert "another process" in str(error)
+                    os._exit(0)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            assert next(iterator).tolist() == [4, 5, 6, 7]
+        """)
+    )
+    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
