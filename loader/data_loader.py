@@ -147,7 +147,9 @@ class DataLoader:
 
         if self._worker_kind == "thread":
             return ThreadExecutor(self._pipeline, self._worker_count, self._worker_buffer_size)
-        return ProcessExecutor(self._pipeline, self._worker_count, self._worker_buffer_size, self._timeout)
+        return ProcessExecutor(
+            self._pipeline, self._worker_count, self._worker_buffer_size, self._timeout, self._read_options
+        )
 
 
 def load(

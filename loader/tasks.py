@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .plan import Span
-from .stacked import StackedRows
 from .state import Cursor
 
 
@@ -58,13 +57,13 @@ class Block:
     """The rows that came out of a task, in order.
 
     Attributes:
-        elements: the rows; stacked, where they came from another process.
+        elements: the rows, a list; `StackedRows` in the groups that a worker process gets.
         tags: their origin; None where unit i gave row i.
         failure: what stopped the task after these rows; None when it was finished.
         skipped: what failed and was left out, in words.
     """
 
-    elements: list[Any] | StackedRows
+    elements: Any
     tags: RowTags | None = None
     failure: Failure | None = None
     skipped: Sequence[str] = ()

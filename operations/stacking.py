@@ -101,7 +101,7 @@ class Layout:
 
     def write_all(self, row: int, elements: Sequence[Element]) -> None:
         """Copy elements into consecutive rows."""
-        leaves = self._leaves_by_column(elements) if len(elements) > 1 else None
+        leaves = self._leaves_by_column(elements)
         if leaves is not None and all(column.put_all(row, some) for column, some in zip(self._columns, leaves)):
             return
         for index, element in enumerate(elements):

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...errors import WorkerCrashedError
 from ..keys import KeyBlocks
+from ..options import ReadOptions
 from ..pipeline import Pipeline
 from ..plan import Span
 from ..tasks import Block, Failure, Group, RowTags, Task
@@ -48,7 +49,7 @@ class ProcessHandle:
         self.tries = 0
         self.began = 0.0
         self.late = False
-        self.block: Block | None = None
+        self.block: Block | EncodedBlock | None = None
 
     def ready(self) -> bool:
         """Whether the answer has come; looks at what has arrived."""
@@ -56,7 +57,7 @@ class ProcessHandle:
             self._executor.handle_messages(0)
         return self.block is not None
 
-    def result(self) -> Block:
+    def result(self) -> Any:
         """The answer; waits for it."""
         while self.block is None:
             self._executor.handle_messages(None)
@@ -78,7 +79,14 @@ class _Remote:
 class ProcessExecutor:
     """Runs tasks in `worker_count` processes."""
 
-    def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int, timeout: float | None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        worker_count: int,
+        buffer_size: int,
+        timeout: float | None,
+        read_options: ReadOptions,
+    ) -> None:
         self.window = worker_count * (1 + buffer_size)
         self._pipeline = pipeline
         self._worker_count = worker_count
@@ -93,7 +101,7 @@ class ProcessExecutor:
         self._spawner.begin()  # boots while the pipeline is packed
         self._pid = os.getpid()
         try:
-            self._payload = pack(pipeline, "the pipeline")
+            self._payload = pack((pipeline, read_options), "the pipeline")
         except BaseException:
             self._spawner.close()
             raise
@@ -217,7 +225,7 @@ class ProcessExecutor:
 
     def _hear_last_words(self, worker: _Remote) -> None:
         del self._workers[worker.number]
-        while not worker.ended and _readable(worker.channel):
+        while not worker.ended and worker.channel.readable():
             self._hear(worker)
         if not worker.ended:
             self._selector.unregister(worker.channel)
@@ -292,12 +300,6 @@ class ProcessExecutor:
 
 def _encoded(block: Any, start: int, stop: int) -> EncodedRows:
     return EncodedRows(block.rows, start, stop, block.tags)
-
-
-def _readable(channel: Channel) -> bool:
-    with selectors.DefaultSelector() as selector:
-        selector.register(channel, selectors.EVENT_READ)
-        return bool(selector.select(0))
 
 
 def _close(spawner: Spawner, selector: selectors.BaseSelector, workers: dict[int, _Remote], payload: int) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..options import ReadOptions
 from ..pipeline import Pipeline
+from ..reading import ReadAhead, Reading
 from ..slabs import Lease, Slab, SlabPool, rounded
 from ..state import Cursor
 from ..tasks import Block, Group, Rows
@@ -29,25 +32,38 @@ _NOWHERE = Cursor(0, ())
 class WorkerProcess:
     """The state of a worker process."""
 
-    def __init__(self, number: int, channel: Channel, pipeline: Pipeline) -> None:
+    def __init__(self, number: int, channel: Channel, pipeline: Pipeline, read_options: ReadOptions) -> None:
         self._channel = channel
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
         self._worker = Worker(pipeline, self._own.pool.allocate)
+        self._ahead = ReadAhead(pipeline, read_options)
+        self._waiting: deque[tuple[RunSpan | RunGroup, list[int], Reading]] = deque()
 
     def run(self) -> None:
         """Work until the channel ends."""
         self._channel.send(Ready())
-        while (received := self._channel.receive()) is not None:
-            message, descriptors = received
-            self._own.release(message.released)
+        while self._waiting or self._take_message():
+            while self._ahead.spans and self._channel.readable() and self._take_message():
+                pass  # tasks that wait here are being read
+            message, descriptors, reading = self._waiting.popleft()
             if isinstance(message, RunSpan):
-                block = self._worker.run(message.span)
+                block = self._worker.run(message.span, reading.records())
             else:
                 block = self._worker.run(self._group(message, descriptors))
-            del received
             self._answer(message.number, block)
+
+    def _take_message(self) -> bool:
+        """Take a task in and begin to read its records; False when there will be none any more."""
+        received = self._channel.receive()
+        if received is None:
+            return False
+        message, descriptors = received
+        self._own.release(message.released)
+        reading = self._ahead.begin(message.span if isinstance(message, RunSpan) else None)
+        self._waiting.append((message, descriptors, reading))
+        return True
 
     def _group(self, message: RunGroup, descriptors: list[int]) -> Group:
         for name in message.forgotten:

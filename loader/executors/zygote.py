@@ -40,7 +40,7 @@ class Zygote:
         self._channel = channel
         self._parent = parent
         self._workers: dict[int, int] = {}
-        self._pipeline: Any = None
+        self._work: Any = None
         self._payload = -1
         self._selector = selectors.DefaultSelector()
 
@@ -54,7 +54,7 @@ class Zygote:
         os.environ.clear()
         os.environ.update(start.environment)
         try:
-            self._pipeline = unpack(self._payload)
+            self._work = unpack(self._payload)
         except BaseException as error:
             error.add_note("millrace: a worker process could not unpickle the pipeline.")
             self._channel.send(Broken(errors.encode(error)))
@@ -73,13 +73,21 @@ class Zygote:
         signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._channel, selectors.EVENT_READ)
         self._selector.register(wakeup, selectors.EVENT_READ)
-        while os.getppid() == self._parent:
-            for key, _ in self._selector.select(_CHECK_PARENT_EVERY):
-                if key.fileobj is wakeup:
-                    wakeup.recv(4096)
-                    self._report_exits()
-                elif not self._obey():
-                    return
+        try:
+            while os.getppid() == self._parent and self._handle_events(wakeup):
+                pass
+        finally:
+            signal.set_wakeup_fd(-1)  # before its socket is closed
+
+    def _handle_events(self, wakeup: socket.socket) -> bool:
+        """Wait for something to happen, and see to it; False when the user's process is gone."""
+        for key, _ in self._selector.select(_CHECK_PARENT_EVERY):
+            if key.fileobj is wakeup:
+                wakeup.recv(4096)
+                self._report_exits()
+            elif not self._obey():
+                return False
+        return True
 
     def _obey(self) -> bool:
         received = self._channel.receive()
@@ -110,7 +118,7 @@ class Zygote:
         self._selector.close()
         self._channel.close()
         _die_with(zygote)
-        run_worker(worker, descriptor, self._pipeline)
+        run_worker(worker, descriptor, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
         command = [sys.executable, "-P", "-m", MODULE, "worker", str(worker), str(descriptor), str(self._payload)]
@@ -132,17 +140,16 @@ class Zygote:
 
     def end(self) -> None:
         """Kill and reap all workers."""
-        signal.set_wakeup_fd(-1)
         for pid in self._workers:
             os.kill(pid, signal.SIGKILL)
         for pid in self._workers:
             os.waitpid(pid, 0)
 
 
-def run_worker(worker: int, descriptor: int, pipeline: Any) -> None:
-    """Be worker number `worker`, with this end of a channel."""
-    end = socket.socket(fileno=descriptor)
-    WorkerProcess(worker, Channel(end), pipeline).run()
+def run_worker(worker: int, descriptor: int, work: Any) -> None:
+    """Be worker number `worker`, with this end of a channel; `work` is what was unpacked."""
+    pipeline, read_options = work
+    WorkerProcess(worker, Channel(socket.socket(fileno=descriptor)), pipeline, read_options).run()
 
 
 def _die_with(parent: int) -> None:

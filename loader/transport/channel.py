@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import os
 import pickle
+import selectors
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -71,6 +72,12 @@ class Channel:
         with open(descriptors[0], "rb") as file:
             file.seek(0)
             return pickle.loads(file.read()), list(descriptors[1:])
+
+    def readable(self) -> bool:
+        """Whether `receive` would return at once."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            return bool(selector.select(0))
 
     def close(self) -> None:
         """Hang up. May be called twice."""

@@ -97,7 +97,7 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, name: Any) -> NDArray[Any]:
         slab, offset, shape, kind, strides, writeable = name
-        array = np.ndarray(shape, kind, self.memory_of(slab), offset, strides)  # type: ignore[call-overload]
+        array: NDArray[Any] = np.ndarray(shape, kind, self.memory_of(slab), offset, strides)
         if not writeable:
             array.flags.writeable = False
-        return array  # type: ignore[no-any-return]
+        return array
