@@ -533,3 +533,21 @@ def test_a_forked_copy_of_an_iterator_is_told_apart(tmp_path):
     )
     result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_pipeline_that_workers_cannot_unpickle_says_so():
+    """When a module is not to be found in the workers, the error there is raised here, with a word about where."""
+
+    class Unloadable:
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, key):
+            return key
+
+        def __reduce__(self):
+            return exec, ("raise ImportError('no such module there')",)
+
+    with pytest.raises(ImportError, match="no such module there") as caught:
+        next(iter(load(Unloadable(), batch_size=2, num_epochs=1, worker_count=2)))
+    assert "could not unpickle" in caught.value.__notes__[0]

@@ -58,7 +58,7 @@ class Channel:
     def receive(self) -> tuple[Any, list[int]] | None:
         """The next message and its descriptors, which are the caller's to close. None: the other end is gone."""
         try:
-            size, ancillary, _, _ = self.socket.recvmsg_into([self._buffer], socket.CMSG_LEN(4 * MAX_DESCRIPTORS))
+            size, ancillary = self._receive_packet()
         except ConnectionError:
             return None
         if size == 0:
@@ -72,6 +72,14 @@ class Channel:
         with open(descriptors[0], "rb") as file:
             file.seek(0)
             return pickle.loads(file.read()), list(descriptors[1:])
+
+    def _receive_packet(self) -> tuple[int, list[tuple[int, int, bytes]]]:
+        room = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)
+        try:
+            return self.socket.recvmsg_into([self._buffer], room)[:2]
+        except ConnectionResetError:
+            # The other end went away without reading all that we sent. What it had sent before still comes after this.
+            return self.socket.recvmsg_into([self._buffer], room)[:2]
 
     def readable(self) -> bool:
         """Whether `receive` would return at once."""
