@@ -62,7 +62,3 @@ class PicklingError(MillraceError, TypeError):
 
 class WorkerCrashedError(MillraceError, RuntimeError):
     """A task ended its worker again and again; the message names the signal or exit code and the record keys."""
-
-
-class WorkerTimeoutError(WorkerCrashedError):
-    """A task took longer than `timeout` again and again."""
