@@ -13,7 +13,7 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -115,13 +115,13 @@ class Span(NamedTuple):
     stop: int
 
 
-def spans(start: int, total: int, length: int) -> Iterator[Span]:
-    """The spans from local position `start` to `total`.
+def spans(start: int, total: int, length: int, times: Callable[[], int] = lambda: 1) -> Iterator[Span]:
+    """The spans from local position `start` to `total`, each of `times()` times `length` positions.
 
     >>> list(spans(4, 10, 4))
     [Span(start=4, stop=8), Span(start=8, stop=10)]
     """
     while start < total:
-        stop = min(start + length, total)
+        stop = min(start + length * times(), total)
         yield Span(start, stop)
         start = stop

@@ -28,7 +28,8 @@ POOLED_FROM = 128 << 10
 """Bytes: smaller batches are plain arrays, whose memory the C library reuses by itself and which cost little to copy."""
 
 MAX_FREE = 8
-"""Slabs kept for reuse; more are given back to the system."""
+FREE_BYTES = 16 << 20
+"""Slabs kept for reuse: so many, or more if they are small. Others are given back to the system."""
 
 
 @dataclass(eq=False, slots=True)
@@ -104,7 +105,7 @@ class SlabPool:
     def _slab(self, size: int) -> Slab:
         """The free slab that was released last and is of about this size, or a new one."""
         free = self._free
-        while len(free) > MAX_FREE:
+        while len(free) > MAX_FREE and len(free) * len(free[0].memory) > FREE_BYTES:
             slab = free.pop(0)
             if self._give_up is not None:
                 self._give_up(slab)

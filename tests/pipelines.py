@@ -82,10 +82,13 @@ PIPELINES: dict[str, list[Any]] = {
 }
 
 
-def loader(name: str, records: int = 40, shuffle: bool = True, num_epochs: int | None = 2, **more: Any):
+def loader(
+    name: str, records: int = 40, shuffle: bool = True, num_epochs: int | None = 2, data_source: Any = None, **more: Any
+):
     """The loader of a pipeline over the numbers below `records`."""
     sampler = millrace.IndexSampler(records, shuffle=shuffle, seed=3, num_epochs=num_epochs)
-    return millrace.DataLoader(data_source=list(range(records)), sampler=sampler, operations=PIPELINES[name], **more)
+    source = list(range(records)) if data_source is None else data_source
+    return millrace.DataLoader(data_source=source, sampler=sampler, operations=PIPELINES[name], **more)
 
 
 def plain(element: Any) -> Any:

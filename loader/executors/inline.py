@@ -17,6 +17,8 @@ from ..work import Worker
 class InlineExecutor:
     """Runs tasks on demand; reads the records of the next spans meanwhile."""
 
+    units = 1
+
     def __init__(self, pipeline: Pipeline, read_options: ReadOptions) -> None:
         self._worker = Worker(pipeline)
         self._ahead = ReadAhead(pipeline, read_options)

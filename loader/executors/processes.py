@@ -31,6 +31,7 @@ from ..transport.messages import Broken, Done, EncodedRows, Exited, Ready, RunGr
 from ..transport.payload import pack
 from .deaths import description
 from .handout import EncodedBlock, Slabs
+from .pace import Pace
 from .spawner import Spawner
 
 MAX_TRIES = 3
@@ -88,6 +89,7 @@ class ProcessExecutor:
         read_options: ReadOptions,
     ) -> None:
         self.window = worker_count * (1 + buffer_size)
+        self._pace = Pace(growing=pipeline.aligned and pipeline.segments[0].unit > 1)
         self._pipeline = pipeline
         self._worker_count = worker_count
         self._timeout = timeout
@@ -107,6 +109,11 @@ class ProcessExecutor:
             raise
         self._closing = weakref.finalize(self, _close, self._spawner, self._selector, self._workers, self._payload)
         self._start()
+
+    @property
+    def units(self) -> int:
+        """As the protocol says: several while tasks are short."""
+        return self._pace.units
 
     def _start(self) -> None:
         self._spawner.send_start(self._payload)
@@ -194,6 +201,9 @@ class ProcessExecutor:
         assert handle.number == done.number, "a worker answers in the order in which it was asked"
         if worker.tasks:
             worker.tasks[0].began = time.monotonic()
+        if isinstance(handle.task, Span):
+            positions = handle.task.stop - handle.task.start
+            self._pace.note(positions / self._pipeline.span, done.seconds, sum(size for _, size in done.lent))
         leases = self._slabs.take(worker.number, done, descriptors)
         failure = None if done.error is None else Failure(errors.decode(done.error))
         handle.block = EncodedBlock(done.rows, done.count, leases, done.tags, failure, done.skipped)

@@ -12,8 +12,7 @@ import sys
 
 from ..transport.channel import Channel
 from ..transport.messages import Kill, Spawn, Start
-
-_MODULE = "millrace.loader.executors.zygote"
+from .interpreter import command
 
 
 class Spawner:
@@ -32,10 +31,12 @@ class Spawner:
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
             "OPENBLAS_NUM_THREADS": "1",  # else importing numpy starts threads there, and it could not fork
         }
-        command = [sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()), str(os.getpid())]
         with theirs:
             self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
+                command(theirs.fileno(), os.getpid()),
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
             )
 
     def send_start(self, payload: int) -> None:

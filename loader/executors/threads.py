@@ -17,6 +17,8 @@ from ..work import Worker
 class ThreadExecutor:
     """Runs tasks on `worker_count` threads."""
 
+    units = 1
+
     def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int) -> None:
         self.window = worker_count * (1 + buffer_size)
         self._pipeline = pipeline

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -48,11 +49,12 @@ class WorkerProcess:
             while self._ahead.spans and self._channel.readable() and self._take_message():
                 pass  # tasks that wait here are being read
             message, descriptors, reading = self._waiting.popleft()
+            began = time.perf_counter()
             if isinstance(message, RunSpan):
                 block = self._worker.run(message.span, reading.records())
             else:
                 block = self._worker.run(self._group(message, descriptors))
-            self._answer(message.number, block)
+            self._answer(message.number, block, time.perf_counter() - began)
 
     def _take_message(self) -> bool:
         """Take a task in and begin to read its records; False when there will be none any more."""
@@ -77,7 +79,7 @@ class WorkerProcess:
             parts.append(Rows(Block(elements, part.tags), part.start, part.stop))
         return Group(message.segment, tuple(parts), _NOWHERE, _NOWHERE)
 
-    def _answer(self, number: int, block: Block) -> None:
+    def _answer(self, number: int, block: Block, seconds: float) -> None:
         error = None if block.failure is None else errors.encode(block.failure.error)
         try:
             rows, leases = self._encoder.encode(block.elements)
@@ -87,9 +89,8 @@ class WorkerProcess:
         introduced = self._own.lend(leases)
         descriptors = [self._own.descriptor(slab) for slab in introduced]
         sizes = [(lease.slab.number, len(lease.slab.memory)) for lease in leases]
-        done = Done(
-            number, rows, block.count, block.tags, error, sizes, introduced, self._own.take_dropped(), block.skipped
-        )
+        dropped = self._own.take_dropped()
+        done = Done(number, rows, block.count, block.tags, error, sizes, introduced, dropped, block.skipped, seconds)
         self._channel.send(done, descriptors)
         self._own.close(introduced)
 

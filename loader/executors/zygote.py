@@ -1,4 +1,4 @@
-"""The zygote: a fresh interpreter that unpacks the pipeline once and forks the workers. `python -m` starts it.
+"""The zygote: a fresh interpreter that unpacks the pipeline once and forks the workers. `interpreter` starts it.
 
 In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that ended, however it did.
 
@@ -23,9 +23,8 @@ from ..transport import errors
 from ..transport.channel import Channel
 from ..transport.messages import Broken, Exited, Kill, Spawn, Start
 from ..transport.payload import unpack
+from .interpreter import command
 from .worker_process import WorkerProcess, run_and_exit
-
-MODULE = "millrace.loader.executors.zygote"
 
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -60,8 +59,8 @@ class Zygote:
             self._channel.send(Broken(errors.encode(error)))
             return False
         _keep_freed_memory()
-        gc.collect()
         gc.freeze()
+        gc.enable()
         return True
 
     def serve(self) -> None:
@@ -121,10 +120,10 @@ class Zygote:
         run_worker(worker, descriptor, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
-        command = [sys.executable, "-P", "-m", MODULE, "worker", str(worker), str(descriptor), str(self._payload)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         kept = (descriptor, self._payload)
-        return subprocess.Popen(command, pass_fds=kept, env=environment, stdin=subprocess.DEVNULL).pid
+        arguments = command("worker", worker, descriptor, self._payload)
+        return subprocess.Popen(arguments, pass_fds=kept, env=environment, stdin=subprocess.DEVNULL).pid
 
     def _report_exits(self) -> None:
         while True:
@@ -176,14 +175,17 @@ def _keep_freed_memory() -> None:
         return
 
 
-def main(arguments: list[str]) -> None:
-    """The zygote, or with "worker" first, a worker that is a fresh interpreter."""
+def main() -> None:
+    """The zygote, or with "worker" as first argument, a worker that is a fresh interpreter."""
+    arguments = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us
     if arguments[0] == "worker":
         worker, descriptor, payload = map(int, arguments[1:])
         _die_with(os.getppid())
         _keep_freed_memory()
-        run_and_exit(lambda: run_worker(worker, descriptor, unpack(payload)))
+        work = unpack(payload)
+        gc.enable()
+        run_and_exit(lambda: run_worker(worker, descriptor, work))
     zygote = Zygote(Channel(socket.socket(fileno=int(arguments[0]))), parent=int(arguments[1]))
     try:
         if zygote.start():
@@ -193,6 +195,3 @@ def main(arguments: list[str]) -> None:
     finally:
         zygote.end()
 
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

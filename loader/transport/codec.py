@@ -40,7 +40,7 @@ class Encoder:
         file, leases = io.BytesIO(), {}  # type: ignore[var-annotated]
         pickler = _Pickler(file, protocol=5)
         pickler.worker, pickler.leases = self._worker, leases
-        rows = stacked(elements, self._pool.allocate) if len(elements) > 1 else None
+        rows = stacked(elements, self._pool.allocate) if len(elements) > 1 and not self._placed_already(elements[0]) else None
         pickler.dump(self._placed(elements) if rows is None else rows)
         return file.getvalue(), list(leases.values())
 
@@ -55,6 +55,9 @@ class Encoder:
             place[...] = leaves[index]
             leaves[index] = place
         return structure.unflatten(leaves)  # type: ignore[return-value]
+
+    def _placed_already(self, element: Any) -> bool:
+        return any(_worth_a_place(leaf) and self._lease_of(leaf) is not None for leaf in flatten(element)[0])
 
     def _lease_of(self, array: NDArray[Any]) -> Lease | None:
         lease = lease_of(array)

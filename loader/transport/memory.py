@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 from multiprocessing.shared_memory import SharedMemory
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_OWN_DESCRIPTOR: Any = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+"""Where Python can do without a second descriptor for each mapping."""
 
 PORTABLE = "MILLRACE_PORTABLE_MEMORY"
 """Environment variable: use the portable way where there is a better one, too. For tests."""
@@ -29,17 +34,14 @@ def create(size: int) -> int:
             return descriptor
         return _create_portably(size)
     except OSError as error:
-        raise OSError(
-            error.errno,
-            f"no shared memory for a batch of {size:,} bytes ({error.strerror}); keep fewer batches, use smaller ones or "
-            "fewer workers, or raise the limit (ulimit -n for descriptors, the container's memory or /dev/shm for bytes).",
-        ) from error
+        raise _no_memory(size, error) from error
 
 
 def _create_portably(size: int) -> int:
     """POSIX shared memory, whose name is given up at once."""
     memory = SharedMemory(create=True, size=size)
     try:
+        os.posix_fallocate(memory._fd, 0, size)  # type: ignore[attr-defined]  # else the first touch is a SIGBUS
         return os.dup(memory._fd)  # type: ignore[attr-defined]
     finally:
         memory.unlink()
@@ -48,4 +50,16 @@ def _create_portably(size: int) -> int:
 
 def attach(descriptor: int, size: int) -> NDArray[np.uint8]:
     """The memory behind a descriptor, writable. It stays mapped as long as the array lives."""
-    return np.frombuffer(mmap.mmap(descriptor, size), dtype=np.uint8)
+    try:
+        return np.frombuffer(mmap.mmap(descriptor, size, **_OWN_DESCRIPTOR), dtype=np.uint8)
+    except OSError as error:
+        raise _no_memory(size, error) from error
+
+
+def _no_memory(size: int, error: OSError) -> OSError:
+    return OSError(
+        error.errno,
+        f"no shared memory for a batch of {size:,} bytes ({error.strerror}); keep fewer batches, use smaller ones or "
+        "fewer workers, or raise the limit (ulimit -n for descriptors, ulimit -v or the container's memory or /dev/shm "
+        "for bytes).",
+    )

@@ -106,6 +106,7 @@ class Done:
         introduced: those of them whose descriptors go along, in this order.
         dropped: slabs that will not be used again.
         skipped: as in `Block`.
+        seconds: what it took.
     """
 
     number: int
@@ -117,3 +118,4 @@ class Done:
     introduced: list[int]
     dropped: list[int]
     skipped: Sequence[str]
+    seconds: float

@@ -1,0 +1,153 @@
+"""Measures what worker processes cost beside their work: start, hand-over, memory, and pipelines that drop records.
+
+    python benchmarks/workers.py [--rounds 7] [--out benchmarks/output]
+
+Writes workers.json and workers.md. Contenders take turns within each round; medians with the extremes beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import machine
+import numpy as np
+import psutil
+from measure import closing, frozen, settle_allocator, take_turn
+from rich.console import Console
+from rich.table import Table
+from workloads import digits, normalise
+
+import millrace
+
+SMALL, LARGE = (2,), (224, 224, 3)
+"""Shapes of float32 rows, 128 of which are a batch of 1 KB or of 77 MB."""
+
+Samples = dict[str, list[float]]
+ME = psutil.Process()
+
+
+def main() -> int:
+    """Run everything; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output")
+    options = parser.parse_args()
+    settle_allocator()
+    console, facts = Console(width=110), machine.facts()
+    records = digits(Path()).millrace
+    with frozen():
+        tables = {
+            "first batch, from iter(), with a source of 50 MB (ms)": _first_batches(options.rounds),
+            "next() on a finished batch, the step before took long (µs)": _finished_batches(options.rounds),
+            "records read per second, 2 workers (thousands)": _ragged(records, options.rounds),
+            "memory of all processes with a source of 50 MB, proportional (MB)": _memory(options.rounds),
+        }
+    for title, samples in tables.items():
+        _show(console, title, samples)
+    options.out.mkdir(parents=True, exist_ok=True)
+    content = {"facts": facts, "tables": tables}
+    (options.out / "workers.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    (options.out / "workers.md").write_text("\n".join(_markdown(tables)) + "\n")
+    return 0
+
+
+def _turns(rounds: int, contenders: dict[str, Callable[[], list[float]]]) -> Samples:
+    samples: Samples = {name: [] for name in contenders}
+    for number in range(rounds):
+        for place in range(len(contenders)):
+            name = list(contenders)[(place + number) % len(contenders)]
+            gc.collect()
+            samples[name] += contenders[name]()
+    return samples
+
+
+def _first_batches(rounds: int) -> Samples:
+    source = {"x": np.ones((12_500, 1_000), np.float32)}
+
+    def first(workers: int) -> list[float]:
+        loader = millrace.load(source, batch_size=128, worker_count=workers)
+        began = time.perf_counter()
+        with closing(iter(loader)) as batches:
+            next(batches)
+            return [1e3 * (time.perf_counter() - began)]
+
+    return _turns(rounds, {f"{count} workers": lambda count=count: first(count) for count in (1, 2, 16)})  # type: ignore[misc]
+
+
+def _finished_batches(rounds: int) -> Samples:
+    def waits(shape: tuple[int, ...], pause: float) -> list[float]:
+        row = np.zeros(shape, np.float32)
+        loader = millrace.load(range(1000), transformations=[lambda key: row], batch_size=128, worker_count=2)
+        times = []
+        with closing(iter(loader)) as batches:
+            for _ in range(8):
+                batch = next(batches)
+            for _ in range(100):
+                time.sleep(pause)
+                began = time.perf_counter()
+                batch = next(batches)
+                times.append(1e6 * (time.perf_counter() - began))
+            del batch
+        return times
+
+    return _turns(
+        rounds, {"batches of 1 KB": lambda: waits(SMALL, 0.02), "batches of 77 MB": lambda: waits(LARGE, 0.1)}
+    )
+
+
+def _ragged(records: list[Any], rounds: int) -> Samples:
+    def rate(operations: list[Any], read_per_batch: int) -> list[float]:
+        sampler = millrace.IndexSampler(len(records), shuffle=True, seed=0)
+        loader = millrace.DataLoader(data_source=records, sampler=sampler, operations=operations, worker_count=2)
+        return [take_turn(loader, read_per_batch, 1.5).rate / 1e3]
+
+    half = millrace.Filter(lambda element: element["label"] < 5)
+    return _turns(
+        rounds,
+        {
+            "aligned: map, Batch(128)": lambda: rate([normalise, millrace.Batch(128)], 128),
+            "ragged: map, Filter keeping a half, Batch(128)": lambda: rate([normalise, half, millrace.Batch(128)], 256),
+        },
+    )
+
+
+def _memory(rounds: int) -> Samples:
+    source = {"x": np.ones((12_500, 1_000), np.float32)}
+
+    def used(workers: int) -> list[float]:
+        with closing(iter(millrace.load(source, batch_size=32, worker_count=workers))) as batches:
+            for _ in range(4 * workers):
+                next(batches)
+            processes = [ME, *ME.children(recursive=True)]
+            return [sum(process.memory_full_info().pss for process in processes) / 1e6]
+
+    return _turns(rounds, {f"{count} workers": lambda count=count: used(count) for count in (1, 2, 5)})  # type: ignore[misc]
+
+
+def _cells(values: list[float]) -> list[str]:
+    return [f"{value:,.1f}" for value in np.percentile(values, [50, 0, 99, 100])]
+
+
+def _show(console: Console, title: str, samples: Samples) -> None:
+    table = Table("", "median", "min", "p99", "max", title=title, title_justify="left")
+    for name, values in samples.items():
+        table.add_row(name, *_cells(values))
+    console.print(table)
+
+
+def _markdown(tables: dict[str, Samples]) -> Iterator[str]:
+    for title, samples in tables.items():
+        yield f"\n**{title}**\n\n| | median | min | p99 | max |\n|---|---:|---:|---:|---:|"
+        for name, values in samples.items():
+            yield f"| {name} | {' | '.join(_cells(values))} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

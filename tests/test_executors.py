@@ -1,0 +1,111 @@
+"""What every executor must do, whatever runs the tasks."""
+
+import threading
+
+import pytest
+from pipelines import PIPELINES, loader, stream
+
+from millrace import Batch, DataLoader, IndexSampler
+from millrace.loader.transport import memory
+
+
+class _StartsThreads:
+    """A list of numbers whose copies start threads, so that workers cannot be forked."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, key: int) -> int:
+        return range(self._count)[key]
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+
+EXECUTORS = {
+    "inline": {"worker_count": 0},
+    "one thread": {"worker_count": 1, "worker_kind": "thread"},
+    "threads": {"worker_count": 3, "worker_kind": "thread"},
+    "one process": {"worker_count": 1},
+    "processes": {"worker_count": 3, "worker_buffer_size": 2},
+    "processes, portable memory": {"worker_count": 2},
+    "fresh interpreters": {"worker_count": 2},
+}
+
+
+def _opened(executor: str, pipeline: str, records: int = 23) -> DataLoader:
+    more = dict(EXECUTORS[executor])
+    if executor == "fresh interpreters":
+        more["data_source"] = _StartsThreads(records)
+    return loader(pipeline, records=records, **more)
+
+
+@pytest.fixture(params=EXECUTORS)
+def executor(request, monkeypatch):
+    """The name of an executor."""
+    if request.param == "processes, portable memory":
+        monkeypatch.setenv(memory.PORTABLE, "1")
+    return request.param
+
+
+class TestEveryExecutor:
+    """The conformance suite: the bytes of the stream are those of the inline executor."""
+
+    @pytest.mark.parametrize("pipeline", PIPELINES)
+    def test_gives_the_same_bytes(self, executor, pipeline):
+        """On every kind of pipeline."""
+        assert stream(_opened(executor, pipeline)) == stream(loader(pipeline, records=23))
+
+    @pytest.mark.parametrize("pipeline", ["map, batch, map", "filter, batch", "batch of batches", "single records"])
+    def test_resumes_in_the_middle(self, executor, pipeline):
+        """From the state after any element, the rest comes."""
+        whole = stream(loader(pipeline, records=23))
+        with iter(_opened(executor, pipeline)) as iterator:
+            head = stream([next(iterator), next(iterator)])
+            state = iterator.get_state()
+        with iter(_opened(executor, pipeline)) as iterator:
+            iterator.set_state(state)
+            assert head + stream(iterator) == whole
+
+    def test_raises_at_the_place_of_the_error_again_and_again(self, executor):
+        """What comes before the error is delivered; the state leads there again."""
+
+        def fails(x):
+            if x == 9:
+                raise LookupError("nine")
+            return x
+
+        more = EXECUTORS[executor]
+        def opened(operations):
+            return DataLoader(
+                data_source=_StartsThreads(20) if executor == "fresh interpreters" else range(20),
+                sampler=IndexSampler(20, num_epochs=1),
+                operations=operations,
+                **more,
+            )
+
+        got = []
+        with iter(opened([fails, Batch(4)])) as iterator:
+            with pytest.raises(LookupError, match="nine"):
+                for batch in iterator:
+                    got += batch.tolist()
+            assert got == list(range(8))
+            position = iterator.get_state()
+            iterator.set_state(position)
+            with pytest.raises(LookupError, match="nine"):
+                next(iterator)
+
+    def test_opens_and_closes_many_times(self, executor):
+        """Nothing is left of iterators that are dropped at any moment."""
+        before = threading.active_count()
+        one = _opened(executor, "map, batch, map")
+        for number in range(4):
+            iterator = iter(one)
+            for _ in zip(range(number), iterator):
+                pass
+            iterator.close()
+        assert threading.active_count() <= before
