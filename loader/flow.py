@@ -26,9 +26,7 @@ class Flow:
 
     def __init__(self, pipeline: Pipeline, start: Cursor, executor: Executor, skipped: SkippedRecords) -> None:
         total = start.position + pipeline.segments[0].useful(pipeline.total - start.position)
-        tasks: Pull[Task] = FromIterator(
-            spans(start.position, total, pipeline.span, lambda: executor.units)
-        )
+        tasks: Pull[Task] = FromIterator(spans(start.position, total, pipeline.span, lambda: executor.units))
         self._runs = RowRuns(stage(tasks, executor), pipeline, 0, start, skipped)
         for number, segment in enumerate(pipeline.segments[1:], start=1):
             at = Cursor(start.position, start.skips[:number])

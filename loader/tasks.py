@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .plan import Span
 from .state import Cursor
 
@@ -38,6 +41,12 @@ class RowTags:
         self.units.append(unit)
         self.positions.append(position)
         self.rows.append(row)
+
+    def extend_each(self, units: Sequence[int], positions: NDArray[np.int64]) -> None:
+        """Tag one row of each of these units, which stand at these positions."""
+        self.units += units
+        self.positions += positions[units].tolist()
+        self.rows += [0] * len(units)
 
     def extend(self, other: RowTags, unit: int) -> None:
         """Add the tags of a single unit, which is number `unit` here."""

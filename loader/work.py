@@ -6,14 +6,14 @@ In: a task. Out: a block. Each thread that works has a `Worker` of its own; noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from operator import length_hint
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..operations import Batch, MapTransform
+from ..operations import Batch, Filter, MapTransform
 from ..operations.protocol import Allocate, Context, Element, Step
 from ..sources import reader_of
 from .columns import ColumnReader
@@ -24,6 +24,9 @@ from .plan import Segment, Span
 from .slabs import SlabPool
 from .stacked import StackedRows, batch_of
 from .tasks import Block, Failure, Group, RowTags, Task
+
+SELECTED_TOGETHER = 32
+"""Records that go through one map or filter before they go to the next: few enough to stay in the caches."""
 
 
 class Reader:
@@ -141,6 +144,7 @@ class Chain:
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
         self._push = self._steps[0]
         self._maps = _maps_before_batch(segment)
+        self._selecting = _only_maps_and_filters(segment)
         self._inputs_per_unit, self._positions_per_input = segment.unit, 1
         self._tags_rows = not pipeline.aligned
         self._tracks = segment.reads_position or self._tags_rows
@@ -159,7 +163,11 @@ class Chain:
         """Push the inputs of a span; `read_failure` says why they are not all."""
         remaining = iter(inputs)
         try:
-            if self._tracks:
+            if self._selecting:
+                done = self._select(span, inputs)
+                remaining = iter(inputs[done:])
+                self._push_tracked(span, remaining, done)
+            elif self._tracks:
                 self._push_tracked(span, remaining)
             elif self._maps is not None:
                 self._push_mapped(self._maps, remaining)
@@ -184,19 +192,39 @@ class Chain:
             elements = map(operation.function, elements)
         self._context.take_all[self._segment.first + len(maps)](elements)
 
-    def _push_tracked(self, span: Span, inputs: Iterator[Any]) -> None:
+    def _select(self, span: Span, inputs: Sequence[Any]) -> int:
+        """Records through maps and filters, without a call of ours for each, up to some in which there is a failure.
+
+        Returns:
+            The number of inputs that are done.
+        """
+        assert self._tags is not None, "what is filtered is tagged"
+        positions = self._pipeline.positions(span.start, span.stop)
+        for start in range(0, len(inputs), SELECTED_TOGETHER):
+            try:
+                elements, numbers = _selected(
+                    self._segment.operations, inputs[start : start + SELECTED_TOGETHER], start
+                )
+            except Exception:
+                return start  # whoever does these one by one finds out which of them it is
+            self._elements += elements
+            self._tags.extend_each(numbers, positions)
+        return len(inputs)
+
+    def _push_tracked(self, span: Span, inputs: Iterator[Any], first: int = 0) -> None:
         push, context, per_unit = self._push, self._context, self._inputs_per_unit
-        positions = self._pipeline.positions(span.start, span.stop)[:: self._positions_per_input]
+        start = span.start + first * self._positions_per_input
+        positions = self._pipeline.positions(start, span.stop)[:: self._positions_per_input]
         seeds = self._pipeline.sampler.seeds(positions)
         context.row = 0
         if seeds is None and not self._tags_rows:
             for context.position, element in zip(positions.tolist(), inputs):
                 push(element)
             return
-        for number, (context.position, element) in enumerate(zip(positions.tolist(), inputs)):
+        for number, (context.position, element) in enumerate(zip(positions.tolist(), inputs), first):
             context.unit, context.row = number // per_unit, 0
             if seeds is not None:
-                context.seed = int(seeds[number])
+                context.seed = int(seeds[number - first])
             push(element)
 
     def run_group(self, group: Group) -> Block:
@@ -284,6 +312,33 @@ def _maps_before_batch(segment: Segment) -> Sequence[MapTransform] | None:
             return None
         maps.append(operation)
     return None
+
+
+def _only_maps_and_filters(segment: Segment) -> bool:
+    """Whether a segment selects records, and does nothing else than plain maps before and after."""
+    plain = (MapTransform, Filter)
+    return any(isinstance(operation, Filter) for operation in segment.operations) and all(
+        isinstance(operation, plain) and type(operation).connect in (MapTransform.connect, Filter.connect)
+        for operation in segment.operations
+    )
+
+
+def _selected(operations: Sequence[Any], inputs: Sequence[Any], first: int) -> tuple[list[Element], list[int]]:
+    """What maps and filters make of inputs, and the number of the input of each, counted from `first`.
+
+    Raises:
+        ValueError: a function ended an iteration that is none of its own.
+    """
+    elements, numbers = list(inputs), list(range(first, first + len(inputs)))
+    for operation in operations:
+        results = list(map(operation.function, elements))
+        if len(results) != len(elements):
+            raise ValueError("a function raised StopIteration")
+        if isinstance(operation, Filter):
+            elements, numbers = list(compress(elements, results)), list(compress(numbers, results))
+        else:
+            elements = results
+    return elements, numbers
 
 
 def _told(error: Exception) -> str:

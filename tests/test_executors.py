@@ -80,6 +80,7 @@ class TestEveryExecutor:
             return x
 
         more = EXECUTORS[executor]
+
         def opened(operations):
             return DataLoader(
                 data_source=_StartsThreads(20) if executor == "fresh interpreters" else range(20),

@@ -128,7 +128,8 @@ def test_a_limit_of_the_address_space_is_named(tmp_path):
             print(error)
         """
     told = run_program(text, tmp_path)
-    assert "for a batch of 1,600,00" in told and "ulimit -v" in told, told
+    assert "for a batch of 1,600,00" in told, told
+    assert "ulimit -v" in told, told
 
 
 def _may_mount() -> bool:

@@ -1,6 +1,6 @@
-"""Makes tasks as long as is worth a message, and no longer.
+"""Makes tasks as long as is worth a message, and no longer; knows what tasks take.
 
-In: what tasks took. Out: how many of the plan's spans the next task should be made of.
+In: what tasks took. Out: how many of the plan's spans the next task should be made of, and what a task will take.
 
 A batch of small records is done in less time than it takes to ask for it, wake somebody up and answer. So a task grows
 to several batches, while it stays short and its batches stay in the processor's caches.
@@ -8,29 +8,48 @@ to several batches, while it stays short and its batches stay in the processor's
 
 from __future__ import annotations
 
+from ..tasks import Group, Task
+
 TASK_SECONDS = 3e-3
 """What a task of several spans may take: fifty times its messages."""
 
-TASK_BYTES = 4 << 20
-"""What the batches of such a task may occupy."""
+TASK_BYTES = 2 << 20
+"""What the batches of such a task may occupy; half as much if they are read again in a worker."""
 
 MAX_UNITS = 16
 
 
 class Pace:
-    """The length of the next task, in spans.
+    """What tasks take, and the length of the next one.
 
     Args:
-        growing: tasks of several spans are possible.
+        span: positions in a span.
+        segments: number of segments.
     """
 
-    def __init__(self, growing: bool) -> None:
+    def __init__(self, span: int, segments: int) -> None:
         self.units = 1
-        self._growing = growing
+        self._bytes = TASK_BYTES // min(segments, 2)
+        self._span = span
+        self._seconds_per_input: dict[int, float] = {}
 
-    def note(self, units: float, seconds: float, size: int) -> None:
-        """A task of `units` spans took `seconds` and gave `size` bytes. Tasks grow to twice as much at a time."""
-        if not self._growing:
-            return
-        room = units * min(TASK_SECONDS / max(seconds, 1e-9), TASK_BYTES / max(size, 1), 2.0)
-        self.units = 1 << max(min(int(room), MAX_UNITS).bit_length() - 1, 0)
+    def note(self, task: Task, seconds: float, size: int) -> None:
+        """A task took `seconds` and gave `size` bytes. Tasks grow to twice as much at a time."""
+        segment, inputs = _inputs_of(task)
+        before = self._seconds_per_input.get(segment, seconds / inputs)
+        self._seconds_per_input[segment] = (before + seconds / inputs) / 2
+        if segment == 0:
+            room = inputs / self._span * min(TASK_SECONDS / max(seconds, 1e-9), self._bytes / max(size, 1), 2.0)
+            self.units = 1 << max(min(int(room), MAX_UNITS).bit_length() - 1, 0)
+
+    def expected_seconds(self, task: Task) -> float:
+        """What a task will take, as far as tasks before it tell."""
+        segment, inputs = _inputs_of(task)
+        return inputs * self._seconds_per_input.get(segment, 1e-6)
+
+
+def _inputs_of(task: Task) -> tuple[int, int]:
+    """The segment that a task belongs to, and how many inputs it has there."""
+    if isinstance(task, Group):
+        return task.segment, max(sum(part.stop - part.start for part in task.parts), 1)
+    return 0, max(task.stop - task.start, 1)

@@ -17,6 +17,7 @@ import selectors
 import time
 import weakref
 from collections import deque
+from operator import attrgetter
 from typing import Any
 
 from ...errors import WorkerCrashedError
@@ -41,7 +42,7 @@ _LOGGER = logging.getLogger("millrace")
 class ProcessHandle:
     """A task that some worker has."""
 
-    __slots__ = ("_executor", "began", "block", "late", "number", "task", "tries")
+    __slots__ = ("_executor", "began", "block", "cost", "late", "number", "task", "tries")
 
     def __init__(self, executor: ProcessExecutor, number: int, task: Task) -> None:
         self._executor = executor
@@ -49,6 +50,7 @@ class ProcessHandle:
         self.task = task
         self.tries = 0
         self.began = 0.0
+        self.cost = 0.0
         self.late = False
         self.block: Block | EncodedBlock | None = None
 
@@ -73,6 +75,7 @@ class _Remote:
         self.number = number
         self.channel = channel
         self.tasks: deque[ProcessHandle] = deque()
+        self.load = 0.0
         self.ready = False
         self.ended = False
 
@@ -89,7 +92,7 @@ class ProcessExecutor:
         read_options: ReadOptions,
     ) -> None:
         self.window = worker_count * (1 + buffer_size)
-        self._pace = Pace(growing=pipeline.aligned and pipeline.segments[0].unit > 1)
+        self._pace = Pace(pipeline.span, len(pipeline.segments))
         self._pipeline = pipeline
         self._worker_count = worker_count
         self._timeout = timeout
@@ -136,7 +139,7 @@ class ProcessExecutor:
         return worker
 
     def submit(self, task: Task) -> ProcessHandle:
-        """Give a task to the worker that has the fewest."""
+        """Give a task to the worker that has the least to do."""
         if os.getpid() != self._pid:
             raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
         handle = ProcessHandle(self, self._next_task, task)
@@ -147,7 +150,9 @@ class ProcessExecutor:
     def _give(self, handle: ProcessHandle) -> None:
         while len(self._workers) < self._worker_count:
             self._spawn()
-        worker = min(self._workers.values(), key=lambda worker: len(worker.tasks))
+        worker = min(self._workers.values(), key=attrgetter("load"))
+        handle.cost = self._pace.expected_seconds(handle.task)
+        worker.load += handle.cost
         if not worker.tasks:
             handle.began = time.monotonic()
         worker.tasks.append(handle)
@@ -198,12 +203,11 @@ class ProcessExecutor:
     def _finish(self, worker: _Remote, done: Done, descriptors: list[int]) -> None:
         self._failed_starts = 0
         handle = worker.tasks.popleft()
+        worker.load -= handle.cost
         assert handle.number == done.number, "a worker answers in the order in which it was asked"
         if worker.tasks:
             worker.tasks[0].began = time.monotonic()
-        if isinstance(handle.task, Span):
-            positions = handle.task.stop - handle.task.start
-            self._pace.note(positions / self._pipeline.span, done.seconds, sum(size for _, size in done.lent))
+        self._pace.note(handle.task, done.seconds, sum(size for _, size in done.lent))
         leases = self._slabs.take(worker.number, done, descriptors)
         failure = None if done.error is None else Failure(errors.decode(done.error))
         handle.block = EncodedBlock(done.rows, done.count, leases, done.tags, failure, done.skipped)

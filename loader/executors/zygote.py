@@ -194,4 +194,3 @@ def main() -> None:
         pass  # the user's process went away while something was sent
     finally:
         zygote.end()
-

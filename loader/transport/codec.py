@@ -40,7 +40,11 @@ class Encoder:
         file, leases = io.BytesIO(), {}  # type: ignore[var-annotated]
         pickler = _Pickler(file, protocol=5)
         pickler.worker, pickler.leases = self._worker, leases
-        rows = stacked(elements, self._pool.allocate) if len(elements) > 1 and not self._placed_already(elements[0]) else None
+        rows = (
+            stacked(elements, self._pool.allocate)
+            if len(elements) > 1 and not self._placed_already(elements[0])
+            else None
+        )
         pickler.dump(self._placed(elements) if rows is None else rows)
         return file.getvalue(), list(leases.values())
 
