@@ -38,6 +38,9 @@ class StackedRows:
     def __len__(self) -> int:
         return len(self.columns[0])
 
+    def __getitem__(self, rows: slice) -> StackedRows:
+        return StackedRows([column[rows] for column in self.columns], self.kinds, self.example)
+
     def elements(self, start: int, stop: int) -> Iterator[Element]:
         """The rows `[start, stop)` as they were. Their arrays are views."""
         _, structure = flatten(self.example)

@@ -5,10 +5,11 @@ A task needs nothing beside it and can be repeated. Plain dataclasses, so that t
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +29,19 @@ class Failure:
     error: Exception
 
 
+Ints: TypeAlias = "array[int]"
+
+
+def _ints() -> Ints:
+    return array("q")
+
+
 @dataclass(slots=True)
 class RowTags:
     """Where each row of a block comes from: `unit` of the task, global `position`, and `row` within that position."""
 
-    units: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
+    units: Ints = field(default_factory=_ints)
+    positions: Ints = field(default_factory=_ints)
     rows: list[int] = field(default_factory=list)
 
     def add(self, unit: int, position: int, row: int) -> None:
@@ -44,15 +52,19 @@ class RowTags:
 
     def extend_each(self, units: Sequence[int], positions: NDArray[np.int64]) -> None:
         """Tag one row of each of these units, which stand at these positions."""
-        self.units += units
-        self.positions += positions[units].tolist()
+        self.units.extend(units)
+        self.positions.frombytes(positions[units].tobytes())
         self.rows += [0] * len(units)
 
     def extend(self, other: RowTags, unit: int) -> None:
         """Add the tags of a single unit, which is number `unit` here."""
-        self.units += [unit] * len(other.units)
+        self.units.extend([unit] * len(other.units))
         self.positions += other.positions
         self.rows += other.rows
+
+    def part(self, start: int, stop: int) -> RowTags:
+        """The tags of rows `[start, stop)`."""
+        return RowTags(self.units[start:stop], self.positions[start:stop], self.rows[start:stop])
 
     def cut_before(self, unit: int) -> int:
         """Drop the tags from `unit` on; the number of those that stay."""

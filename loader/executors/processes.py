@@ -36,6 +36,10 @@ from .pace import Pace
 from .spawner import Spawner
 
 MAX_TRIES = 3
+
+DETOUR_SECONDS = 2e-3
+"""How much more a worker may have to do and still be given rows that it made itself."""
+
 _LOGGER = logging.getLogger("millrace")
 
 
@@ -150,7 +154,7 @@ class ProcessExecutor:
     def _give(self, handle: ProcessHandle) -> None:
         while len(self._workers) < self._worker_count:
             self._spawn()
-        worker = min(self._workers.values(), key=attrgetter("load"))
+        worker = self._fittest(handle.task)
         handle.cost = self._pace.expected_seconds(handle.task)
         worker.load += handle.cost
         if not worker.tasks:
@@ -161,10 +165,21 @@ class ProcessExecutor:
         except OSError:
             return  # it is gone; the zygote's report follows, and the task is given again
 
+    def _fittest(self, task: Task) -> _Remote:
+        """The worker with the least to do; for a group one that has its rows in its caches, unless it has much more."""
+        idlest = min(self._workers.values(), key=attrgetter("load"))
+        if isinstance(task, Group):
+            rows: Any = task.parts[-1].block
+            for worker, _ in rows.leases:
+                owner = self._workers.get(worker)
+                if owner is not None and owner.load <= idlest.load + DETOUR_SECONDS:
+                    return owner
+        return idlest
+
     def _send(self, worker: _Remote, handle: ProcessHandle) -> None:
         released = self._slabs.take_released(worker.number)
         if isinstance(handle.task, Span):
-            worker.channel.send(RunSpan(handle.number, handle.task, released))
+            worker.channel.send(RunSpan(handle.number, *handle.task, released))
             return
         group, blocks = handle.task, [part.block for part in handle.task.parts]
         sizes, introduced, descriptors = self._slabs.introduce(worker.number, blocks)
@@ -210,7 +225,7 @@ class ProcessExecutor:
         self._pace.note(handle.task, done.seconds, sum(size for _, size in done.lent))
         leases = self._slabs.take(worker.number, done, descriptors)
         failure = None if done.error is None else Failure(errors.decode(done.error))
-        handle.block = EncodedBlock(done.rows, done.count, leases, done.tags, failure, done.skipped)
+        handle.block = EncodedBlock(done.rows, done.row_count, leases, done.tags, failure, done.skipped)
 
     def _hear_spawner(self) -> None:
         received = self._spawner.channel.receive()
@@ -313,7 +328,7 @@ class ProcessExecutor:
 
 
 def _encoded(block: Any, start: int, stop: int) -> EncodedRows:
-    return EncodedRows(block.rows, start, stop, block.tags)
+    return EncodedRows(block.rows, start, stop, block.tags.part(start, stop))
 
 
 def _close(spawner: Spawner, selector: selectors.BaseSelector, workers: dict[int, _Remote], payload: int) -> None:

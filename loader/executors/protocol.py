@@ -25,12 +25,13 @@ class Executor(Protocol):
 
     Attributes:
         window: number of tasks that it is worth having submitted at a time.
-        units: number of the plan's spans that the next task should be made of. It may differ from task to task: the
-            stream does not depend on it.
     """
 
     window: int
-    units: int
+
+    @property
+    def units(self) -> int:
+        """How many of the plan's spans the next task should be made of. The stream does not depend on it."""
 
     def submit(self, task: Task) -> Handle:
         """Take a task; does not wait."""

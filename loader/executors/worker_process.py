@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..options import ReadOptions
 from ..pipeline import Pipeline
+from ..plan import Span
 from ..reading import ReadAhead, Reading
 from ..slabs import Lease, Slab, SlabPool, rounded
 from ..state import Cursor
@@ -51,7 +52,7 @@ class WorkerProcess:
             message, descriptors, reading = self._waiting.popleft()
             began = time.perf_counter()
             if isinstance(message, RunSpan):
-                block = self._worker.run(message.span, reading.records())
+                block = self._worker.run(Span(message.start, message.stop), reading.records())
             else:
                 block = self._worker.run(self._group(message, descriptors))
             self._answer(message.number, block, time.perf_counter() - began)
@@ -63,7 +64,7 @@ class WorkerProcess:
             return False
         message, descriptors = received
         self._own.release(message.released)
-        reading = self._ahead.begin(message.span if isinstance(message, RunSpan) else None)
+        reading = self._ahead.begin(Span(message.start, message.stop) if isinstance(message, RunSpan) else None)
         self._waiting.append((message, descriptors, reading))
         return True
 
@@ -75,8 +76,8 @@ class WorkerProcess:
             os.close(descriptor)
         parts = []
         for part in message.parts:
-            elements = decode(part.rows, self._others.__getitem__)
-            parts.append(Rows(Block(elements, part.tags), part.start, part.stop))
+            elements = decode(part.rows, self._others.__getitem__)[part.start : part.stop]
+            parts.append(Rows(Block(elements, part.tags), 0, part.stop - part.start))
         return Group(message.segment, tuple(parts), _NOWHERE, _NOWHERE)
 
     def _answer(self, number: int, block: Block, seconds: float) -> None:

@@ -13,11 +13,19 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from .messages import KINDS
+
 PACKET = 64 << 10
 """Bytes of the largest packet; messages are a thousandth of that, unless errors or rows of objects are in them."""
 
 MAX_DESCRIPTORS = 32
 _IN_PACKET, _IN_MEMORY = b"p", b"m"
+
+_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def _message(values: tuple[Any, ...]) -> Any:
+    return KINDS[values[0]](*values[1:])
 
 
 class Channel:
@@ -43,14 +51,17 @@ class Channel:
         Raises:
             OSError: the other end is gone.
         """
-        data = pickle.dumps(message, protocol=5)
-        if len(data) <= PACKET:
-            socket.send_fds(self.socket, [_IN_PACKET + data], list(descriptors))
+        data = _IN_PACKET + pickle.dumps((_NUMBERS[type(message)], *message), protocol=5)
+        if len(data) <= PACKET + 1 and not descriptors:
+            self.socket.send(data)
+            return
+        if len(data) <= PACKET + 1:
+            socket.send_fds(self.socket, [data], list(descriptors))
             return
         memory = os.memfd_create("millrace-message")
         try:
             with open(memory, "wb", closefd=False) as file:
-                file.write(data)
+                file.write(memoryview(data)[1:])
             socket.send_fds(self.socket, [_IN_MEMORY], [memory, *descriptors])
         finally:
             os.close(memory)
@@ -68,10 +79,10 @@ class Channel:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
         if self._buffer[:1] == _IN_PACKET:
-            return pickle.loads(memoryview(self._buffer)[1:size]), list(descriptors)
+            return _message(pickle.loads(memoryview(self._buffer)[1:size])), list(descriptors)
         with open(descriptors[0], "rb") as file:
             file.seek(0)
-            return pickle.loads(file.read()), list(descriptors[1:])
+            return _message(pickle.loads(file.read())), list(descriptors[1:])
 
     def _receive_packet(self) -> tuple[int, list[tuple[int, int, bytes]]]:
         room = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)

@@ -3,55 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from ..plan import Span
 from ..tasks import RowTags
 
 SlabName = tuple[int, int]
 """A slab: the worker that made it, and its number there."""
 
 
-@dataclass(slots=True)
-class Start:
+class Start(NamedTuple):
     """To the zygote, first of all, with the payload's descriptor: what the user's process has, to be the same there."""
 
     search_path: list[str]
     environment: dict[str, str]
 
 
-@dataclass(slots=True)
-class Spawn:
+class Spawn(NamedTuple):
     """To the zygote: make worker `worker`; its end of the channel goes along as a descriptor."""
 
     worker: int
 
 
-@dataclass(slots=True)
-class Kill:
+class Kill(NamedTuple):
     """To the zygote: end worker `worker` at once."""
 
     worker: int
 
 
-@dataclass(slots=True)
-class Exited:
+class Exited(NamedTuple):
     """From the zygote: worker `worker` is gone, with this status as `os.waitpid` gave it."""
 
     worker: int
     status: int
 
 
-@dataclass(slots=True)
-class Broken:
+class Broken(NamedTuple):
     """From the zygote: the pipeline could not be unpacked; `error` is a pickled exception."""
 
     error: bytes
 
 
-@dataclass(slots=True)
-class EncodedRows:
-    """Rows `[start, stop)` of an encoded block, which stand on these slabs."""
+class EncodedRows(NamedTuple):
+    """Rows `[start, stop)` of an encoded block, and their tags."""
 
     rows: bytes
     start: int
@@ -59,22 +52,20 @@ class EncodedRows:
     tags: RowTags
 
 
-@dataclass(slots=True)
-class Ready:
+class Ready(NamedTuple):
     """From a worker: it has begun."""
 
 
-@dataclass(slots=True)
-class RunSpan:
-    """To a worker: do a span. `released`: slabs of its own that it may use again."""
+class RunSpan(NamedTuple):
+    """To a worker: do the span `[start, stop)`. `released`: slabs of its own that it may use again."""
 
     number: int
-    span: Span
+    start: int
+    stop: int
     released: list[int]
 
 
-@dataclass(slots=True)
-class RunGroup:
+class RunGroup(NamedTuple):
     """To a worker: do a group.
 
     Attributes:
@@ -93,13 +84,12 @@ class RunGroup:
     released: list[int]
 
 
-@dataclass(slots=True)
-class Done:
+class Done(NamedTuple):
     """From a worker: task `number` is finished, or failed behind its rows.
 
     Attributes:
         rows: encoded elements.
-        count: how many.
+        row_count: how many.
         tags: as in `Block`.
         error: encoded exception, or None.
         lent: slabs that the rows stand on, with their sizes; the user's process releases them.
@@ -111,7 +101,7 @@ class Done:
 
     number: int
     rows: bytes
-    count: int
+    row_count: int
     tags: RowTags | None
     error: bytes | None
     lent: list[tuple[int, int]]
@@ -119,3 +109,7 @@ class Done:
     dropped: list[int]
     skipped: Sequence[str]
     seconds: float
+
+
+KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunSpan, RunGroup, Done)
+"""Every message, by the number that stands for its kind on the way."""
