@@ -1,5 +1,6 @@
 """millrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
 
+from . import checkpoint
 from .loader import DataLoader, DataLoaderIterator, ReadOptions, load
 from .operations import (
     Batch,
@@ -55,6 +56,7 @@ __all__ = [
     "ShardOptions",
     "TfdsDataSource",
     "batch_and_pad",
+    "checkpoint",
     "load",
     "pad_batch",
 ]

@@ -6,7 +6,7 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +17,7 @@ from .pipeline import Pipeline
 from .rows import RowRun
 from .skipping import SkippedRecords
 from .state import Cursor, LoaderState, differences
+from .state_files import read_then, write_later
 
 
 class DataLoaderIterator:
@@ -91,6 +92,18 @@ class DataLoaderIterator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """`set_state` for what `state_dict` gave."""
         self._go_to(LoaderState.from_dict(state))
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
+        return write_later(directory, self.get_state())
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol: go to the saved place, and begin to prefetch there."""
+        return read_then(directory, self._go_on_from)
+
+    def _go_on_from(self, state: bytes) -> None:
+        self.set_state(state)
+        self.start_prefetch()
 
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice."""

@@ -1,0 +1,53 @@
+"""Saving an iterator with Orbax: its argument-style handlers.
+
+In: an iterator with `get_state`, `set_state` and `start_prefetch`. Out: one JSON file for each process. Needs orbax-checkpoint;
+`millrace.checkpoint` is the public door, and imports this when somebody comes through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orbax.checkpoint as ocp
+
+from .state_files import read_state, state_file
+
+
+class CheckpointHandler(ocp.CheckpointHandler):
+    """Writes and reads the state of an iterator, in `process_<i>-of-<n>.json`.
+
+    The state is that of the moment of the call, also with an asynchronous checkpointer: it is written before the call returns.
+    """
+
+    def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
+        """Write the state of `args.item` (or `item`, as older Orbax has it)."""
+        state = (item if args is None else args.item).get_state()
+        state_file(directory).write_bytes(state)
+
+    def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
+        """Bring `args.item` to the saved place and begin to prefetch there.
+
+        Raises:
+            CheckpointError: there is no state of this process, or it is that of another pipeline.
+        """
+        iterator = item if args is None else args.item
+        iterator.set_state(read_state(directory))
+        iterator.start_prefetch()
+        return iterator
+
+
+@ocp.args.register_with_handler(CheckpointHandler, for_save=True)
+@dataclass
+class CheckpointSave(ocp.args.CheckpointArgs):
+    """`ocp.args.Composite(loader=CheckpointSave(iterator))`."""
+
+    item: Any
+
+
+@ocp.args.register_with_handler(CheckpointHandler, for_restore=True)
+@dataclass
+class CheckpointRestore(ocp.args.CheckpointArgs):
+    """`ocp.args.Composite(loader=CheckpointRestore(iterator))`: the iterator is brought to the saved place, and returned."""
+
+    item: Any

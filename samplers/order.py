@@ -1,0 +1,115 @@
+"""What is left of an order after several shards took parts of it: a piecewise map from index to position.
+
+In: how far each shard got. Out: positions that nobody delivered, by index. Pure arithmetic.
+
+Shard s of S stands at local position p_s: it has delivered global positions s, s + S, …, s + (p_s − 1)·S. Let P be the largest p_s.
+Left are the *ragged part*, the levels j < P of the shards with p_s ≤ j, and the *dense tail* from global position S·P on. With
+the shards sorted by p_s, those still to be served at a level are a prefix of that list, so that the ragged part is a
+few rectangles (levels × shards), and an index finds its level and shard by one search. Behind it the map is an offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int64]
+
+
+class Remainder:
+    """The positions below `total` that shards standing at these local positions have not delivered.
+
+    Memory grows with the number of shards, and the time for a position with its logarithm.
+
+    Args:
+        reached: local position of each shard, shard 0 first.
+        total: number of positions, of all shards, before.
+
+    >>> left = Remainder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
+    >>> left.length, left.positions(np.arange(left.length)).tolist()
+    (5, [4, 6, 7, 8, 9])
+    """
+
+    def __init__(self, reached: Sequence[int], total: int) -> None:
+        self.reached = tuple(reached)
+        self.total = total
+
+    @cached_property
+    def _shards(self) -> int:
+        return len(self.reached)
+
+    @cached_property
+    def length(self) -> int:
+        """How many positions are left."""
+        return self._ragged + max(self.total - self._dense_from, 0)
+
+    @cached_property
+    def _dense_from(self) -> int:
+        """The first position of the dense tail."""
+        return max(self.reached) * self._shards
+
+    @cached_property
+    def offset(self) -> int:
+        """What the map adds to an index behind the ragged part."""
+        return self._dense_from - self._ragged
+
+    @cached_property
+    def _ragged(self) -> int:
+        """Positions in the ragged part."""
+        return int(self._starts[-1])
+
+    @cached_property
+    def _by_progress(self) -> Positions:
+        """Shards, those that got least far first."""
+        return np.argsort(np.array(self.reached, dtype=np.int64), kind="stable")
+
+    @cached_property
+    def _rectangles(self) -> list[tuple[int, int, Positions]]:
+        """First level, number of levels, and shards to be served there."""
+        reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
+        whole, rest = divmod(self.total, self._shards)
+        levels = sorted({*reached.tolist(), *([whole] if whole < reached[-1] else [])})
+        rectangles = []
+        for low, high in zip(levels, levels[1:]):
+            shards = self._by_progress[: int(np.searchsorted(reached, low, side="right"))]
+            if low >= whole:  # the last level, which only the first shards have
+                high, shards = min(high, whole + 1), shards[shards < rest]
+            if len(shards):
+                rectangles.append((low, high - low, shards))
+        return rectangles
+
+    @cached_property
+    def _starts(self) -> Positions:
+        """Index at which each rectangle starts, and at the end that of the dense tail."""
+        sizes = [levels * len(shards) for _, levels, shards in self._rectangles]
+        return np.cumsum([0, *sizes], dtype=np.int64)
+
+    @cached_property
+    def _tables(self) -> tuple[Positions, Positions, Positions]:
+        """First level, width and first place in `_served` of each rectangle."""
+        lows = np.array([low for low, _, _ in self._rectangles] or [0], dtype=np.int64)
+        widths = np.array([len(shards) for _, _, shards in self._rectangles] or [1], dtype=np.int64)
+        # All but the last rectangle serve prefixes of one list; the last may leave some of them out and has its own.
+        places = np.zeros(len(widths), dtype=np.int64)
+        places[-1] = self._shards
+        return lows, widths, places
+
+    @cached_property
+    def _served(self) -> Positions:
+        last = self._rectangles[-1][2] if self._rectangles else self._by_progress[:0]
+        return np.concatenate([self._by_progress, last])
+
+    def positions(self, indices: Positions) -> Positions:
+        """The positions `int64[n]` at indices `int64[n]` in `[0, length)`, which are not checked."""
+        result = indices + self.offset
+        ragged = indices < self._ragged
+        if ragged.any():
+            some = indices[ragged]
+            which = np.searchsorted(self._starts, some, side="right") - 1
+            lows, widths, places = self._tables
+            levels, shards = np.divmod(some - self._starts[which], widths[which])
+            result[ragged] = (lows[which] + levels) * self._shards + self._served[places[which] + shards]
+        return result

@@ -1,0 +1,85 @@
+"""Iterators are saved and restored with the real Orbax."""
+
+import json
+
+import orbax.checkpoint as ocp
+import pytest
+from orbax.checkpoint.experimental import v1
+from pipelines import loader, stream
+
+import millrace
+from millrace.checkpoint import CheckpointRestore, CheckpointSave
+from millrace.errors import CheckpointError
+
+KINDS = ["batch", "filter, batch", "flat map, random, batch, random"]
+
+
+def _advanced(name: str, steps: int, **more):
+    """A loader's iterator after some steps, and what was to come then."""
+    iterator = iter(loader(name, **more))
+    for _ in range(steps):
+        next(iterator)
+    copy = iter(loader(name))
+    copy.set_state(iterator.get_state())
+    return iterator, stream(copy)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_checkpoint_manager_saves_and_restores_an_iterator(name, asynchronous, tmp_path):
+    """What was to come at the moment of the save comes after the restore, in an iterator with other workers."""
+    iterator, rest = _advanced(name, 3)
+    options = ocp.CheckpointManagerOptions(enable_async_checkpointing=asynchronous)
+    with ocp.CheckpointManager(tmp_path, options=options) as manager:
+        manager.save(7, args=ocp.args.Composite(loader=CheckpointSave(iterator)))
+        next(iterator)  # the save is of the moment of the call
+        manager.wait_until_finished()
+    (file,) = (tmp_path / "7" / "loader").glob("process_*")
+    assert file.name == "process_0-of-1.json"
+    assert json.loads(file.read_bytes())["step"] == 3
+    with (
+        ocp.CheckpointManager(tmp_path) as manager,
+        iter(loader(name, worker_count=2)) as again,
+    ):
+        manager.restore(7, args=ocp.args.Composite(loader=CheckpointRestore(again)))
+        assert stream(again) == rest
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_iterator_saves_and_loads_itself_with_the_newer_orbax(name, tmp_path):
+    """`save_checkpointables` and `load_checkpointables` know what to do with an iterator."""
+    iterator, rest = _advanced(name, 2)
+    v1.save_checkpointables(tmp_path / "one", {"loader": iterator})
+    again = iter(loader(name))
+    v1.load_checkpointables(tmp_path / "one", {"loader": again})
+    assert stream(again) == rest
+
+
+def test_an_asynchronous_save_of_the_newer_orbax_is_of_the_moment_of_the_call(tmp_path):
+    """Steps that are taken while the save goes on are not in it."""
+    iterator, rest = _advanced("batch", 2)
+    response = v1.save_checkpointables_async(tmp_path / "one", {"loader": iterator})
+    for _ in range(3):
+        next(iterator)
+    response.result()
+    again = iter(loader("batch"))
+    v1.load_checkpointables(tmp_path / "one", {"loader": again})
+    assert stream(again) == rest
+
+
+def test_a_checkpoint_of_another_number_of_processes_is_named(tmp_path):
+    """The error lists the files that are there."""
+    iterator, _ = _advanced("batch", 2)
+    with ocp.CheckpointManager(tmp_path) as manager:
+        manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(iterator)))
+        manager.wait_until_finished()
+        (file,) = (tmp_path / "1" / "loader").glob("process_*")
+        file.rename(file.with_name("process_0-of-4.json"))
+        with pytest.raises(CheckpointError, match=r"process_0-of-1.json .* process_0-of-4.json"):
+            manager.restore(1, args=ocp.args.Composite(loader=CheckpointRestore(iter(loader("batch")))))
+
+
+def test_other_names_of_the_module_are_refused():
+    """An AttributeError that says what there is."""
+    with pytest.raises(AttributeError, match="CheckpointSave"):
+        _ = millrace.checkpoint.Checkpointer
