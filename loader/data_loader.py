@@ -139,16 +139,16 @@ class DataLoader:
             f"operations={list(pipeline.operations)!r}, worker_count={self._worker_count})"
         )
 
-    def _make_executor(self) -> Executor:
+    def _make_executor(self, pipeline: Pipeline) -> Executor:
         if self._worker_count == 0:
-            return InlineExecutor(self._pipeline, self._read_options)
+            return InlineExecutor(pipeline, self._read_options)
         from .executors.processes import ProcessExecutor
         from .executors.threads import ThreadExecutor
 
         if self._worker_kind == "thread":
-            return ThreadExecutor(self._pipeline, self._worker_count, self._worker_buffer_size)
+            return ThreadExecutor(pipeline, self._worker_count, self._worker_buffer_size)
         return ProcessExecutor(
-            self._pipeline, self._worker_count, self._worker_buffer_size, self._timeout, self._read_options
+            pipeline, self._worker_count, self._worker_buffer_size, self._timeout, self._read_options
         )
 
 

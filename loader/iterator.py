@@ -5,8 +5,9 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +18,7 @@ from .pipeline import Pipeline
 from .rows import RowRun
 from .skipping import SkippedRecords
 from .state import Cursor, LoaderState, differences
-from .state_files import read_then, write_later
+from .state_files import restore_later, write_later
 
 
 class DataLoaderIterator:
@@ -29,7 +30,7 @@ class DataLoaderIterator:
     """
 
     def __init__(
-        self, pipeline: Pipeline, make_executor: Callable[[], Executor], max_errors: int | None = None
+        self, pipeline: Pipeline, make_executor: Callable[[Pipeline], Executor], max_errors: int | None = None
     ) -> None:
         self._pipeline = pipeline
         self._make_executor = make_executor
@@ -74,16 +75,47 @@ class DataLoaderIterator:
         """Where the user stands: JSON of less than 1,000 bytes for ordinary pipelines. Costs microseconds."""
         return self._state().to_json()
 
-    def set_state(self, state: bytes) -> None:
+    def set_state(self, state: bytes, strict: bool = True) -> None:
         """Go to the place that `get_state` told, on this or another iterator, at any time, with any `worker_count`.
 
-        Nothing is read to get there.
+        Nothing is read to get there. With another batch size the stream goes on with the next record.
+
+        Args:
+            state: what `get_state` gave.
+            strict: False goes on although source, sampler or operations are not those of the state.
 
         Raises:
             CheckpointError: the bytes are no state, or that of another source, sampler, shard or list of operations;
                 the iterator stays where it was.
         """
-        self._go_to(LoaderState.from_json(state))
+        self._go_to(LoaderState.from_json(state), strict)
+
+    def set_states(self, states: Sequence[bytes], strict: bool = True) -> None:
+        """Go on behind a run on another number of shards, with what none of them delivered: each record exactly once.
+
+        All new shards call this, each with the states of all former shards. These may stand at different steps. If they
+        stand at equal ones and the global batch size stays, the same global batches go on.
+
+        Args:
+            states: what `get_state` gave on each of the former shards, in any order.
+            strict: as in `set_state`.
+
+        Raises:
+            CheckpointError: a state is missing, or is of another run or pipeline; or a shard stopped in the middle of a
+                batch that a `FlatMap` takes apart. The iterator stays where it was.
+
+        >>> import millrace
+        >>> def shard(index, count):
+        ...     return iter(millrace.load(range(8), num_epochs=1, shard_options=millrace.ShardOptions(index, count)))
+        >>> first, second = shard(0, 2), shard(1, 2)
+        >>> next(first), next(first), next(second)
+        (0, 2, 1)
+        >>> whole = shard(0, 1)
+        >>> whole.set_states([second.get_state(), first.get_state()])
+        >>> list(whole)
+        [3, 4, 5, 6, 7]
+        """
+        self._go_to(self._joined([LoaderState.from_json(state) for state in states], strict), strict)
 
     def state_dict(self) -> dict[str, Any]:
         """`get_state` as a dict of plain values, for PyTorch habits."""
@@ -99,11 +131,7 @@ class DataLoaderIterator:
 
     async def load(self, directory: Any) -> Awaitable[None]:
         """Orbax's protocol: go to the saved place, and begin to prefetch there."""
-        return read_then(directory, self._go_on_from)
-
-    def _go_on_from(self, state: bytes) -> None:
-        self.set_state(state)
-        self.start_prefetch()
+        return restore_later(directory, self)
 
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice."""
@@ -126,7 +154,7 @@ class DataLoaderIterator:
         if self._closed:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
         if self._executor is None:
-            self._executor = self._make_executor()
+            self._executor = self._make_executor(self._pipeline)
         self._start, self._run = self._cursor(), None
         flow = Flow(self._pipeline, self._start, self._executor, self._skipped)
         flow.begin()
@@ -156,26 +184,83 @@ class DataLoaderIterator:
             step=self._step,
             shard=(shard.shard_index, shard.shard_count),
             fingerprint=self._pipeline.fingerprint,
+            lineage=self._pipeline.lineage,
         )
 
-    def _go_to(self, state: LoaderState) -> None:
-        self._check(state)
+    def _go_to(self, state: LoaderState, strict: bool = True) -> None:
+        pipeline = self._checked(state, strict)
         self._stop()
-        self._start, self._run, self._step = state.cursor, None, state.step
+        self._pipeline = pipeline
+        skips = state.cursor.skips if any(state.cursor.skips) else (0,) * len(pipeline.segments)
+        self._start, self._run, self._step = Cursor(state.cursor.position, skips), None, state.step
 
-    def _check(self, state: LoaderState) -> None:
-        changed = differences(state.fingerprint, self._pipeline.fingerprint)
+    def _checked(self, state: LoaderState, strict: bool) -> Pipeline:
+        """The pipeline that goes on from a state."""
+        changed = self._changes(state) if strict else []
         shard = (self._pipeline.shard.shard_index, self._pipeline.shard.shard_count)
         if state.shard != shard:
             changed.append(f"shard: {state.shard[0]} of {state.shard[1]} → {shard[0]} of {shard[1]}")
         if changed:
+            elastic = " (or, with the states of all its shards, by set_states)" if state.shard != shard else ""
             raise CheckpointError(
                 f"the state belongs to another pipeline ({'; '.join(changed)}); restore it with the pipeline that "
-                "it was taken from."
+                f"it was taken from{elastic}."
             )
+        pipeline = dataclasses.replace(self._pipeline, lineage=state.lineage)
         cursor = state.cursor
-        if len(cursor.skips) != len(self._pipeline.segments) or cursor.position > self._pipeline.total:
+        if (len(cursor.skips) != len(pipeline.segments) and any(cursor.skips)) or cursor.position > pipeline.total:
             raise CheckpointError(
                 f"the state's cursor {[cursor.position, *cursor.skips]} lies outside this pipeline, which has "
-                f"{self._pipeline.total} positions and {len(self._pipeline.segments)} segments."
+                f"{pipeline.total} positions and {len(pipeline.segments)} segments."
             )
+        return pipeline
+
+    def _changes(self, state: LoaderState) -> list[str]:
+        """What is another than it was; another batch size is one of them only in the middle of a batch's rows."""
+        saved, present = dict(state.fingerprint), dict(self._pipeline.fingerprint)
+        if not any(state.cursor.skips) and len(saved.get("batch_sizes") or ()) == len(present["batch_sizes"]):
+            saved.pop("batch_sizes"), present.pop("batch_sizes")
+        changed = differences(saved, present)
+        if not changed and len(state.cursor.skips) != len(self._pipeline.segments):
+            changed.append(f"segments: {len(state.cursor.skips)} → {len(self._pipeline.segments)}")
+        return changed
+
+    def _joined(self, states: list[LoaderState], strict: bool) -> LoaderState:
+        """The state from which this shard goes on behind all shards of a former run."""
+        if not states:
+            raise CheckpointError("set_states needs the states of all shards of the former run; there are none.")
+        first = states[0]
+        by_shard = {state.shard[0]: state for state in states}
+        for state in states:
+            if by_shard[state.shard[0]] != state:
+                raise CheckpointError(f"there are two states of shard {state.shard[0]}, which differ.")
+            if (state.shard[1], state.lineage, state.fingerprint) != (first.shard[1], first.lineage, first.fingerprint):
+                raise CheckpointError(
+                    f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs; pass those of one."
+                )
+        missing = sorted(set(range(first.shard[1])) - set(by_shard))
+        if missing:
+            raise CheckpointError(f"the states of shards {missing} of {first.shard[1]} are missing; pass all of them.")
+        shard = (self._pipeline.shard.shard_index, self._pipeline.shard.shard_count)
+        if shard[1] == first.shard[1]:
+            return by_shard[shard[0]]
+        self._check_elastic(first, strict)
+        cursors = [by_shard[index].cursor for index in range(first.shard[1])]
+        lineage = first.lineage.followed_by(cursors, len(self._pipeline.sampler))
+        start = Cursor(0, (0,) * len(self._pipeline.segments))
+        step = max(state.step for state in states)
+        return LoaderState(start, step, shard, first.fingerprint, lineage)
+
+    def _check_elastic(self, state: LoaderState, strict: bool) -> None:
+        if self._pipeline.segments[0].unit > 1 and any(state.cursor.skips):
+            raise CheckpointError(
+                "the state stands inside a batch that a FlatMap takes apart, which another shard cannot make again; "
+                "take the checkpoint at another step."
+            )
+        if getattr(self._pipeline.sampler, "algorithm", "") == "grain":
+            raise CheckpointError(
+                'algorithm="grain" gives each shard records of its own, so that its order cannot go on with another number '
+                'of shards; keep their number, or use algorithm="millrace".'
+            )
+        if strict and (changed := self._changes(state)):
+            raise CheckpointError(f"the states belong to another pipeline ({'; '.join(changed)}).")

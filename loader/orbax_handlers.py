@@ -11,7 +11,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 
-from .state_files import read_state, state_file
+from .state_files import restore, state_file
 
 
 class CheckpointHandler(ocp.CheckpointHandler):
@@ -29,11 +29,10 @@ class CheckpointHandler(ocp.CheckpointHandler):
         """Bring `args.item` to the saved place and begin to prefetch there.
 
         Raises:
-            CheckpointError: there is no state of this process, or it is that of another pipeline.
+            CheckpointError: the states are not all there, or those of another pipeline.
         """
         iterator = item if args is None else args.item
-        iterator.set_state(read_state(directory))
-        iterator.start_prefetch()
+        restore(directory, iterator)
         return iterator
 
 

@@ -22,6 +22,7 @@ from ..samplers import ShardOptions
 from ..samplers.protocol import ENDLESS, VectorSampler, as_vector_sampler
 from ..samplers.sharding import as_shard_options
 from ..sources import as_source, fingerprint_of
+from .lineage import Lineage
 from .plan import Segment, column_span_length, segments_of, span_length
 
 
@@ -35,6 +36,7 @@ class Pipeline:
         shard: which positions are this pipeline's.
         operations: records to elements.
         skips_errors: a record that fails is left out.
+        lineage: what former runs left of the order.
     """
 
     source: Any
@@ -42,6 +44,7 @@ class Pipeline:
     shard: ShardOptions
     operations: tuple[Operation, ...]
     skips_errors: bool = False
+    lineage: Lineage = field(default_factory=Lineage)
     segments: tuple[Segment, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,7 +63,7 @@ class Pipeline:
     @cached_property
     def total(self) -> int:
         """Number of local positions."""
-        return ENDLESS // self.shard.shard_count if self.endless else self.shard.length(len(self.sampler))
+        return self.shard.length(self.lineage.length(len(self.sampler)))
 
     @cached_property
     def epoch_length(self) -> int:
@@ -94,11 +97,16 @@ class Pipeline:
             "source": fingerprint_of(self.source),
             "sampler": self.sampler.fingerprint,
             "operations": [fingerprint(operation) for operation in self.operations],
+            "batch_sizes": [operation.batch_size for operation in self.operations if isinstance(operation, Batch)],
         }
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Global positions `int64[stop - start]` at local ones."""
-        return self.shard.global_positions(start, stop)
+        return self.lineage.positions(self.shard.global_positions(start, stop))
+
+    def position(self, local: int) -> int:
+        """The global position at a local one."""
+        return int(self.positions(local, local + 1)[0])
 
 
 def make_pipeline(

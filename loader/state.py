@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..errors import CheckpointError
+from .lineage import Lineage
 
 VERSION = 1
 
@@ -41,6 +42,7 @@ class LoaderState:
         step: number of batches that the user has received.
         shard: `(shard_index, shard_count)` that the position counts in.
         fingerprint: identity of source, sampler and operations.
+        lineage: what former runs, on other numbers of shards, left of the order.
         version: of this layout.
     """
 
@@ -48,6 +50,7 @@ class LoaderState:
     step: int
     shard: tuple[int, int]
     fingerprint: dict[str, Any]
+    lineage: Lineage = field(default_factory=Lineage)
     version: int = VERSION
 
     def to_json(self) -> bytes:
@@ -56,8 +59,13 @@ class LoaderState:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain JSON values."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**values, "cursor": [self.cursor.position, *self.cursor.skips], "shard": list(self.shard)}
+        values = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
+        return {
+            **values,
+            "cursor": [self.cursor.position, *self.cursor.skips],
+            "shard": list(self.shard),
+            "lineage": self.lineage.to_values(),
+        }
 
     @classmethod
     def from_json(cls, data: bytes | str) -> LoaderState:
@@ -81,7 +89,7 @@ class LoaderState:
         Raises:
             CheckpointError: the values are no such state.
         """
-        names = {field.name for field in dataclasses.fields(cls)}
+        names = {part.name for part in dataclasses.fields(cls)}
         if not isinstance(values, dict) or set(values) != names:
             raise CheckpointError(f"this is not the state of a millrace loader: {_start_of(values)}.")
         if values["version"] != VERSION:
@@ -93,7 +101,10 @@ class LoaderState:
         whole = _are_counts(cursor) and _are_counts(shard) and _are_counts([step])
         if not whole or len(cursor) < 2 or len(shard) != 2 or not isinstance(values["fingerprint"], dict):
             raise CheckpointError(f"the state is damaged: cursor={cursor!r}, shard={shard!r}, step={step!r}.")
-        return cls(Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1]), values["fingerprint"])
+        if not shard[0] < shard[1]:
+            raise CheckpointError(f"the state is damaged: shard={shard!r}.")
+        lineage = Lineage.from_values(values["lineage"])
+        return cls(Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1]), values["fingerprint"], lineage)
 
 
 def _are_counts(values: Any) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from ..errors import CheckpointError
@@ -19,17 +18,32 @@ def state_file(folder: Any) -> Any:
     return folder / f"process_{index}-of-{count}.json"
 
 
-def read_state(folder: Any) -> bytes:
-    """The state that this process saved.
+def restore(folder: Any, iterator: Any) -> None:
+    """Bring an iterator to the place that was saved, and have it begin to prefetch there.
+
+    A process that finds its own file goes on from that. Where another number of processes saved, all their states are read.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: there are no states, or not all, or they are those of another pipeline.
     """
-    file = state_file(folder)
-    if not file.exists():
-        there = sorted(path.name for path in folder.iterdir()) if folder.exists() else "no such folder"
-        raise CheckpointError(f"there is no {file.name} in {folder}, but {there}; restore with as many processes as saved.")
-    return bytes(file.read_bytes())
+    own = state_file(folder)
+    if own.exists():
+        iterator.set_state(own.read_bytes())
+    else:
+        iterator.set_states(_all_states(folder, own.name))
+    iterator.start_prefetch()
+
+
+def _all_states(folder: Any, own: str) -> list[bytes]:
+    files = sorted(folder.glob("process_*-of-*.json")) if folder.exists() else []
+    counts = {int(path.stem.rpartition("-")[2]) for path in files if path.stem.rpartition("-")[2].isdigit()}
+    if len(counts) == 1 and len(files) == counts.pop():
+        return [bytes(path.read_bytes()) for path in files]
+    there = ", ".join(path.name for path in files) or "no state"
+    raise CheckpointError(
+        f"{folder} holds neither {own} nor the states of all processes of another run, but {there}; "
+        "pass the folder of a complete checkpoint."
+    )
 
 
 async def write_later(folder_to_come: Any, state: bytes) -> None:
@@ -38,12 +52,11 @@ async def write_later(folder_to_come: Any, state: bytes) -> None:
     await asyncio.to_thread(state_file(folder).write_bytes, state)
 
 
-async def read_then(folder: Any, go_on: Callable[[bytes], None]) -> None:
-    """Read the state, and hand it over."""
-    go_on(await asyncio.to_thread(read_state, folder))
+async def restore_later(folder: Any, iterator: Any) -> None:
+    """`restore`, awaitable."""
+    await asyncio.to_thread(restore, folder, iterator)
 
 
 def _process() -> tuple[int, int]:
     jax = sys.modules.get("jax")
     return (0, 1) if jax is None else (jax.process_index(), jax.process_count())
-

@@ -66,6 +66,14 @@ class RowTags:
         """The tags of rows `[start, stop)`."""
         return RowTags(self.units[start:stop], self.positions[start:stop], self.rows[start:stop])
 
+    def some(self, numbers: Sequence[int]) -> RowTags:
+        """The tags of these rows."""
+        return RowTags(
+            array("q", (self.units[number] for number in numbers)),
+            array("q", (self.positions[number] for number in numbers)),
+            [self.rows[number] for number in numbers],
+        )
+
     def cut_before(self, unit: int) -> int:
         """Drop the tags from `unit` on; the number of those that stay."""
         count = bisect_left(self.units, unit)

@@ -60,7 +60,7 @@ class Reader:
                 records.append(self._pipeline.source[key])
         except Exception as error:
             return records, explained(error, self._pipeline, position)
-        return [], explained(failure, self._pipeline, self._pipeline.shard.global_position(span.start))
+        return [], explained(failure, self._pipeline, self._pipeline.position(span.start))
 
 
 class Worker:
@@ -128,7 +128,24 @@ class Worker:
             records, failure = self._reader.records_before_failure(task, error)
             records = [] if self._columns is not None else records
         assert records is not None
-        return self._chains[0].run_span(task, records, failure)
+        block = self._chains[0].run_span(task, records, failure)
+        return self._without_delivered(task, block) if self._pipeline.lineage.skips else block
+
+    def _without_delivered(self, span: Span, block: Block) -> Block:
+        """A block without the rows that a shard of a former run delivered."""
+        if block.tags is None:
+            return block
+        delivered = dict(self._pipeline.lineage.skips)
+        kept, seen = [], dict[int, int]()
+        positions = self._pipeline.positions(span.start, span.stop).tolist()
+        for number, unit in enumerate(block.tags.units):
+            seen[unit] = seen.get(unit, 0) + 1
+            if seen[unit] > delivered.get(positions[unit], 0):
+                kept.append(number)
+        if len(kept) < block.count:
+            block.elements = [block.elements[number] for number in kept]
+            block.tags = block.tags.some(kept)
+        return block
 
 
 class Chain:
@@ -182,7 +199,7 @@ class Chain:
             at_fault = self._at_fault(error, len(inputs) - length_hint(remaining) - 1)
             unit = self._context.unit
             local = span.start + at_fault * self._positions_per_input
-            return self._failed(explained(error, self._pipeline, self._pipeline.shard.global_position(local)), unit)
+            return self._failed(explained(error, self._pipeline, self._pipeline.position(local)), unit)
         return self._block()
 
     def _push_mapped(self, maps: Sequence[MapTransform], inputs: Iterator[Any]) -> None:

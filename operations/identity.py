@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .batch import Batch
 from .protocol import Operation
 
 
@@ -21,8 +22,10 @@ def fingerprint(operation: Operation) -> str:
     """Eight hexadecimal digits that change when the operation's kind, name or a plain parameter does.
 
     >>> from millrace.operations import Batch
-    >>> fingerprint(Batch(4)) == fingerprint(Batch(4)), fingerprint(Batch(4)) == fingerprint(Batch(8))
-    (True, False)
+    >>> fingerprint(Batch(4)) == fingerprint(Batch(4, drop_remainder=True))
+    False
+
+    A batch size is not part of it: a checkpoint keeps it beside, as a stream may go on with another one.
     """
     explicit = getattr(operation, "fingerprint", None)
     described = explicit if explicit is not None else _described(operation)
@@ -52,5 +55,8 @@ def _described(value: Any, depth: int = 0) -> Any:
     if isinstance(value, functools.partial):
         return [kind, *(_described(part, depth + 1) for part in (value.func, value.args, value.keywords))]
     if isinstance(value, Operation) or callable(value):
-        return [kind, _described(getattr(value, "__dict__", {}), depth + 1)]
+        attributes = getattr(value, "__dict__", {})
+        if isinstance(value, Batch):
+            attributes = {name: attribute for name, attribute in attributes.items() if name != "batch_size"}
+        return [kind, _described(attributes, depth + 1)]
     return kind

@@ -2,7 +2,7 @@
 
 In: how far each shard got. Out: positions that nobody delivered, by index. Pure arithmetic.
 
-Shard s of S stands at local position p_s: it has delivered global positions s, s + S, …, s + (p_s − 1)·S. Let P be the largest p_s.
+Shard s of S stands at local position p_s: it has delivered global positions s, s + S, …, s + (p_s − 1)·S. P is the largest p_s.
 Left are the *ragged part*, the levels j < P of the shards with p_s ≤ j, and the *dense tail* from global position S·P on. With
 the shards sorted by p_s, those still to be served at a level are a prefix of that list, so that the ragged part is a
 few rectangles (levels × shards), and an index finds its level and shard by one search. Behind it the map is an offset.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,15 @@ class Remainder:
         """What the map adds to an index behind the ragged part."""
         return self._dense_from - self._ragged
 
+    def offset_behind(self, index: int) -> int | None:
+        """What the map adds to every index from `index` on; None if that is not one number."""
+        return self.offset if index >= self._ragged else None
+
+    def lowest_position(self, index: int) -> int:
+        """A position that none from `index` on lies below."""
+        position = int(self.positions(np.array([index], dtype=np.int64))[0])
+        return position - position % self._shards
+
     @cached_property
     def _ragged(self) -> int:
         """Positions in the ragged part."""
@@ -73,7 +83,7 @@ class Remainder:
         whole, rest = divmod(self.total, self._shards)
         levels = sorted({*reached.tolist(), *([whole] if whole < reached[-1] else [])})
         rectangles = []
-        for low, high in zip(levels, levels[1:]):
+        for low, high in pairwise(levels):
             shards = self._by_progress[: int(np.searchsorted(reached, low, side="right"))]
             if low >= whole:  # the last level, which only the first shards have
                 high, shards = min(high, whole + 1), shards[shards < rest]

@@ -10,6 +10,7 @@ from pipelines import loader, stream
 import millrace
 from millrace.checkpoint import CheckpointRestore, CheckpointSave
 from millrace.errors import CheckpointError
+from millrace.loader.state_files import restore
 
 KINDS = ["batch", "filter, batch", "flat map, random, batch, random"]
 
@@ -67,16 +68,30 @@ def test_an_asynchronous_save_of_the_newer_orbax_is_of_the_moment_of_the_call(tm
     assert stream(again) == rest
 
 
-def test_a_checkpoint_of_another_number_of_processes_is_named(tmp_path):
-    """The error lists the files that are there."""
-    iterator, _ = _advanced("batch", 2)
-    with ocp.CheckpointManager(tmp_path) as manager:
-        manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(iterator)))
-        manager.wait_until_finished()
-        (file,) = (tmp_path / "1" / "loader").glob("process_*")
-        file.rename(file.with_name("process_0-of-4.json"))
-        with pytest.raises(CheckpointError, match=r"process_0-of-1.json .* process_0-of-4.json"):
-            manager.restore(1, args=ocp.args.Composite(loader=CheckpointRestore(iter(loader("batch")))))
+def test_a_checkpoint_of_several_processes_is_restored_by_one(tmp_path):
+    """A single process finds the files of four, and goes on with what none of them delivered."""
+    folder = tmp_path / "loader"
+    folder.mkdir()
+    seen = []
+    for shard in range(4):
+        iterator = iter(
+            millrace.load(range(50), batch_size=3, num_epochs=1, shard_options=millrace.ShardOptions(shard, 4))
+        )
+        for _ in range(shard):
+            seen += next(iterator).tolist()
+        (folder / f"process_{shard}-of-4.json").write_bytes(iterator.get_state())
+    again = iter(millrace.load(range(50), batch_size=3, num_epochs=1))
+    restore(folder, again)
+    assert sorted([*seen, *(number for batch in again for number in batch.tolist())]) == list(range(50))
+
+
+@pytest.mark.parametrize("names", [[], ["process_0-of-4.json"], ["process_0-of-1x.json"]])
+def test_a_checkpoint_that_is_not_whole_is_named(names, tmp_path):
+    """The error lists the states that are there."""
+    for name in names:
+        (tmp_path / name).write_bytes(iter(loader("batch")).get_state())
+    with pytest.raises(CheckpointError, match=names[0] if names else "no state"):
+        restore(tmp_path, iter(loader("batch")))
 
 
 def test_other_names_of_the_module_are_refused():

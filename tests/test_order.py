@@ -40,7 +40,9 @@ def test_remainders_of_remainders_come_exactly_once_too(case, data):
     second = Remainder(again, first.length)
     found = first.positions(second.positions(np.arange(second.length))).tolist()
     delivered = {
-        first.positions(np.array([shard + level * count])).item() for shard in range(count) for level in range(again[shard])
+        first.positions(np.array([shard + level * count])).item()
+        for shard in range(count)
+        for level in range(again[shard])
     }
     assert sorted([*found, *delivered]) == _left(total, reached)
 

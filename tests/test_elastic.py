@@ -1,0 +1,183 @@
+"""A run goes on with another number of shards, each record exactly once."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import millrace
+from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
+from millrace.errors import CheckpointError
+
+OPERATIONS = {
+    "single records": [],
+    "batch": [Batch(3)],
+    "batch of batches": [Batch(2), Batch(2, batch_fn=np.concatenate)],
+    "filter": [Filter(lambda x: x % 3 != 1)],
+    "filter, batch": [Filter(lambda x: x % 3 != 1), Batch(2)],
+    "flat map": [FlatMap(lambda x: [x] * (x % 4))],
+    "flat map, filter, batch": [FlatMap(lambda x: [x] * (x % 4)), Filter(lambda x: x % 5 != 1), Batch(3)],
+}
+
+
+def _shards(name, count, records, num_epochs=2, worker_count=0):
+    for index in range(count):
+        sampler = IndexSampler(records, ShardOptions(index, count), shuffle=True, seed=4, num_epochs=num_epochs)
+        yield iter(
+            DataLoader(
+                data_source=range(records), sampler=sampler, operations=OPERATIONS[name], worker_count=worker_count
+            )
+        )
+
+
+def _numbers(element):
+    return np.asarray(element).ravel().tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(sorted(OPERATIONS)),
+    records=st.integers(1, 60),
+    counts=st.lists(st.integers(1, 6), min_size=2, max_size=4),
+    data=st.data(),
+)
+def test_every_record_comes_exactly_once_however_often_the_shards_change(name, records, counts, data):
+    """S to S' to S'', each shard stopping at a step of its own, over the ends of epochs too."""
+    (whole,) = _shards(name, 1, records)
+    expected = Counter(number for element in whole for number in _numbers(element))
+    seen, states = Counter(), None
+    for count in counts:
+        iterators = list(_shards(name, count, records))
+        if states is not None:
+            shuffled = data.draw(st.permutations(states))
+            for iterator in iterators:
+                iterator.set_states(shuffled)
+        for iterator in iterators:
+            for _ in range(data.draw(st.integers(0, 8))):
+                seen.update(_numbers(next(iterator, [])))
+        states = [iterator.get_state() for iterator in iterators]
+        for iterator, (index, again) in zip(iterators, enumerate(_shards(name, count, records))):
+            again.set_state(states[index])
+            assert again.get_state() == iterator.get_state()
+    for iterator in iterators:
+        for element in iterator:
+            seen.update(_numbers(element))
+    assert seen == expected
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (3, 1), (1, 3)])
+def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after):
+    """The union of what all shards deliver at a step is that of the run that was not interrupted."""
+
+    def shards(count):
+        for index in range(count):
+            options = ShardOptions(index, count)
+            yield iter(
+                millrace.load(
+                    range(500), batch_size=12 // count, shuffle=True, seed=1, num_epochs=3, shard_options=options
+                )
+            )
+
+    def global_batches(iterators):
+        while batches := [batch for batch in (next(iterator, None) for iterator in iterators) if batch is not None]:
+            yield sorted(np.concatenate(batches).tolist())
+
+    expected = list(global_batches(list(shards(before))))
+    first = list(shards(before))
+    got = [batch for batch, _ in zip(global_batches(first), range(50))]
+    for iterator in first:
+        iterator.close()
+    first = list(shards(before))
+    for _ in range(50):
+        for iterator in first:
+            next(iterator)
+    states = [iterator.get_state() for iterator in first]
+    second = list(shards(after))
+    for iterator in second:
+        iterator.set_states(states)
+    assert got + list(global_batches(second)) == expected
+    assert len(json.loads(second[0].get_state())["lineage"][1]) == 1
+
+
+def test_the_resumed_stream_does_not_depend_on_workers():
+    """Elastic resume gives the same bytes with worker processes."""
+    first = list(_shards("flat map, filter, batch", 3, 50))
+    for steps, iterator in enumerate(first):
+        for _ in range(2 * steps + 1):
+            next(iterator)
+    states = [iterator.get_state() for iterator in first]
+    streams = []
+    for workers in (0, 2):
+        (one,) = _shards("flat map, filter, batch", 1, 50, worker_count=workers)
+        one.set_states(states)
+        streams.append([_numbers(element) for element in one])
+    assert streams[0] == streams[1]
+
+
+def test_a_lineage_stays_short_and_the_state_small():
+    """After many changes the state has one offset, once the ragged parts lie behind."""
+    states = None
+    for round_ in range(12):
+        count = round_ % 3 + 1
+        iterators = list(_shards("batch", count, 1000, num_epochs=None))
+        for index, iterator in enumerate(iterators):
+            if states is not None:
+                iterator.set_states(states) if len(states) != count else iterator.set_state(states[index])
+            for _ in range(40 + index):
+                next(iterator)
+        states = [iterator.get_state() for iterator in iterators]
+    assert len(json.loads(states[0])["lineage"][1]) <= 2
+    assert len(states[0]) < 1000
+
+
+def test_another_batch_size_goes_on_with_the_next_record():
+    """Batch-size schedules need no care."""
+    one = iter(millrace.load(range(20), batch_size=3, num_epochs=1))
+    next(one), next(one)
+    other = iter(millrace.load(range(20), batch_size=5, num_epochs=1))
+    other.set_state(one.get_state())
+    assert [batch.tolist() for batch in other] == [[6, 7, 8, 9, 10], [11, 12, 13, 14, 15], [16, 17, 18, 19]]
+
+
+def test_states_that_do_not_belong_together_are_refused():
+    """Missing shards, two runs, or another pipeline are named; the iterator stays where it was."""
+    states = [iterator.get_state() for iterator in _shards("batch", 3, 30)]
+    others = [iterator.get_state() for iterator in _shards("batch", 3, 31)]
+    (one,) = _shards("batch", 1, 30)
+    expected = next(one).tolist()
+    (one,) = _shards("batch", 1, 30)
+    for given_, message in [
+        ([], "there are none"),
+        (states[:2], r"\[2\] of 3 are missing"),
+        ([states[0], others[1], states[2]], "different runs"),
+        (others, "records 31 → 30"),
+        ([*states, b"{}"], "not the state"),
+    ]:
+        with pytest.raises(CheckpointError, match=message):
+            one.set_states(given_)
+    assert next(one).tolist() == expected
+
+
+def test_strict_false_goes_on_with_another_pipeline():
+    """Deliberately, with the position of the state."""
+    one = iter(millrace.load(range(20), batch_size=4, num_epochs=1))
+    next(one)
+    other = iter(millrace.load(range(24), batch_size=4, num_epochs=1))
+    with pytest.raises(CheckpointError, match="records 20 → 24"):
+        other.set_state(one.get_state())
+    other.set_state(one.get_state(), strict=False)
+    assert next(other).tolist() == [4, 5, 6, 7]
+
+
+def test_grains_order_cannot_change_its_shards():
+    """It gives each shard records of its own."""
+
+    def shard(index, count):
+        sampler = IndexSampler(20, ShardOptions(index, count), shuffle=True, seed=1, num_epochs=1, algorithm="grain")
+        return iter(DataLoader(data_source=range(20), sampler=sampler, operations=[Batch(2)]))
+
+    with pytest.raises(CheckpointError, match="grain"):
+        shard(0, 1).set_states([shard(0, 2).get_state(), shard(1, 2).get_state()])
