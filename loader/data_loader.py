@@ -5,9 +5,14 @@ In: source, sampler, operations. Out: iterators.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..checks import whole_number
 from ..operations import Batch
@@ -15,6 +20,7 @@ from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
 from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
+from .keys import KeyBlocks
 from .options import ReadOptions, as_read_options
 from .pipeline import Pipeline, make_pipeline
 
@@ -131,6 +137,60 @@ class DataLoader:
                 'on_error="skip"; count them, or ask len(loader) without it.'
             )
         return self._pipeline.segments[0].outputs(self._pipeline.total)
+
+    def with_batch_size(self, batch_size: int) -> DataLoader:
+        """The same loader with another size of its `Batch`. States go from one to the other: the next record comes next.
+
+        Raises:
+            ValueError: there is no `Batch`, or several, or the size is not positive.
+
+        >>> from millrace import load
+        >>> small = load(range(10), batch_size=2, num_epochs=1)
+        >>> iterator = iter(small)
+        >>> next(iterator).tolist()
+        [0, 1]
+        >>> large = iter(small.with_batch_size(4))
+        >>> large.set_state(iterator.get_state())
+        >>> [batch.tolist() for batch in large]
+        [[2, 3, 4, 5], [6, 7, 8, 9]]
+        """
+        batches = [number for number, operation in enumerate(self._pipeline.operations) if isinstance(operation, Batch)]
+        if len(batches) != 1:
+            raise ValueError(
+                f"with_batch_size needs a pipeline with one Batch; this one has {len(batches)}. Make another DataLoader."
+            )
+        operations = list(self._pipeline.operations)
+        operations[batches[0]] = resized = copy.copy(operations[batches[0]])
+        resized.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")  # type: ignore[attr-defined]
+        other = copy.copy(self)
+        vars(other)["_pipeline"] = dataclasses.replace(self._pipeline, operations=tuple(operations))
+        return other
+
+    def records_at(self, step: int) -> NDArray[np.int64]:
+        """The record keys `int64[records in the element]` behind this shard's element number `step`, from 0.
+
+        Reads nothing, and takes the same time for any step.
+
+        Raises:
+            TypeError: an operation decides which records make an element.
+            IndexError: the stream ends before.
+
+        >>> from millrace import load
+        >>> load(range(10), batch_size=4, num_epochs=1).records_at(2).tolist()
+        [8, 9]
+        """
+        pipeline = self._pipeline
+        if not pipeline.aligned:
+            raise TypeError(
+                'a Filter, a FlatMap or on_error="skip" decides which records make an element, so that they are unknown '
+                "before they are read; records_at works for pipelines without."
+            )
+        step = whole_number("step", step, 0, None, "the number of an element, from 0")
+        unit = pipeline.segments[0].unit
+        if pipeline.segments[0].useful(min(pipeline.total - step * unit, unit)) <= 0:
+            raise IndexError(f"step {step} is behind the end of the stream, which has {len(self)} elements.")
+        start = step * unit
+        return KeyBlocks(pipeline).checked(pipeline.positions(start, min(start + unit, pipeline.total)))
 
     def __repr__(self) -> str:
         pipeline = self._pipeline

@@ -14,7 +14,7 @@ import orbax.checkpoint as ocp
 from .state_files import restore, state_file
 
 
-class CheckpointHandler(ocp.CheckpointHandler):
+class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
     """Writes and reads the state of an iterator, in `process_<i>-of-<n>.json`.
 
     The state is that of the moment of the call, also with an asynchronous checkpointer: it is written before the call returns.
@@ -38,7 +38,7 @@ class CheckpointHandler(ocp.CheckpointHandler):
 
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)
 @dataclass
-class CheckpointSave(ocp.args.CheckpointArgs):
+class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
     """`ocp.args.Composite(loader=CheckpointSave(iterator))`."""
 
     item: Any
@@ -46,7 +46,7 @@ class CheckpointSave(ocp.args.CheckpointArgs):
 
 @ocp.args.register_with_handler(CheckpointHandler, for_restore=True)
 @dataclass
-class CheckpointRestore(ocp.args.CheckpointArgs):
+class CheckpointRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
     """`ocp.args.Composite(loader=CheckpointRestore(iterator))`: the iterator is brought to the saved place, and returned."""
 
     item: Any

@@ -142,6 +142,32 @@ def test_another_batch_size_goes_on_with_the_next_record():
     assert [batch.tolist() for batch in other] == [[6, 7, 8, 9, 10], [11, 12, 13, 14, 15], [16, 17, 18, 19]]
 
 
+def test_a_loader_with_another_batch_size_refuses_what_has_no_one_batch():
+    """with_batch_size says how many there are."""
+    loader = millrace.load(range(20), batch_size=3, num_epochs=1)
+    assert [len(batch) for batch in loader.with_batch_size(8)] == [8, 8, 4]
+    assert [len(batch) for batch in loader] == [3] * 6 + [2]
+    with pytest.raises(ValueError, match="batch_size=0"):
+        loader.with_batch_size(0)
+    with pytest.raises(ValueError, match="has 0"):
+        millrace.load(range(20)).with_batch_size(4)
+
+
+@pytest.mark.parametrize("drop_remainder", [False, True])
+@pytest.mark.parametrize("shard", [0, 1])
+def test_the_records_of_any_step_are_known_without_reading(drop_remainder, shard):
+    """records_at(step) gives the keys that the step will deliver, and an IndexError behind the end."""
+    options = ShardOptions(shard, 2)
+    sampler = IndexSampler(23, options, shuffle=True, seed=1, num_epochs=3)
+    loader = DataLoader(data_source=range(23), sampler=sampler, operations=[Batch(4, drop_remainder)])
+    batches = [batch.tolist() for batch in loader]
+    assert [loader.records_at(step).tolist() for step in range(len(batches))] == batches
+    with pytest.raises(IndexError, match="behind the end"):
+        loader.records_at(len(batches))
+    with pytest.raises(TypeError, match="a Filter"):
+        DataLoader(data_source=range(23), sampler=sampler, operations=OPERATIONS["filter"]).records_at(0)
+
+
 def test_states_that_do_not_belong_together_are_refused():
     """Missing shards, two runs, or another pipeline are named; the iterator stays where it was."""
     states = [iterator.get_state() for iterator in _shards("batch", 3, 30)]
