@@ -72,12 +72,17 @@ class Lineage:
                 skips[position] = skips.get(position, 0) + cursor.skips[0]
         reached = [*self.reached, tuple(cursor.position for cursor in cursors)]
         whole = Lineage(self.total if self.reached else total, tuple(reached))
-        return Lineage(whole.total, whole._collapsed(), tuple(sorted(skips.items())))
+        brief, lowest = whole._collapsed()
+        return Lineage(whole.total, brief, tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest)))
 
-    def _collapsed(self) -> tuple[tuple[int, ...], ...]:
-        """The same order, said more briefly where a ragged part lies behind everything that is left."""
+    def _collapsed(self) -> tuple[tuple[tuple[int, ...], ...], int]:
+        """The same order, said more briefly where a ragged part lies behind everything that is left.
+
+        Returns:
+            The runs, and a global position below which nothing is left.
+        """
         brief: list[tuple[int, ...]] = []
-        lowest = 0  # index into the run at hand below which nothing is left
+        lowest = 0  # index into what is at hand, below which nothing is left
         for remainder in reversed(self._remainders):
             offset = remainder.offset_behind(lowest)
             if offset is None:
@@ -86,10 +91,9 @@ class Lineage:
                 continue
             lowest += offset
             if brief and len(brief[0]) == 1:
-                brief[0] = (brief[0][0] + offset,)
-            else:
-                brief.insert(0, (offset,))
-        return tuple(brief)
+                offset += brief.pop(0)[0]
+            brief.insert(0, (min(offset, remainder.total),))
+        return tuple(brief), lowest
 
     def to_values(self) -> list[Any]:
         """Plain JSON values."""
@@ -107,9 +111,9 @@ class Lineage:
             runs = tuple(tuple(map(_count, run)) for run in reached)
             pairs = tuple((_count(position), _count(rows)) for position, rows in skips)
             lineage = cls(_count(total), runs, pairs)
-            if not all(runs) or any(max(run.reached) * len(run.reached) > 1 << 62 for run in lineage._remainders):
+            if not all(runs) or not all(run.is_possible for run in lineage._remainders):
                 raise ValueError
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             raise CheckpointError(f"the state is damaged: lineage={str(values)[:80]}.") from None
         return lineage
 

@@ -42,6 +42,12 @@ class Remainder:
     def _shards(self) -> int:
         return len(self.reached)
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether no shard is said to have gone beyond its part."""
+        whole, rest = divmod(self.total, self._shards)
+        return all(reached <= whole + (shard < rest) for shard, reached in enumerate(self.reached))
+
     @cached_property
     def length(self) -> int:
         """How many positions are left."""
