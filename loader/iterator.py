@@ -11,9 +11,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import CheckpointError, ClosedError
 from .executors import Executor
 from .flow import Flow
+from .keys import KeyBlocks
 from .pipeline import Pipeline
 from .rows import RowRun
 from .skipping import SkippedRecords
@@ -60,6 +64,26 @@ class DataLoaderIterator:
             raise
         self._step += 1
         return element
+
+    def last_records(self) -> NDArray[np.int64]:
+        """The keys `int64[records]` of the records behind the element delivered last, each once, in the stream's order.
+
+        Costs nothing until it is called. Records that a filter dropped are behind no element.
+
+        Raises:
+            ValueError: nothing was delivered since the start, or since `set_state`.
+
+        >>> import millrace
+        >>> iterator = iter(millrace.load(range(10), transformations=[millrace.Filter(lambda x: x % 3)], batch_size=3))
+        >>> next(iterator).tolist(), iterator.last_records().tolist()
+        ([1, 2, 4], [1, 2, 4])
+        """
+        if self._run is None:
+            raise ValueError("last_records needs an element that was delivered; call next() first.")
+        local = np.array(self._run.local_positions(self._index), dtype=np.int64)
+        shard = self._pipeline.shard
+        positions = self._pipeline.lineage.positions(local * shard.shard_count + shard.shard_index)
+        return KeyBlocks(self._pipeline).checked(positions)
 
     @property
     def skipped_count(self) -> int:

@@ -6,7 +6,9 @@ left out. Cursors are computed when somebody asks for one, not row by row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ..errors import NothingPassesError
@@ -41,7 +43,16 @@ class RowRun:
 
     def rows(self, start: int, stop: int) -> Rows:
         """A part of the run."""
-        return Rows(self.block, start, stop)
+        return Rows(self.block, start, stop, self.local_positions)
+
+    def local_positions(self, index: int) -> Sequence[int]:
+        """The local positions of the records behind row `index` of the block, ascending."""
+        if isinstance(self.task, Group):
+            parts = [map(part.local_positions or _unknown, range(part.start, part.stop)) for part in self.task.parts]
+            return list(dict.fromkeys(chain.from_iterable(chain.from_iterable(parts))))
+        unit = index if self.block.tags is None else self.block.tags.units[index]
+        start = self.task.start + unit * self.unit
+        return range(start, min(start + self.unit, self.task.stop))
 
     def cursor_after(self, index: int) -> Cursor:
         """Where the stream goes on after row `index` of the block."""
@@ -58,6 +69,10 @@ class RowRun:
         if index + 1 < len(units) and units[index + 1] == unit:
             return Cursor(span.start + unit * self.unit, (index + 1 - units.index(unit),))
         return Cursor(min(span.start + (unit + 1) * self.unit, span.stop), (0,))
+
+
+def _unknown(row: int) -> Sequence[int]:
+    return ()
 
 
 class RowRuns:

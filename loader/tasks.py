@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -105,11 +105,16 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows `[start, stop)` of a block."""
+    """Rows `[start, stop)` of a block.
+
+    Attributes:
+        local_positions: tells the local positions behind a row of the block; unknown in a worker process.
+    """
 
     block: Block
     start: int
     stop: int
+    local_positions: Callable[[int], Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,17 @@ def test_the_records_of_any_step_are_known_without_reading(drop_remainder, shard
         DataLoader(data_source=range(23), sampler=sampler, operations=OPERATIONS["filter"]).records_at(0)
 
 
+@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_records_behind_the_last_element_are_known(name, worker_count):
+    """last_records() gives the keys of the records that an element was made of, ragged pipelines included."""
+    (one,) = _shards(name, 1, 40, worker_count=worker_count)
+    with pytest.raises(ValueError, match="next"):
+        one.last_records()
+    for element in one:
+        assert one.last_records().tolist() == list(dict.fromkeys(_numbers(element)))
+
+
 def test_states_that_do_not_belong_together_are_refused():
     """Missing shards, two runs, or another pipeline are named; the iterator stays where it was."""
     states = [iterator.get_state() for iterator in _shards("batch", 3, 30)]
