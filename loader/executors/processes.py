@@ -119,8 +119,8 @@ class ProcessExecutor:
 
     @property
     def units(self) -> int:
-        """As the protocol says: several while tasks are short."""
-        return self._pace.units
+        """As the protocol says: several while tasks are short. With a timeout, which is one for a span, one."""
+        return 1 if self._timeout is not None else self._pace.units
 
     def _start(self) -> None:
         self._spawner.send_start(self._payload)

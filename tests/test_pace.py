@@ -1,0 +1,50 @@
+"""Tasks grow while they are short, and shrink when they are not."""
+
+import pytest
+
+from millrace.loader.executors.pace import MAX_UNITS, TASK_BYTES, TASK_SECONDS, Pace
+from millrace.loader.plan import Span
+from millrace.loader.state import Cursor
+from millrace.loader.tasks import Block, Group, Rows
+
+
+def _after(*tasks, span: int = 100, segments: int = 1) -> Pace:
+    """The pace after tasks, each given as (spans, seconds, bytes)."""
+    pace = Pace(span, segments)
+    for spans, seconds, size in tasks:
+        pace.note(Span(0, spans * span), seconds, size)
+    return pace
+
+
+def test_the_first_task_is_one_span():
+    """Nothing is known yet, and the first batch should come soon."""
+    assert _after().units == 1
+
+
+def test_tasks_grow_twofold_while_they_are_short_and_small():
+    """Up to a largest number of spans."""
+    assert _after((1, 1e-5, 100)).units == 2
+    assert _after((8, 1e-5, 100)).units == 16
+    assert _after((MAX_UNITS, 1e-5, 100)).units == MAX_UNITS
+
+
+def test_long_or_large_tasks_stay_one_span():
+    """A slow operation, or large batches."""
+    assert _after((1, 0.04, 100)).units == 1
+    assert _after((1, 1e-5, TASK_BYTES)).units == 1
+
+
+def test_tasks_shrink_when_they_become_long():
+    """At once, to what fits."""
+    assert _after((16, 4 * TASK_SECONDS, 100)).units == 4
+    assert _after((16, 1.0, 100)).units == 1
+
+
+def test_a_group_is_expected_to_take_what_its_rows_took():
+    """Expectations are for each segment, by the number of inputs."""
+    pace = _after((2, 1e-3, 100))
+    rows = Rows(Block([]), 0, 50)
+    group = Group(1, (rows, rows), Cursor(0, (0,)), Cursor(0, (0,)))
+    pace.note(group, 2e-4, 100)
+    assert pace.expected_seconds(Span(0, 400)) == pytest.approx(2e-3)
+    assert pace.expected_seconds(group) == pytest.approx(2e-4)
