@@ -14,7 +14,7 @@
 >>> next(again).tolist()
 [2, 3]
 
-Iterators also save themselves with Orbax's newer protocol: `ocp.v1.save_checkpointables(path, dict(loader=iterator))`.
+Iterators also save themselves with `save_checkpointables(path, {"loader": iterator})` of `orbax.checkpoint.experimental.v1`.
 """
 
 from __future__ import annotations

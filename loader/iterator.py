@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError, ClosedError
+from ..samplers import NoSharding
 from .executors import Executor
 from .flow import Flow
 from .keys import KeyBlocks
@@ -270,7 +271,10 @@ class DataLoaderIterator:
             return by_shard[shard[0]]
         self._check_elastic(first, strict)
         cursors = [by_shard[index].cursor for index in range(first.shard[1])]
-        lineage = first.lineage.followed_by(cursors, len(self._pipeline.sampler))
+        everything = self._pipeline.sampler.with_shard_options(
+            NoSharding()
+        )  # what shards of equal length leave out, too
+        lineage = first.lineage.followed_by(cursors, len(everything))
         start = Cursor(0, (0,) * len(self._pipeline.segments))
         step = max(state.step for state in states)
         return LoaderState(start, step, shard, first.fingerprint, lineage)

@@ -69,6 +69,28 @@ def test_every_record_comes_exactly_once_however_often_the_shards_change(name, r
     assert seen == expected
 
 
+@pytest.mark.parametrize(("before", "after"), [(3, 4), (4, 3), (3, 2)])
+def test_shards_of_equal_length_go_on_with_what_they_had_left_out_too(before, after):
+    """With drop_remainder, what the former shards dropped may come; nothing comes twice, and the state can be restored."""
+
+    def shards(count):
+        return [
+            iter(millrace.load(range(10), num_epochs=1, shard_options=ShardOptions(index, count, drop_remainder=True)))
+            for index in range(count)
+        ]
+
+    first = shards(before)
+    seen = [number for iterator in first[:-1] for number in iterator]
+    seen += [number for _, number in zip(range(10 // before - 1), first[-1])]
+    second = shards(after)
+    for iterator in second:
+        iterator.set_states([one.get_state() for one in first])
+        iterator.set_state(iterator.get_state())
+        seen += list(iterator)
+    left = 10 % before + 1
+    assert len(set(seen)) == len(seen) == 10 - left + left // after * after
+
+
 @pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4), (3, 1), (1, 3)])
 def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after):
     """The union of what all shards deliver at a step is that of the run that was not interrupted."""

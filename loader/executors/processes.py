@@ -36,10 +36,6 @@ from .pace import Pace
 from .spawner import Spawner
 
 MAX_TRIES = 3
-
-DETOUR_SECONDS = 2e-3
-"""How much more a worker may have to do and still be given rows that it made itself."""
-
 _LOGGER = logging.getLogger("millrace")
 
 
@@ -154,7 +150,7 @@ class ProcessExecutor:
     def _give(self, handle: ProcessHandle) -> None:
         while len(self._workers) < self._worker_count:
             self._spawn()
-        worker = self._fittest(handle.task)
+        worker = min(self._workers.values(), key=attrgetter("load"))
         handle.cost = self._pace.expected_seconds(handle.task)
         worker.load += handle.cost
         if not worker.tasks:
@@ -164,17 +160,6 @@ class ProcessExecutor:
             self._send(worker, handle)
         except OSError:
             return  # it is gone; the zygote's report follows, and the task is given again
-
-    def _fittest(self, task: Task) -> _Remote:
-        """The worker with the least to do; for a group one that has its rows in its caches, unless it has much more."""
-        idlest = min(self._workers.values(), key=attrgetter("load"))
-        if isinstance(task, Group):
-            rows: Any = task.parts[-1].block
-            for worker, _ in rows.leases:
-                owner = self._workers.get(worker)
-                if owner is not None and owner.load <= idlest.load + DETOUR_SECONDS:
-                    return owner
-        return idlest
 
     def _send(self, worker: _Remote, handle: ProcessHandle) -> None:
         released = self._slabs.take_released(worker.number)

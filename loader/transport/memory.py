@@ -41,7 +41,8 @@ def _create_portably(size: int) -> int:
     """POSIX shared memory, whose name is given up at once."""
     memory = SharedMemory(create=True, size=size)
     try:
-        os.posix_fallocate(memory._fd, 0, size)  # type: ignore[attr-defined]  # else the first touch is a SIGBUS
+        if hasattr(os, "posix_fallocate"):  # where memory runs out, an error now and no SIGBUS at the first touch
+            os.posix_fallocate(memory._fd, 0, size)  # type: ignore[attr-defined]
         return os.dup(memory._fd)  # type: ignore[attr-defined]
     finally:
         memory.unlink()
