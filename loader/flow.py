@@ -27,11 +27,11 @@ class Flow:
     def __init__(self, pipeline: Pipeline, start: Cursor, executor: Executor, skipped: SkippedRecords) -> None:
         total = start.position + pipeline.segments[0].useful(pipeline.total - start.position)
         tasks: Pull[Task] = FromIterator(spans(start.position, total, pipeline.span, lambda: executor.units))
-        self._runs = RowRuns(stage(tasks, executor), pipeline, 0, start, skipped)
+        self._runs = RowRuns(stage(tasks, executor, 0), pipeline, 0, start, skipped)
         for number, segment in enumerate(pipeline.segments[1:], start=1):
             at = Cursor(start.position, start.skips[:number])
             tasks = Rebatch(self._runs, number, segment, at)
-            self._runs = RowRuns(stage(tasks, executor), pipeline, number, start, skipped)
+            self._runs = RowRuns(stage(tasks, executor, number), pipeline, number, start, skipped)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""

@@ -81,10 +81,7 @@ class DataLoaderIterator:
         """
         if self._run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
-        local = np.array(self._run.local_positions(self._index), dtype=np.int64)
-        shard = self._pipeline.shard
-        positions = self._pipeline.lineage.positions(local * shard.shard_count + shard.shard_index)
-        return KeyBlocks(self._pipeline).checked(positions)
+        return KeyBlocks(self._pipeline).behind(self._run.local_positions(self._index))
 
     @property
     def skipped_count(self) -> int:

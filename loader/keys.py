@@ -5,6 +5,8 @@ In: spans, mostly one after the other. Out: record keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,6 +37,12 @@ class KeyBlocks:
             keys = self.checked(self._pipeline.positions(start, max(stop, span.stop)))
             self._block = start, keys
         return keys[span.start - start : span.stop - start]
+
+    def behind(self, local_positions: Sequence[int]) -> NDArray[np.int64]:
+        """Record keys `int64[n]` at any local positions."""
+        local = np.array(local_positions, dtype=np.int64)
+        shard = self._pipeline.shard
+        return self.checked(self._pipeline.lineage.positions(local * shard.shard_count + shard.shard_index))
 
     def checked(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The record keys at global positions.

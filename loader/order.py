@@ -57,9 +57,9 @@ class Stage(Protocol):
         """The next task and its block."""
 
 
-def stage(tasks: Pull[Task], executor: Executor) -> Stage:
+def stage(tasks: Pull[Task], executor: Executor, segment: int) -> Stage:
     """The stage for an executor: one that works only when asked needs no queue."""
-    return Direct(tasks, executor) if executor.window == 1 else Ordered(tasks, executor)
+    return Direct(tasks, executor) if executor.window(segment) == 1 else Ordered(tasks, executor, segment)
 
 
 class Direct:
@@ -87,17 +87,18 @@ class Direct:
 
 
 class Ordered:
-    """A stage that has tasks run. At most `executor.window` of them are submitted at a time."""
+    """A stage that has tasks run. At most `executor.window(segment)` of them are submitted at a time."""
 
-    def __init__(self, tasks: Pull[Task], executor: Executor) -> None:
+    def __init__(self, tasks: Pull[Task], executor: Executor, segment: int) -> None:
         self._tasks = tasks
+        self._segment = segment
         self._executor = executor
         self._submitted: deque[tuple[Task, Handle]] = deque()
         self._ended: Ended | None = None
 
     def fill(self, wait: bool = False) -> None:
         """Submit tasks while there are any and the window has room; with `wait`, at least one."""
-        room = self._executor.window - len(self._submitted)
+        room = self._executor.window(self._segment) - len(self._submitted)
         while room > 0 and self._ended is None:
             task = self._tasks.next(wait and not self._submitted)
             if task is None:

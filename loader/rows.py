@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from ..errors import NothingPassesError
@@ -17,7 +16,7 @@ from .pipeline import Pipeline
 from .plan import Span
 from .skipping import SkippedRecords
 from .state import Cursor
-from .tasks import Block, Failure, Group, Rows, Task
+from .tasks import Block, Failure, Group, Rows, Task, local_positions
 
 BARREN_EPOCHS = 8
 """Epochs' worth of positions that one shard of several may read without any row."""
@@ -48,8 +47,7 @@ class RowRun:
     def local_positions(self, index: int) -> Sequence[int]:
         """The local positions of the records behind row `index` of the block, ascending."""
         if isinstance(self.task, Group):
-            parts = [map(part.local_positions or _unknown, range(part.start, part.stop)) for part in self.task.parts]
-            return list(dict.fromkeys(chain.from_iterable(chain.from_iterable(parts))))
+            return local_positions(self.task)
         unit = index if self.block.tags is None else self.block.tags.units[index]
         start = self.task.start + unit * self.unit
         return range(start, min(start + self.unit, self.task.stop))
@@ -69,10 +67,6 @@ class RowRun:
         if index + 1 < len(units) and units[index + 1] == unit:
             return Cursor(span.start + unit * self.unit, (index + 1 - units.index(unit),))
         return Cursor(min(span.start + (unit + 1) * self.unit, span.stop), (0,))
-
-
-def _unknown(row: int) -> Sequence[int]:
-    return ()
 
 
 class RowRuns:

@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -135,3 +136,15 @@ class Group:
 
 
 Task = Span | Group
+
+
+def local_positions(task: Task) -> Sequence[int]:
+    """The local positions of the records that a task is about, ascending; of a group, only in the user's process."""
+    if isinstance(task, Span):
+        return range(task.start, task.stop)
+    parts = [map(part.local_positions or _unknown, range(part.start, part.stop)) for part in task.parts]
+    return list(dict.fromkeys(chain.from_iterable(chain.from_iterable(parts))))
+
+
+def _unknown(row: int) -> Sequence[int]:
+    return ()

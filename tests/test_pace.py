@@ -18,26 +18,26 @@ def _after(*tasks, span: int = 100, segments: int = 1) -> Pace:
 
 def test_the_first_task_is_one_span():
     """Nothing is known yet, and the first batch should come soon."""
-    assert _after().units == 1
+    assert _after().together(0) == 1
 
 
 def test_tasks_grow_twofold_while_they_are_short_and_small():
     """Up to a largest number of spans."""
-    assert _after((1, 1e-5, 100)).units == 2
-    assert _after((8, 1e-5, 100)).units == 16
-    assert _after((MAX_UNITS, 1e-5, 100)).units == MAX_UNITS
+    assert _after((1, 1e-5, 100)).together(0) == 2
+    assert _after((8, 1e-5, 100)).together(0) == 16
+    assert _after((MAX_UNITS, 1e-5, 100)).together(0) == MAX_UNITS
 
 
 def test_long_or_large_tasks_stay_one_span():
     """A slow operation, or large batches."""
-    assert _after((1, 0.04, 100)).units == 1
-    assert _after((1, 1e-5, TASK_BYTES)).units == 1
+    assert _after((1, 0.04, 100)).together(0) == 1
+    assert _after((1, 1e-5, TASK_BYTES)).together(0) == 1
 
 
 def test_tasks_shrink_when_they_become_long():
     """At once, to what fits."""
-    assert _after((16, 4 * TASK_SECONDS, 100)).units == 4
-    assert _after((16, 1.0, 100)).units == 1
+    assert _after((16, 4 * TASK_SECONDS, 100)).together(0) == 4
+    assert _after((16, 1.0, 100)).together(0) == 1
 
 
 def test_a_group_is_expected_to_take_what_its_rows_took():
@@ -48,3 +48,17 @@ def test_a_group_is_expected_to_take_what_its_rows_took():
     pace.note(group, 2e-4, 100)
     assert pace.expected_seconds(Span(0, 400)) == pytest.approx(2e-3)
     assert pace.expected_seconds(group) == pytest.approx(2e-4)
+
+
+def test_groups_go_together_while_they_are_short_and_small():
+    """Twofold at a time, up to a largest number; large ones go alone."""
+    rows = Rows(Block([]), 0, 50)
+    group = Group(1, (rows, rows), Cursor(0, (0,)), Cursor(0, (0,)))
+    pace = _after(segments=2)
+    sizes = [pace.together(1)]
+    for _ in range(6):
+        pace.note(group, 2e-4, 100)
+        sizes.append(pace.together(1))
+    assert sizes == [1, 2, 4, 8, 8, 8, 8]
+    pace.note(group, 2e-4, TASK_BYTES)
+    assert pace.together(1) == 1

@@ -505,6 +505,58 @@ def test_few_descriptors_are_enough(tmp_path):
     assert result.stdout.strip() == "True", result.stderr
 
 
+def test_a_batch_may_come_from_hundreds_of_slabs():
+    """A filter that drops nearly all leaves each row of a batch on a slab of its own; each is handed over."""
+    numbers = IndexSampler(60_000, num_epochs=1)
+    operations = [Filter(lambda x: x % 300 == 0), lambda x: np.full(300, x), Batch(150)]
+    batches = DataLoader(data_source=range(60_000), sampler=numbers, operations=operations, worker_count=2)
+    assert [batch[:, -1].tolist() for batch in batches] == [[*range(0, 45_000, 300)], [*range(45_000, 60_000, 300)]]
+
+
+def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
+    """The same under a limit of 64 descriptors is an error that says which limit that is."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import resource, sys, numpy as np, millrace
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        sparse = [millrace.Filter(lambda x: x % 300 == 0), lambda x: np.full(300, x)]
+        try:
+            list(millrace.load(range(60_000), transformations=sparse, batch_size=150, num_epochs=1, worker_count=2))
+        except OSError as error:
+            print("ulimit -n" in str(error))
+        """)
+    )
+    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+    assert result.stdout.strip() == "True", result.stderr
+
+
+@pytest.mark.parametrize("times", [1, 2, 99])
+def test_a_group_that_kills_its_worker_among_others_is_found(times, tmp_path):
+    """Small batches of a ragged pipeline travel together; one that kills twice changes nothing, else it is told apart."""
+
+    def deadly(batch):
+        deaths = len(os.listdir(tmp_path))
+        if 2000 in batch and deaths < times:
+            (tmp_path / str(deaths)).touch()
+            os._exit(9)
+        return batch
+
+    def opened(**more):
+        sampler = IndexSampler(4000, num_epochs=1)
+        return DataLoader(data_source=range(4000), sampler=sampler, operations=operations, **more)
+
+    operations = [Filter(lambda x: x % 2 == 0), Batch(4)]
+    expected = stream(opened())
+    operations = [*operations, deadly]
+    if times <= 2:
+        assert stream(opened(worker_count=2)) == expected
+        assert len(os.listdir(tmp_path)) == times
+        return
+    with pytest.raises(WorkerCrashedError, match=r"exit code 9.*record keys 2000, 2002, 2004, 2006"):
+        list(opened(worker_count=2))
+
+
 def test_a_forked_copy_of_an_iterator_is_told_apart(tmp_path):
     """An iterator used in a forked child is an error there, and goes on working in its own process."""
     program = tmp_path / "program.py"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -79,9 +80,9 @@ class Slabs:
         self._introduced: dict[int, set[SlabName]] = {}
         self._forgotten: dict[int, list[SlabName]] = {}
 
-    def take(self, worker: int, done: Done, descriptors: Sequence[int]) -> Leases:
-        """Lease the slabs that an answer stands on; those that are new come with their descriptors."""
-        sizes = dict(done.lent)
+    def take(self, worker: int, done: Done, descriptors: Sequence[int]) -> list[Leases]:
+        """Lease the slabs that each answer stands on; those that are new come with their descriptors."""
+        sizes = dict(chain.from_iterable(answer.lent for answer in done.answers))
         for number, descriptor in zip(done.introduced, descriptors):
             name = (worker, number)
             slab = MappedSlab(memory.attach(descriptor, sizes[number]), number, descriptor)
@@ -90,12 +91,16 @@ class Slabs:
                 os.close(descriptor)
                 slab.descriptor = -1
         released = self._released.setdefault(worker, [])
-        leases: Leases = {}
-        for number, _ in done.lent:
-            slab = self._mapped[worker, number]
-            leases[worker, number] = slab, np.asarray(Lease(slab, lambda slab: released.append(slab.number)))
+        leases: list[Leases] = [
+            {(worker, number): self._lease(self._mapped[worker, number], released) for number, _ in answer.lent}
+            for answer in done.answers
+        ]
         self._drop((worker, number) for number in done.dropped)
         return leases
+
+    @staticmethod
+    def _lease(slab: MappedSlab, released: list[int]) -> tuple[MappedSlab, NDArray[np.uint8]]:
+        return slab, np.asarray(Lease(slab, lambda slab: released.append(slab.number)))
 
     def take_released(self, worker: int) -> list[int]:
         """Numbers of the worker's slabs whose leases have ended since the last call."""

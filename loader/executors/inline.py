@@ -22,7 +22,10 @@ class InlineExecutor:
     def __init__(self, pipeline: Pipeline, read_options: ReadOptions) -> None:
         self._worker = Worker(pipeline)
         self._ahead = ReadAhead(pipeline, read_options)
-        self.window = 1 + self._ahead.spans
+
+    def window(self, segment: int) -> int:
+        """As the protocol says: so many spans as are read ahead."""
+        return 1 + self._ahead.spans
 
     def submit(self, task: Task) -> InlineHandle:
         """Take a task; begin to read its records if that helps."""

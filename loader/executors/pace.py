@@ -1,9 +1,10 @@
 """Makes tasks as long as is worth a message, and no longer; knows what tasks take.
 
-In: what tasks took. Out: how many of the plan's spans the next task should be made of, and what a task will take.
+In: what tasks took. Out: how many of the plan's spans the next task should be made of, how many groups should go into one
+message, and what a task will take.
 
-A batch of small records is done in less time than it takes to ask for it, wake somebody up and answer. So a task grows
-to several batches, while it stays short and its batches stay in the processor's caches.
+A batch of small records is done in less time than it takes to ask for it, wake somebody up and answer. So the work behind
+a message grows to several batches, while it stays short and its batches stay in the processor's caches.
 """
 
 from __future__ import annotations
@@ -28,19 +29,24 @@ class Pace:
     """
 
     def __init__(self, span: int, segments: int) -> None:
-        self.units = 1
         self._bytes = TASK_BYTES // min(segments, 2)
         self._span = span
         self._seconds_per_input: dict[int, float] = {}
+        self._together: dict[int, int] = {}
+
+    def together(self, segment: int) -> int:
+        """How many spans, of the first segment, or groups, of another, the next message should be about."""
+        return self._together.get(segment, 1)
 
     def note(self, task: Task, seconds: float, size: int) -> None:
-        """A task took `seconds` and gave `size` bytes. Tasks grow to twice as much at a time."""
+        """A task took `seconds` and gave `size` bytes. Messages grow to twice as much at a time."""
         segment, inputs = _inputs_of(task)
         before = self._seconds_per_input.get(segment, seconds / inputs)
         self._seconds_per_input[segment] = (before + seconds / inputs) / 2
-        if segment == 0:
-            room = inputs / self._span * min(TASK_SECONDS / max(seconds, 1e-9), self._bytes / max(size, 1), 2.0)
-            self.units = 1 << max(min(int(room), MAX_UNITS).bit_length() - 1, 0)
+        units = inputs / self._span if segment == 0 else 1
+        room = units * min(TASK_SECONDS / max(seconds, 1e-9), self._bytes / max(size, 1))
+        room = min(room, 2 * (units if segment == 0 else self.together(segment)), MAX_UNITS)
+        self._together[segment] = 1 << max(int(room).bit_length() - 1, 0)
 
     def expected_seconds(self, task: Task) -> float:
         """What a task will take, as far as tasks before it tell."""

@@ -18,20 +18,20 @@ import time
 import weakref
 from collections import deque
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from ...errors import WorkerCrashedError
 from ..keys import KeyBlocks
 from ..options import ReadOptions
 from ..pipeline import Pipeline
 from ..plan import Span
-from ..tasks import Block, Failure, Group, RowTags, Task
+from ..tasks import Block, Failure, Group, RowTags, Task, local_positions
 from ..transport import errors
 from ..transport.channel import Channel
-from ..transport.messages import Broken, Done, EncodedRows, Exited, Ready, RunGroup, RunSpan
+from ..transport.messages import Answer, Broken, Done, EncodedRows, Exited, Ready, RunGroups, RunSpan
 from ..transport.payload import pack
 from .deaths import description
-from .handout import EncodedBlock, Slabs
+from .handout import EncodedBlock, Leases, Slabs
 from .pace import Pace
 from .spawner import Spawner
 
@@ -42,12 +42,13 @@ _LOGGER = logging.getLogger("millrace")
 class ProcessHandle:
     """A task that some worker has."""
 
-    __slots__ = ("_executor", "began", "block", "cost", "late", "number", "task", "tries")
+    __slots__ = ("_executor", "alone", "began", "block", "cost", "late", "number", "task", "tries")
 
     def __init__(self, executor: ProcessExecutor, number: int, task: Task) -> None:
         self._executor = executor
         self.number = number
         self.task = task
+        self.alone = True
         self.tries = 0
         self.began = 0.0
         self.cost = 0.0
@@ -63,6 +64,7 @@ class ProcessHandle:
     def result(self) -> Any:
         """The answer; waits for it."""
         while self.block is None:
+            self._executor.send_gathered()
             self._executor.handle_messages(None)
         block, self.block = self.block, None
         return block
@@ -91,12 +93,12 @@ class ProcessExecutor:
         timeout: float | None,
         read_options: ReadOptions,
     ) -> None:
-        self.window = worker_count * (1 + buffer_size)
+        self._window = worker_count * (1 + buffer_size)
         self._pace = Pace(pipeline.span, len(pipeline.segments))
         self._pipeline = pipeline
         self._worker_count = worker_count
         self._timeout = timeout
-        self._keys: KeyBlocks | None = None
+        self._gathered: list[ProcessHandle] = []
         self._next_task = self._next_worker = 0
         self._failed_starts = 0
         self._slabs = Slabs(keep_descriptors=len(pipeline.segments) > 1)
@@ -116,7 +118,15 @@ class ProcessExecutor:
     @property
     def units(self) -> int:
         """As the protocol says: several while tasks are short. With a timeout, which is one for a span, one."""
-        return 1 if self._timeout is not None else self._pace.units
+        return self._together(0)
+
+    def window(self, segment: int) -> int:
+        """As the protocol says: so many messages."""
+        return self._window if segment == 0 else self._window * self._together(segment)
+
+    def _together(self, segment: int) -> int:
+        """Spans in a task, or groups in a message."""
+        return 1 if self._timeout is not None else self._pace.together(segment)
 
     def _start(self) -> None:
         self._spawner.send_start(self._payload)
@@ -139,39 +149,54 @@ class ProcessExecutor:
         return worker
 
     def submit(self, task: Task) -> ProcessHandle:
-        """Give a task to the worker that has the least to do."""
+        """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
         if os.getpid() != self._pid:
             raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
         handle = ProcessHandle(self, self._next_task, task)
         self._next_task += 1
-        self._give(handle)
+        if isinstance(task, Span):
+            self._give([handle])
+            return handle
+        self._gathered.append(handle)
+        if len(self._gathered) >= self._together(task.segment):
+            self.send_gathered()
         return handle
 
-    def _give(self, handle: ProcessHandle) -> None:
+    def send_gathered(self) -> None:
+        """Give the groups that were gathered to a worker."""
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._give(gathered)
+
+    def _give(self, handles: list[ProcessHandle]) -> None:
+        """Give tasks, a span or some groups, to the worker that has the least to do."""
         while len(self._workers) < self._worker_count:
             self._spawn()
         worker = min(self._workers.values(), key=attrgetter("load"))
-        handle.cost = self._pace.expected_seconds(handle.task)
-        worker.load += handle.cost
         if not worker.tasks:
-            handle.began = time.monotonic()
-        worker.tasks.append(handle)
+            handles[0].began = time.monotonic()
+        for handle in handles:
+            handle.cost = self._pace.expected_seconds(handle.task)
+            handle.alone = len(handles) == 1
+            worker.load += handle.cost
+        worker.tasks += handles
         try:
-            self._send(worker, handle)
-        except OSError:
-            return  # it is gone; the zygote's report follows, and the task is given again
+            self._send(worker, handles)
+        except ConnectionError:
+            return  # it is gone; the zygote's report follows, and the tasks are given again
 
-    def _send(self, worker: _Remote, handle: ProcessHandle) -> None:
+    def _send(self, worker: _Remote, handles: list[ProcessHandle]) -> None:
         released = self._slabs.take_released(worker.number)
-        if isinstance(handle.task, Span):
-            worker.channel.send(RunSpan(handle.number, *handle.task, released))
+        first = handles[0].task
+        if isinstance(first, Span):
+            worker.channel.send(RunSpan(handles[0].number, *first, released))
             return
-        group, blocks = handle.task, [part.block for part in handle.task.parts]
+        tasks = [(handle.number, handle.task) for handle in handles if isinstance(handle.task, Group)]
+        blocks = list({id(part.block): part.block for _, group in tasks for part in group.parts}.values())
         sizes, introduced, descriptors = self._slabs.introduce(worker.number, blocks)
-        parts = [_encoded(part.block, part.start, part.stop) for part in group.parts]
+        groups = [(number, group.segment, _encoded(group)) for number, group in tasks]
         forgotten = self._slabs.take_forgotten(worker.number)
-        message = RunGroup(handle.number, group.segment, parts, sizes, introduced, forgotten, released)
-        worker.channel.send(message, descriptors)
+        worker.channel.send(RunGroups(groups, sizes, introduced, forgotten, released), descriptors)
 
     def handle_messages(self, wait: float | None) -> None:
         """Take what has arrived; with `wait=None`, wait for something to arrive, or for a task to be late."""
@@ -202,15 +227,14 @@ class ProcessExecutor:
 
     def _finish(self, worker: _Remote, done: Done, descriptors: list[int]) -> None:
         self._failed_starts = 0
-        handle = worker.tasks.popleft()
-        worker.load -= handle.cost
-        assert handle.number == done.number, "a worker answers in the order in which it was asked"
+        for answer, leases in zip(done.answers, self._slabs.take(worker.number, done, descriptors)):
+            handle = worker.tasks.popleft()
+            worker.load -= handle.cost
+            assert handle.number == answer.number, "a worker answers in the order in which it was asked"
+            self._pace.note(handle.task, answer.seconds, sum(size for _, size in answer.lent))
+            handle.block = _encoded_block(answer, leases)
         if worker.tasks:
             worker.tasks[0].began = time.monotonic()
-        self._pace.note(handle.task, done.seconds, sum(size for _, size in done.lent))
-        leases = self._slabs.take(worker.number, done, descriptors)
-        failure = None if done.error is None else Failure(errors.decode(done.error))
-        handle.block = EncodedBlock(done.rows, done.row_count, leases, done.tags, failure, done.skipped)
 
     def _hear_spawner(self) -> None:
         received = self._spawner.channel.receive()
@@ -235,7 +259,7 @@ class ProcessExecutor:
             )
         for handle in worker.tasks:
             if handle.block is None:
-                self._give(handle)
+                self._give([handle])
 
     def _hear_last_words(self, worker: _Remote) -> None:
         del self._workers[worker.number]
@@ -247,7 +271,7 @@ class ProcessExecutor:
         self._slabs.disown(worker.number)
 
     def _count_try(self, worker: _Remote, handle: ProcessHandle, status: int) -> None:
-        handle.tries += 1
+        handle.tries += handle.alone  # of several, any may have done it: each is tried on its own from now on
         reason = f"took longer than timeout={self._timeout} s" if handle.late else description(status)
         handle.late = False
         if handle.tries < MAX_TRIES:
@@ -261,12 +285,10 @@ class ProcessExecutor:
 
     def _told(self, task: Task) -> str:
         """Positions and record keys of a task."""
-        if isinstance(task, Group):
-            return f"rows {task.start} to {task.stop}"
-        self._keys = self._keys or KeyBlocks(self._pipeline)
-        keys = self._keys.of(task).tolist()
+        local = local_positions(task)
+        keys = KeyBlocks(self._pipeline).behind(local).tolist()
         shown = ", ".join(map(str, keys[:20])) + (", …" if len(keys) > 20 else "")
-        return f"positions {task.start} to {task.stop - 1} of this shard, record keys {shown}"
+        return f"positions {min(local)} to {max(local)} of this shard, record keys {shown}"
 
     def _start_anew(self) -> None:
         """The zygote has ended, and all workers with it."""
@@ -287,7 +309,7 @@ class ProcessExecutor:
         self._start()
         waiting = [handle for worker in workers for handle in worker.tasks if handle.block is None]
         for handle in sorted(waiting, key=lambda handle: handle.number):
-            self._give(handle)
+            self._give([handle])
 
     def _until_late(self) -> float | None:
         """Seconds until the first task is late."""
@@ -312,8 +334,16 @@ class ProcessExecutor:
             self._closing.detach()
 
 
-def _encoded(block: Any, start: int, stop: int) -> EncodedRows:
-    return EncodedRows(block.rows, start, stop, block.tags.part(start, stop))
+def _encoded(group: Group) -> list[EncodedRows]:
+    return [
+        EncodedRows(block.rows, part.start, part.stop, block.tags.part(part.start, part.stop))
+        for part, block in ((part, cast(Any, part.block)) for part in group.parts)
+    ]
+
+
+def _encoded_block(answer: Answer, leases: Leases) -> EncodedBlock:
+    failure = None if answer.error is None else Failure(errors.decode(answer.error))
+    return EncodedBlock(answer.rows, answer.row_count, leases, answer.tags, failure, answer.skipped)
 
 
 def _close(spawner: Spawner, selector: selectors.BaseSelector, workers: dict[int, _Remote], payload: int) -> None:

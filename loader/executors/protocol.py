@@ -21,17 +21,14 @@ class Handle(Protocol):
 
 
 class Executor(Protocol):
-    """Runs tasks. All methods are called by the consumer's thread.
-
-    Attributes:
-        window: number of tasks that it is worth having submitted at a time.
-    """
-
-    window: int
+    """Runs tasks. All methods are called by the consumer's thread."""
 
     @property
     def units(self) -> int:
         """How many of the plan's spans the next task should be made of. The stream does not depend on it."""
+
+    def window(self, segment: int) -> int:
+        """Number of tasks of a segment that it is worth having submitted at a time."""
 
     def submit(self, task: Task) -> Handle:
         """Take a task; does not wait."""

@@ -20,10 +20,14 @@ class ThreadExecutor:
     units = 1
 
     def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int) -> None:
-        self.window = worker_count * (1 + buffer_size)
+        self._window = worker_count * (1 + buffer_size)
         self._pipeline = pipeline
         self._own = threading.local()
         self._threads = ThreadPoolExecutor(worker_count, thread_name_prefix="millrace-worker")
+
+    def window(self, segment: int) -> int:
+        """As the protocol says: the same for all."""
+        return self._window
 
     def submit(self, task: Task) -> ThreadHandle:
         """Take a task."""

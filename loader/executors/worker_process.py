@@ -1,6 +1,6 @@
 """A worker process: takes tasks from its channel and sends back what came of them, until the channel ends.
 
-In: `RunSpan`, `RunGroup`. Out: `Done`. Runs in a process that the zygote made; nothing here knows how.
+In: `RunSpan`, `RunGroups`. Out: `Done`. Runs in a process that the zygote made; nothing here knows how.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,11 @@ from ..plan import Span
 from ..reading import ReadAhead, Reading
 from ..slabs import Lease, Slab, SlabPool, rounded
 from ..state import Cursor
-from ..tasks import Block, Group, Rows
+from ..tasks import Block, Group, Rows, Task
 from ..transport import errors, memory
 from ..transport.channel import Channel
 from ..transport.codec import TINY, Encoder, decode
-from ..transport.messages import Done, Ready, RunGroup, RunSpan, SlabName
+from ..transport.messages import Answer, Done, Ready, RunGroups, RunSpan, SlabName
 from ..work import Worker
 
 _NOWHERE = Cursor(0, ())
@@ -41,7 +42,7 @@ class WorkerProcess:
         self._encoder = Encoder(number, self._own.pool)
         self._worker = Worker(pipeline, self._own.pool.allocate)
         self._ahead = ReadAhead(pipeline, read_options)
-        self._waiting: deque[tuple[RunSpan | RunGroup, list[int], Reading]] = deque()
+        self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
 
     def run(self) -> None:
         """Work until the channel ends."""
@@ -50,12 +51,10 @@ class WorkerProcess:
             while self._ahead.spans and self._channel.readable() and self._take_message():
                 pass  # tasks that wait here are being read
             message, descriptors, reading = self._waiting.popleft()
-            began = time.perf_counter()
             if isinstance(message, RunSpan):
-                block = self._worker.run(Span(message.start, message.stop), reading.records())
+                self._send([self._answer(message.number, Span(message.start, message.stop), reading)])
             else:
-                block = self._worker.run(self._group(message, descriptors))
-            self._answer(message.number, block, time.perf_counter() - began)
+                self._send([self._answer(number, group) for number, group in self._groups(message, descriptors)])
 
     def _take_message(self) -> bool:
         """Take a task in and begin to read its records; False when there will be none any more."""
@@ -68,31 +67,41 @@ class WorkerProcess:
         self._waiting.append((message, descriptors, reading))
         return True
 
-    def _group(self, message: RunGroup, descriptors: list[int]) -> Group:
+    def _groups(self, message: RunGroups, descriptors: list[int]) -> Iterator[tuple[int, Group]]:
+        """The groups of a message, each with its number. Several may have rows of the same block."""
         for name in message.forgotten:
             self._others.pop(name, None)
         for name, descriptor in zip(message.introduced, descriptors):
             self._others[name] = memory.attach(descriptor, message.slabs[name])
             os.close(descriptor)
-        parts = []
-        for part in message.parts:
-            elements = decode(part.rows, self._others.__getitem__)[part.start : part.stop]
-            parts.append(Rows(Block(elements, part.tags), 0, part.stop - part.start))
-        return Group(message.segment, tuple(parts), _NOWHERE, _NOWHERE)
+        blocks: dict[int, Any] = {}
+        for number, segment, encoded in message.groups:
+            parts = []
+            for rows, start, stop, tags in encoded:
+                if id(rows) not in blocks:
+                    blocks[id(rows)] = decode(rows, self._others.__getitem__)
+                parts.append(Rows(Block(blocks[id(rows)][start:stop], tags), 0, stop - start))
+            yield number, Group(segment, tuple(parts), _NOWHERE, _NOWHERE)
 
-    def _answer(self, number: int, block: Block, seconds: float) -> None:
+    def _answer(self, number: int, task: Task, reading: Reading | None = None) -> Answer:
+        """Do a task."""
+        began = time.perf_counter()
+        block = self._worker.run(task, None if reading is None else reading.records())
         error = None if block.failure is None else errors.encode(block.failure.error)
         try:
             rows, leases = self._encoder.encode(block.elements)
         except Exception as failure:
             rows, leases, error = self._encoder.encode([])[0], [], errors.encode(failure)
             block = Block([], None if block.tags is None else type(block.tags)(), block.failure)
-        introduced = self._own.lend(leases)
-        descriptors = [self._own.descriptor(slab) for slab in introduced]
+        self._own.lend(leases)
         sizes = [(lease.slab.number, len(lease.slab.memory)) for lease in leases]
-        dropped = self._own.take_dropped()
-        done = Done(number, rows, block.count, block.tags, error, sizes, introduced, dropped, block.skipped, seconds)
-        self._channel.send(done, descriptors)
+        seconds = time.perf_counter() - began
+        return Answer(number, rows, block.count, block.tags, error, sizes, block.skipped, seconds)
+
+    def _send(self, answers: list[Answer]) -> None:
+        introduced = self._own.take_introduced()
+        descriptors = [self._own.descriptor(slab) for slab in introduced]
+        self._channel.send(Done(answers, introduced, self._own.take_dropped()), descriptors)
         self._own.close(introduced)
 
 
@@ -105,6 +114,7 @@ class OwnSlabs:
         self._descriptors: dict[int, int] = {}
         self._lent: dict[int, list[Lease]] = {}
         self._known: set[int] = set()
+        self._introduced: list[int] = []
         self._dropped: list[int] = []
 
     def _make(self, size: int) -> Slab:
@@ -119,13 +129,13 @@ class OwnSlabs:
             self._known.discard(slab.number)
             self._dropped.append(slab.number)
 
-    def lend(self, leases: list[Lease]) -> list[int]:
-        """Keep these slabs as they are until they are released; those that the user's process does not know yet."""
+    def lend(self, leases: list[Lease]) -> None:
+        """Keep these slabs as they are until they are released."""
         for lease in leases:
             self._lent.setdefault(lease.slab.number, []).append(lease)
-        new = [lease.slab.number for lease in leases if lease.slab.number not in self._known]
-        self._known.update(new)
-        return new
+            if lease.slab.number not in self._known:
+                self._known.add(lease.slab.number)
+                self._introduced.append(lease.slab.number)
 
     def release(self, numbers: list[int]) -> None:
         """Loans that have ended."""
@@ -134,6 +144,11 @@ class OwnSlabs:
             leases.pop()
             if not leases:
                 del self._lent[number]
+
+    def take_introduced(self) -> list[int]:
+        """Slabs on loan that the user's process does not know yet."""
+        introduced, self._introduced = self._introduced, []
+        return introduced
 
     def take_dropped(self) -> list[int]:
         """Slabs that the user's process knows and may forget."""

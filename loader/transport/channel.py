@@ -6,6 +6,7 @@ In: messages. Out: the same messages in the other process. A message too large f
 from __future__ import annotations
 
 import array
+import errno
 import os
 import pickle
 import selectors
@@ -18,8 +19,12 @@ from .messages import KINDS
 PACKET = 64 << 10
 """Bytes of the largest packet; messages are a thousandth of that, unless errors or rows of objects are in them."""
 
-MAX_DESCRIPTORS = 32
-_IN_PACKET, _IN_MEMORY = b"p", b"m"
+MAX_DESCRIPTORS = 64
+"""Descriptors that go along with one packet; packets without a message bring those that are too many."""
+
+_IN_PACKET, _IN_MEMORY, _AHEAD = b"p", b"m", b"d"
+
+MORE_DESCRIPTORS = "keep fewer batches, use smaller ones or fewer workers, or raise the limit (ulimit -n)"
 
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 
@@ -51,6 +56,10 @@ class Channel:
         Raises:
             OSError: the other end is gone.
         """
+        ahead = max(len(descriptors) - MAX_DESCRIPTORS + 1, 0)
+        for start in range(0, ahead, MAX_DESCRIPTORS):
+            socket.send_fds(self.socket, [_AHEAD], list(descriptors[start : min(start + MAX_DESCRIPTORS, ahead)]))
+        descriptors = descriptors[ahead:]
         data = _IN_PACKET + pickle.dumps((_NUMBERS[type(message)], *message), protocol=5)
         if len(data) <= PACKET + 1 and not descriptors:
             self.socket.send(data)
@@ -67,30 +76,39 @@ class Channel:
             os.close(memory)
 
     def receive(self) -> tuple[Any, list[int]] | None:
-        """The next message and its descriptors, which are the caller's to close. None: the other end is gone."""
-        try:
-            size, ancillary = self._receive_packet()
-        except ConnectionError:
-            return None
-        if size == 0:
-            return None
-        descriptors = array.array("i")
-        for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
-        if self._buffer[:1] == _IN_PACKET:
-            return _message(pickle.loads(memoryview(self._buffer)[1:size])), list(descriptors)
-        with open(descriptors[0], "rb") as file:
-            file.seek(0)
-            return _message(pickle.loads(file.read())), list(descriptors[1:])
+        """The next message and its descriptors, which are the caller's to close. None: the other end is gone.
 
-    def _receive_packet(self) -> tuple[int, list[tuple[int, int, bytes]]]:
+        Raises:
+            OSError: there is no room for the descriptors.
+        """
+        descriptors: list[int] = []
+        while True:
+            try:
+                size, ancillary, flags, _ = self._receive_packet()
+            except ConnectionError:
+                return None
+            if size == 0:
+                return None
+            start = len(descriptors)
+            for level, kind, data in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    descriptors += array.array("i", data[: len(data) - len(data) % 4])
+            if flags & socket.MSG_CTRUNC:
+                raise OSError(errno.EMFILE, f"no descriptor is left for shared memory; {MORE_DESCRIPTORS}.")
+            if self._buffer[:1] == _IN_PACKET:
+                return _message(pickle.loads(memoryview(self._buffer)[1:size])), descriptors
+            if self._buffer[:1] == _IN_MEMORY:
+                with open(descriptors.pop(start), "rb") as file:
+                    file.seek(0)
+                    return _message(pickle.loads(file.read())), descriptors
+
+    def _receive_packet(self) -> Any:
         room = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)
         try:
-            return self.socket.recvmsg_into([self._buffer], room)[:2]
+            return self.socket.recvmsg_into([self._buffer], room)
         except ConnectionResetError:
             # The other end went away without reading all that we sent. What it had sent before still comes after this.
-            return self.socket.recvmsg_into([self._buffer], room)[:2]
+            return self.socket.recvmsg_into([self._buffer], room)
 
     def readable(self) -> bool:
         """Whether `receive` would return at once."""

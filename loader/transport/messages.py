@@ -65,27 +65,26 @@ class RunSpan(NamedTuple):
     released: list[int]
 
 
-class RunGroup(NamedTuple):
-    """To a worker: do a group.
+class RunGroups(NamedTuple):
+    """To a worker: do groups, one after the other.
 
     Attributes:
+        groups: of each the task's number, the segment, and the rows.
         slabs: the slabs that the rows stand on, with their sizes.
         introduced: those of them whose descriptors go along, in this order.
         forgotten: slabs of others that are no more.
         released: slabs of its own that it may use again.
     """
 
-    number: int
-    segment: int
-    parts: list[EncodedRows]
+    groups: list[tuple[int, int, list[EncodedRows]]]
     slabs: dict[SlabName, int]
     introduced: list[SlabName]
     forgotten: list[SlabName]
     released: list[int]
 
 
-class Done(NamedTuple):
-    """From a worker: task `number` is finished, or failed behind its rows.
+class Answer(NamedTuple):
+    """Task `number` is finished, or failed behind its rows.
 
     Attributes:
         rows: encoded elements.
@@ -93,8 +92,6 @@ class Done(NamedTuple):
         tags: as in `Block`.
         error: encoded exception, or None.
         lent: slabs that the rows stand on, with their sizes; the user's process releases them.
-        introduced: those of them whose descriptors go along, in this order.
-        dropped: slabs that will not be used again.
         skipped: as in `Block`.
         seconds: what it took.
     """
@@ -105,11 +102,22 @@ class Done(NamedTuple):
     tags: RowTags | None
     error: bytes | None
     lent: list[tuple[int, int]]
-    introduced: list[int]
-    dropped: list[int]
     skipped: Sequence[str]
     seconds: float
 
 
-KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunSpan, RunGroup, Done)
+class Done(NamedTuple):
+    """From a worker: what came of a message's tasks.
+
+    Attributes:
+        introduced: slabs that are lent for the first time, whose descriptors go along, in this order.
+        dropped: slabs that will not be used again.
+    """
+
+    answers: list[Answer]
+    introduced: list[int]
+    dropped: list[int]
+
+
+KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunSpan, RunGroups, Done)
 """Every message, by the number that stands for its kind on the way."""
