@@ -27,6 +27,9 @@ PAGE = 4096
 POOLED_FROM = 128 << 10
 """Bytes: smaller batches are plain arrays, whose memory the C library reuses by itself and which cost little to copy."""
 
+SHARED = 4 * PAGE
+"""Bytes of a slab on which batches of less than a page stand together."""
+
 MAX_FREE = 8
 FREE_BYTES = 16 << 20
 """Slabs kept for reuse: so many, or more if they are small. Others are given back to the system."""
@@ -91,16 +94,26 @@ class SlabPool:
         self._free: list[Slab] = []
         self._specs: Sequence[ArraySpec] = ()
         self._layout: _Layout = ([], 0)
+        self._shared = np.empty(0, np.uint8)  # what is left of a slab that small batches share
 
     def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
-        """One array for each spec, all on one slab."""
+        """One array for each spec, all on one slab, which batches smaller than a page share with others."""
         if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
             self._specs, self._layout = specs, _layout(specs)
         parts, size = self._layout
         if size < self._pooled_from:
             return allocate_plainly(specs)
-        memory = np.asarray(Lease(self._slab(size), self._free.append))
+        memory = self._leased(size) if size >= PAGE else self._piece(size)
         return [memory[start:stop].view(dtype).reshape(shape) for start, stop, shape, dtype in parts]
+
+    def _leased(self, size: int) -> NDArray[np.uint8]:
+        return np.asarray(Lease(self._slab(size), self._free.append))
+
+    def _piece(self, size: int) -> NDArray[np.uint8]:
+        if len(self._shared) < size:
+            self._shared = self._leased(SHARED)
+        piece, self._shared = self._shared[:size], self._shared[-(-size // ALIGNMENT) * ALIGNMENT :]
+        return piece
 
     def _slab(self, size: int) -> Slab:
         """The free slab that was released last and is of about this size, or a new one."""

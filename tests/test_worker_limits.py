@@ -241,3 +241,15 @@ def test_a_further_worker_costs_little_memory():
     cost(1)
     one, five = cost(1), cost(5)
     assert five - one < 4 * (12 << 20)
+
+
+def test_batches_smaller_than_a_page_share_memory():
+    """They stand side by side, 64-byte aligned, and one that is kept stays what it is."""
+    operations = [lambda x: np.full(20, x), Batch(4)]
+    sampler = IndexSampler(400, num_epochs=1)
+    with iter(DataLoader(data_source=range(400), sampler=sampler, operations=operations, worker_count=1)) as iterator:
+        batches = list(iterator)
+    addresses = [batch.__array_interface__["data"][0] for batch in batches]
+    assert all(address % 64 == 0 for address in addresses)
+    assert len({address // 16384 for address in addresses}) < len(batches) // 5
+    assert [batch[:, 7].tolist() for batch in batches] == [[4 * n, 4 * n + 1, 4 * n + 2, 4 * n + 3] for n in range(100)]
