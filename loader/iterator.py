@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import chain
+from math import prod
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +26,7 @@ from .rows import RowRun
 from .skipping import SkippedRecords
 from .state import Cursor, LoaderState, differences
 from .state_files import restore_later, write_later
+from .steps import Ranges, positions_left_out, union, within, without
 
 
 class DataLoaderIterator:
@@ -35,9 +38,14 @@ class DataLoaderIterator:
     """
 
     def __init__(
-        self, pipeline: Pipeline, make_executor: Callable[[Pipeline], Executor], max_errors: int | None = None
+        self,
+        pipeline: Pipeline,
+        make_executor: Callable[[Pipeline], Executor],
+        max_errors: int | None = None,
+        left_out: Ranges = (),
     ) -> None:
         self._pipeline = pipeline
+        self._loader_leaves_out = self._left_out = left_out
         self._make_executor = make_executor
         self._executor: Executor | None = None
         self._flow: Flow | None = None
@@ -55,16 +63,22 @@ class DataLoaderIterator:
     def __next__(self) -> Any:
         """The next element; with a `Batch` in the pipeline, a batch."""
         elements = self._elements or self._begin()
-        try:
-            element, self._run, self._index = next(elements)
-        except StopIteration:
-            self._release()
-            raise
-        except BaseException:
-            self._stop()
-            raise
-        self._step += 1
-        return element
+        while True:
+            try:
+                element, self._run, self._index = next(elements)
+            except StopIteration:
+                self._release()
+                raise
+            except BaseException:
+                self._stop()
+                raise
+            if self._left_out and (kept_from := within(self._left_out, self._step)) is not None:
+                if not self._pipeline.aligned:  # what it is made of is known too late to not read it
+                    self._step += 1
+                    continue
+                self._step = kept_from
+            self._step += 1
+            return element
 
     def last_records(self) -> NDArray[np.int64]:
         """The keys `int64[records]` of the records behind the element delivered last, each once, in the stream's order.
@@ -178,10 +192,16 @@ class DataLoaderIterator:
         if self._executor is None:
             self._executor = self._make_executor(self._pipeline)
         self._start, self._run = self._cursor(), None
-        flow = Flow(self._pipeline, self._start, self._executor, self._skipped)
+        flow = Flow(self._pipeline, self._start, self._executor, self._skipped, self._unread())
         flow.begin()
         self._elements = iter(flow)
         return self._elements
+
+    def _unread(self) -> Ranges:
+        """Local positions that are to be left out."""
+        if not self._pipeline.aligned:
+            return ()
+        return positions_left_out(self._left_out, self._start.position, self._step, self._pipeline.segments[0].unit)
 
     def _stop(self) -> None:
         self._elements = None
@@ -207,6 +227,7 @@ class DataLoaderIterator:
             shard=(shard.shard_index, shard.shard_count),
             fingerprint=self._pipeline.fingerprint,
             lineage=self._pipeline.lineage,
+            left_out=self._left_out,
         )
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
@@ -215,6 +236,7 @@ class DataLoaderIterator:
         self._pipeline = pipeline
         skips = state.cursor.skips if any(state.cursor.skips) else (0,) * len(pipeline.segments)
         self._start, self._run, self._step = Cursor(state.cursor.position, skips), None, state.step
+        self._left_out = without(union((*state.left_out, *self._loader_leaves_out)), state.lineage.left_out)
 
     def _checked(self, state: LoaderState, strict: bool) -> Pipeline:
         """The pipeline that goes on from a state."""
@@ -271,10 +293,13 @@ class DataLoaderIterator:
         everything = self._pipeline.sampler.with_shard_options(
             NoSharding()
         )  # what shards of equal length leave out, too
-        lineage = first.lineage.followed_by(cursors, len(everything))
+        left_out = union(chain.from_iterable(state.left_out for state in states))
+        unread = union(chain.from_iterable(map(_unread_of, states))) if self._pipeline.aligned else ()
+        passed = left_out if self._pipeline.aligned else ()
+        lineage = first.lineage.followed_by(cursors, len(everything), unread, passed)
         start = Cursor(0, (0,) * len(self._pipeline.segments))
         step = max(state.step for state in states)
-        return LoaderState(start, step, shard, first.fingerprint, lineage)
+        return LoaderState(start, step, shard, first.fingerprint, lineage, () if passed else left_out)
 
     def _check_elastic(self, state: LoaderState, strict: bool) -> None:
         if self._pipeline.segments[0].unit > 1 and any(state.cursor.skips):
@@ -289,3 +314,9 @@ class DataLoaderIterator:
             )
         if strict and (changed := self._changes(state)):
             raise CheckpointError(f"the states belong to another pipeline ({'; '.join(changed)}).")
+
+
+def _unread_of(state: LoaderState) -> Ranges:
+    """The local positions that a shard of an aligned pipeline was still to leave out."""
+    unit = prod(size for size in state.fingerprint.get("batch_sizes") or () if type(size) is int and size > 0)
+    return positions_left_out(state.left_out, state.cursor.position, state.step, unit)

@@ -63,6 +63,8 @@ class Pipeline:
     @cached_property
     def total(self) -> int:
         """Number of local positions."""
+        if self.lineage.within_shard:
+            return self.lineage.length(self.shard.length(len(self.sampler)))
         return self.shard.length(self.lineage.length(len(self.sampler)))
 
     @cached_property
@@ -102,7 +104,14 @@ class Pipeline:
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Global positions `int64[stop - start]` at local ones."""
-        return self.lineage.positions(self.shard.global_positions(start, stop))
+        return self.positions_of(np.arange(start, stop, dtype=np.int64))
+
+    def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Global positions `int64[n]` at any local ones."""
+        count, index = self.shard.shard_count, self.shard.shard_index
+        if self.lineage.within_shard:
+            return self.lineage.positions(local) * count + index
+        return self.lineage.positions(local * count + index)
 
     def position(self, local: int) -> int:
         """The global position at a local one."""

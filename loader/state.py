@@ -39,10 +39,12 @@ class LoaderState:
 
     Attributes:
         cursor: where the user stands, never where a prefetch has got to.
-        step: number of batches that the user has received.
+        step: number of the batch that comes next, as the whole stream counts them: those that the user has received,
+            and those that were left out on purpose.
         shard: `(shard_index, shard_count)` that the position counts in.
         fingerprint: identity of source, sampler and operations.
         lineage: what former runs, on other numbers of shards, left of the order.
+        left_out: ranges of steps that the run leaves out.
         version: of this layout.
     """
 
@@ -51,6 +53,7 @@ class LoaderState:
     shard: tuple[int, int]
     fingerprint: dict[str, Any]
     lineage: Lineage = field(default_factory=Lineage)
+    left_out: tuple[tuple[int, int], ...] = ()
     version: int = VERSION
 
     def to_json(self) -> bytes:
@@ -65,6 +68,7 @@ class LoaderState:
             "cursor": [self.cursor.position, *self.cursor.skips],
             "shard": list(self.shard),
             "lineage": self.lineage.to_values(),
+            "left_out": [list(pair) for pair in self.left_out],
         }
 
     @classmethod
@@ -104,11 +108,23 @@ class LoaderState:
         if not shard[0] < shard[1]:
             raise CheckpointError(f"the state is damaged: shard={shard!r}.")
         lineage = Lineage.from_values(values["lineage"])
-        return cls(Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1]), values["fingerprint"], lineage)
+        where = Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1])
+        return cls(*where, values["fingerprint"], lineage, _ranges(values["left_out"]))
 
 
 def _are_counts(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
+
+
+def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        ranges = tuple((start, stop) for start, stop in values)
+        edges = [edge for pair in ranges for edge in pair]
+    except (TypeError, ValueError):
+        edges = [None]
+    if not _are_counts(edges) or sorted(set(edges)) != edges:
+        raise CheckpointError(f"the state is damaged: left_out={str(values)[:80]}.")
+    return ranges
 
 
 def _start_of(data: Any) -> str:

@@ -129,3 +129,53 @@ class Remainder:
             levels, shards = np.divmod(some - self._starts[which], widths[which])
             result[ragged] = (lows[which] + levels) * self._shards + self._served[places[which] + shards]
         return result
+
+
+class Without:
+    """The positions below `total` that lie in none of the ranges.
+
+    Args:
+        ranges: half-open, ascending, with something between each two.
+        total: number of positions.
+
+    >>> left = Without([(2, 4), (6, 7)], total=10)
+    >>> left.length, left.positions(np.arange(left.length)).tolist()
+    (7, [0, 1, 4, 5, 7, 8, 9])
+    """
+
+    def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:
+        self.ranges = tuple(ranges)
+        self.total = total
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the ranges are such as they should be."""
+        edges = [edge for pair in self.ranges for edge in pair]
+        return bool(edges) and all(low < high for low, high in pairwise(edges)) and edges[-1] <= self.total
+
+    @cached_property
+    def _offsets(self) -> Positions:
+        """What the map adds to an index behind each of the ranges; 0 before the first."""
+        return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
+
+    @cached_property
+    def _starts(self) -> Positions:
+        """The index at which each range is passed."""
+        return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
+
+    @property
+    def length(self) -> int:
+        """How many positions are left."""
+        return self.total - int(self._offsets[-1])
+
+    def offset_behind(self, index: int) -> int | None:
+        """What the map adds to every index from `index` on; None if that is not one number."""
+        return int(self._offsets[-1]) if index >= self._starts[-1] else None
+
+    def lowest_position(self, index: int) -> int:
+        """A position that none from `index` on lies below."""
+        return int(self.positions(np.array([index], dtype=np.int64))[0])
+
+    def positions(self, indices: Positions) -> Positions:
+        """The positions `int64[n]` at indices `int64[n]` in `[0, length)`, which are not checked."""
+        return indices + self._offsets[np.searchsorted(self._starts, indices, side="right")]
