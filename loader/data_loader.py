@@ -227,6 +227,14 @@ class DataLoader:
         vars(other)["_left_out"] = steps.union((*self._left_out, *steps.ranges_of(ranges)))
         return other
 
+    def iterator_behind_grain(self, state: bytes) -> DataLoaderIterator:
+        """As `millrace.checkpoint.from_grain_state`."""
+        from .grain_state import state_after
+
+        iterator = iter(self)
+        iterator.set_state(state_after(state, self._pipeline).to_json())
+        return iterator
+
     def __repr__(self) -> str:
         pipeline = self._pipeline
         return (
