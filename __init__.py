@@ -1,7 +1,7 @@
 """millrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
 
 from . import checkpoint
-from .loader import DataLoader, DataLoaderIterator, ReadOptions, load
+from .loader import DataLoader, DataLoaderIterator, ReadOptions, check_resume, load
 from .operations import (
     Batch,
     Filter,
@@ -56,6 +56,7 @@ __all__ = [
     "ShardOptions",
     "TfdsDataSource",
     "batch_and_pad",
+    "check_resume",
     "checkpoint",
     "load",
     "pad_batch",

@@ -3,5 +3,6 @@
 from .data_loader import DataLoader, load
 from .iterator import DataLoaderIterator
 from .options import ReadOptions
+from .resume_check import check_resume
 
-__all__ = ["DataLoader", "DataLoaderIterator", "ReadOptions", "load"]
+__all__ = ["DataLoader", "DataLoaderIterator", "ReadOptions", "check_resume", "load"]
