@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -208,3 +209,62 @@ def test_states_with_impossible_values_are_refused(change):
     with pytest.raises(CheckpointError):
         iterator.set_state(json.dumps(state).encode())
     assert len(list(iterator)) == 12
+
+
+WORKER_COUNTS = (0, 1, 2, 3, 7)
+
+
+@pytest.mark.parametrize("before", WORKER_COUNTS)
+@pytest.mark.parametrize("name", ["random", "flat map, random, batch, random"])
+def test_a_state_taken_with_any_number_of_workers_is_resumed_with_any_other(name, before):
+    """Every pair of worker counts, with other buffers and threads in place of processes for some: the rest of the stream."""
+    expected = stream(loader(name))
+    with iter(loader(name, worker_count=before, worker_buffer_size=2)) as iterator:
+        first = stream(itertools.islice(iterator, 5))
+        state = iterator.get_state()
+    for after in WORKER_COUNTS:
+        kind = "thread" if (before + after) % 3 == 0 else "process"
+        options = millrace.ReadOptions(num_threads=after)
+        with iter(loader(name, worker_count=after, worker_kind=kind, read_options=options)) as iterator:
+            iterator.set_state(state)
+            assert first + stream(iterator) == expected
+
+
+def _parquet(folder):
+    import pyarrow
+    import pyarrow.parquet
+
+    for part in range(2):
+        table = pyarrow.table({"x": list(range(20 * part, 20 * part + 20))})
+        pyarrow.parquet.write_table(table, folder / f"part-{part}.parquet")
+    return millrace.ParquetDataSource(str(folder / "*.parquet"))
+
+
+def _array_record(folder):
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    writer = ArrayRecordWriter(str(folder / "all.array_record"), "group_size:1")
+    for number in range(40):
+        writer.write(bytes([number]))
+    writer.close()
+    return millrace.ArrayRecordDataSource(str(folder / "all.array_record"))
+
+
+@pytest.mark.parametrize("make", [_parquet, _array_record])
+def test_files_that_were_moved_are_still_the_same_source(make, tmp_path):
+    """The state of a run on one folder goes on with the same files in another one."""
+    old, new = tmp_path / "old", tmp_path / "new" / "place"
+    old.mkdir()
+    new.parent.mkdir()
+    source = make(old)
+    with iter(millrace.load(source, shuffle=True, seed=1, num_epochs=1)) as iterator:
+        first = stream(itertools.islice(iterator, 15))
+        state = iterator.get_state()
+        expected = stream(iterator)
+    old.rename(new)
+    kind = type(source)
+    moved = kind(str(new / "*.parquet")) if make is _parquet else kind(str(new / "all.array_record"))
+    with iter(millrace.load(moved, shuffle=True, seed=1, num_epochs=1)) as iterator:
+        iterator.set_state(state)
+        assert stream(iterator) == expected
+    assert len(first + expected) == 40
