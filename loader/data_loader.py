@@ -202,7 +202,7 @@ class DataLoader:
         >>> from millrace import load
         >>> loader = load(range(10), batch_size=4, shuffle=True, seed=0)
         >>> step, row = loader.find(7, epoch=2)
-        >>> loader.records_at(step)[row]
+        >>> int(loader.records_at(step)[row])
         7
         """
         return steps.find(self._pipeline, record_key, epoch)
