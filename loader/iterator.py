@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError, ClosedError
-from ..samplers import NoSharding
+from ..samplers import NoSharding, ShardOptions
+from ..samplers.own_orders import OwnOrders
+from ..samplers.protocol import VectorSampler
 from .executors import Executor
 from .flow import Flow
 from .keys import KeyBlocks
@@ -45,6 +47,7 @@ class DataLoaderIterator:
         left_out: Ranges = (),
     ) -> None:
         self._pipeline = pipeline
+        self._sampler = pipeline.sampler
         self._loader_leaves_out = self._left_out = left_out
         self._make_executor = make_executor
         self._executor: Executor | None = None
@@ -250,7 +253,8 @@ class DataLoaderIterator:
                 f"the state belongs to another pipeline ({'; '.join(changed)}); restore it with the pipeline that "
                 f"it was taken from{elastic}."
             )
-        pipeline = dataclasses.replace(self._pipeline, lineage=state.lineage)
+        sampler = self._order(state.lineage.order_shards)
+        pipeline = dataclasses.replace(self._pipeline, sampler=sampler, lineage=state.lineage)
         cursor = state.cursor
         if (len(cursor.skips) != len(pipeline.segments) and any(cursor.skips)) or cursor.position > pipeline.total:
             raise CheckpointError(
@@ -290,16 +294,32 @@ class DataLoaderIterator:
             return by_shard[shard[0]]
         self._check_elastic(first, strict)
         cursors = [by_shard[index].cursor for index in range(first.shard[1])]
-        everything = self._pipeline.sampler.with_shard_options(
-            NoSharding()
-        )  # what shards of equal length leave out, too
+        shards_own_orders = getattr(self._sampler, "algorithm", "") == "grain"
+        order_shards = (first.lineage.order_shards or first.shard[1]) if shards_own_orders else 0
+        # Without an order for each shard, what shards of equal length leave out is there, too.
+        everything = self._order(order_shards) if order_shards else self._sampler.with_shard_options(NoSharding())
         left_out = union(chain.from_iterable(state.left_out for state in states))
         unread = union(chain.from_iterable(map(_unread_of, states))) if self._pipeline.aligned else ()
         passed = left_out if self._pipeline.aligned else ()
-        lineage = first.lineage.followed_by(cursors, len(everything), unread, passed)
+        before = dataclasses.replace(first.lineage, order_shards=order_shards)
+        lineage = before.followed_by(cursors, len(everything), unread, passed)
         start = Cursor(0, (0,) * len(self._pipeline.segments))
         step = max(state.step for state in states)
         return LoaderState(start, step, shard, first.fingerprint, lineage, () if passed else left_out)
+
+    def _order(self, order_shards: int) -> VectorSampler:
+        """The sampler as a run on so many shards had it; 0: as it is.
+
+        Raises:
+            CheckpointError: it cannot be for that number of shards.
+        """
+        if order_shards == 0:
+            return self._sampler
+        drop_remainder = self._sampler.shard_options.drop_remainder
+        try:
+            return OwnOrders(self._sampler, ShardOptions(0, order_shards, drop_remainder))
+        except ValueError as error:
+            raise CheckpointError(f"the state is damaged: {error}") from None
 
     def _check_elastic(self, state: LoaderState, strict: bool) -> None:
         if self._pipeline.segments[0].unit > 1 and any(state.cursor.skips):
@@ -307,10 +327,10 @@ class DataLoaderIterator:
                 "the state stands inside a batch that a FlatMap takes apart, which another shard cannot make again; "
                 "take the checkpoint at another step."
             )
-        if getattr(self._pipeline.sampler, "algorithm", "") == "grain":
+        if state.lineage.within_shard:
             raise CheckpointError(
-                'algorithm="grain" gives each shard records of its own, so that its order cannot go on with another number '
-                'of shards; keep their number, or use algorithm="millrace".'
+                "the states go on behind a run of Grain on several workers and shards, whose orders cannot be joined; "
+                "keep the number of shards."
             )
         if strict and (changed := self._changes(state)):
             raise CheckpointError(f"the states belong to another pipeline ({'; '.join(changed)}).")

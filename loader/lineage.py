@@ -35,6 +35,7 @@ class Lineage:
         skips: global positions of records in the middle of which a shard stopped, and how many of their rows it had delivered.
         left_out: ranges of steps that are left out by the layers.
         within_shard: the order is that of one shard's local positions, not of the positions of all shards.
+        order_shards: number of shards of the first run, where each had an order of its own (`algorithm="grain"`); else 0.
     """
 
     total: int = 0
@@ -42,6 +43,7 @@ class Lineage:
     skips: tuple[tuple[int, int], ...] = ()
     left_out: tuple[tuple[int, int], ...] = ()
     within_shard: bool = False
+    order_shards: int = 0
 
     @cached_property
     def _orders(self) -> list[Remainder | Without]:
@@ -102,7 +104,8 @@ class Lineage:
         whole = Lineage(self.total if self.layers else total, layers)
         brief, lowest = whole._collapsed()
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
-        return Lineage(whole.total, brief, kept, tuple(sorted({*self.left_out, *left_out})))
+        skipped = tuple(sorted({*self.left_out, *left_out}))
+        return Lineage(whole.total, brief, kept, skipped, order_shards=self.order_shards)
 
     def _collapsed(self) -> tuple[tuple[Layer, ...], int]:
         """The same order, said more briefly where a ragged part lies behind everything that is left.
@@ -130,7 +133,7 @@ class Lineage:
         """Plain JSON values."""
         layers = [[part if isinstance(part, int) else list(part) for part in layer] for layer in self.layers]
         pairs = [[list(pair) for pair in pairs] for pairs in (self.skips, self.left_out)]
-        return [self.total, layers, *pairs, self.within_shard]
+        return [self.total, layers, *pairs, self.within_shard, self.order_shards]
 
     @classmethod
     def from_values(cls, values: Any) -> Lineage:
@@ -140,8 +143,9 @@ class Lineage:
             CheckpointError: the values are no lineage.
         """
         try:
-            total, layers, skips, left_out, within_shard = values
-            lineage = cls(_count(total), tuple(map(_layer, layers)), _pairs(skips), _pairs(left_out), within_shard)
+            total, layers, skips, left_out, within_shard, shards = values
+            order = tuple(map(_layer, layers))
+            lineage = cls(_count(total), order, _pairs(skips), _pairs(left_out), within_shard, _count(shards))
             if type(within_shard) is not bool or not all(
                 layer and order.is_possible for layer, order in zip(lineage.layers, lineage._orders)
             ):

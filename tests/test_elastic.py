@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import islice
 from random import Random
 
 import numpy as np
@@ -233,15 +234,36 @@ def test_strict_false_goes_on_with_another_pipeline():
     assert next(other).tolist() == [4, 5, 6, 7]
 
 
-def test_grains_order_cannot_change_its_shards():
-    """It gives each shard records of its own."""
+@settings(max_examples=60, deadline=None)
+@given(counts=st.lists(st.integers(1, 5), min_size=2, max_size=4), drop=st.booleans(), data=st.data())
+def test_grains_order_goes_on_with_other_shards_too(counts, drop, data):
+    """There each of the first shards has an order of its own; what they left of all of these is shared out."""
 
-    def shard(index, count):
-        sampler = IndexSampler(20, ShardOptions(index, count), shuffle=True, seed=1, num_epochs=1, algorithm="grain")
-        return iter(DataLoader(data_source=range(20), sampler=sampler, operations=[Batch(2)]))
+    def shards(count):
+        for index in range(count):
+            options = ShardOptions(index, count, drop)
+            sampler = IndexSampler(41, options, shuffle=True, seed=1, num_epochs=2, algorithm="grain")
+            yield iter(DataLoader(data_source=range(41), sampler=sampler, operations=[Batch(2)]))
 
-    with pytest.raises(CheckpointError, match="grain"):
-        shard(0, 1).set_states([shard(0, 2).get_state(), shard(1, 2).get_state()])
+    expected = Counter(number for iterator in shards(counts[0]) for element in iterator for number in element.tolist())
+    seen, states = Counter(), None
+    for count in counts:
+        iterators = list(shards(count))
+        if states is not None:
+            for iterator in iterators:
+                iterator.set_states(states)
+                iterator.set_state(iterator.get_state())
+        for iterator in iterators:
+            for element in islice(iterator, data.draw(st.integers(0, 6))):
+                seen.update(element.tolist())
+        states = [iterator.get_state() for iterator in iterators]
+    for iterator in iterators:
+        for element in iterator:
+            seen.update(element.tolist())
+    if drop:  # shards of equal length may leave out some of what is left
+        assert not seen - expected
+    else:
+        assert seen == expected
 
 
 def test_ten_thousand_mutations_of_a_state_do_no_harm():
