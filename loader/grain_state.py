@@ -65,9 +65,11 @@ def _reached(state: dict[str, Any], pipeline: Pipeline) -> tuple[int, ...]:
     """How many records each of Grain's workers delivered."""
     shard, seen = pipeline.shard, state["last_seen_indices"]
     try:
-        workers = max(int(state["worker_count"]), 1)
-        last = [int(seen[str(worker)]) for worker in range(workers)]
-    except (KeyError, TypeError, ValueError):
+        workers = max(state["worker_count"], 1)
+        last = [seen[str(worker)] for worker in range(workers)]
+        if not all(type(index) is int for index in last):
+            raise TypeError
+    except (KeyError, TypeError):
         raise CheckpointError(f"Grain's state is damaged: last_seen_indices={str(seen)[:80]}.") from None
     reached = []
     for worker, index in enumerate(last):

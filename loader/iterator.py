@@ -5,30 +5,26 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import chain
-from math import prod
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import CheckpointError, ClosedError
-from ..samplers import NoSharding, ShardOptions
-from ..samplers.own_orders import OwnOrders
-from ..samplers.protocol import VectorSampler
+from ..checks import whole_number
+from ..errors import ClosedError
 from .executors import Executor
 from .flow import Flow
 from .keys import KeyBlocks
 from .pipeline import Pipeline
+from .resuming import joined, parsed, resumed
 from .rows import RowRun
 from .skipping import SkippedRecords
-from .state import Cursor, LoaderState, differences
+from .state import Cursor, LoaderState
 from .state_files import restore_later, write_later
-from .steps import Ranges, positions_left_out, union, within, without
+from .steps import Ranges, positions_left_out, records_of_step, union, within, without
 
 
 class DataLoaderIterator:
@@ -46,8 +42,7 @@ class DataLoaderIterator:
         max_errors: int | None = None,
         left_out: Ranges = (),
     ) -> None:
-        self._pipeline = pipeline
-        self._sampler = pipeline.sampler
+        self._pipeline = self._loaders = pipeline  # as it goes on from a state, and as the loader made it
         self._loader_leaves_out = self._left_out = left_out
         self._make_executor = make_executor
         self._executor: Executor | None = None
@@ -100,9 +95,39 @@ class DataLoaderIterator:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
         return KeyBlocks(self._pipeline).behind(self._run.local_positions(self._index))
 
+    def records_at(self, step: int) -> NDArray[np.int64]:
+        """The record keys `int64[records in the element]` behind a step that is still to come, the next one or a later one.
+
+        As `DataLoader.records_at`, and right also where the number of shards or the batch size changed on the way, or steps
+        were left out.
+
+        Raises:
+            TypeError: an operation decides which records make an element.
+            IndexError: the step has been delivered, or the stream ends before.
+
+        >>> import millrace
+        >>> loader = millrace.load(range(10), batch_size=2, num_epochs=1)
+        >>> iterator = iter(loader)
+        >>> first, other = next(iterator), iter(loader.with_batch_size(3))
+        >>> other.set_state(iterator.get_state())
+        >>> other.records_at(2).tolist()
+        [5, 6, 7]
+        """
+        step = whole_number("step", step, 0, None, "the number of an element, from 0")
+        passed = self._pipeline.lineage.left_out
+        if step < self._step or within(passed, step) is not None:
+            raise IndexError(
+                f"step {step} is behind this iterator, which stands before step {self._step}, or was left out; ask for a "
+                "later one, or before."
+            )
+        return records_of_step(self._pipeline, step, (self._cursor().position, self._step), passed)
+
     @property
     def skipped_count(self) -> int:
-        """Records or batches left out so far because they failed, with `on_error="skip"`; counted as work gets to them."""
+        """Records or batches left out because they failed, with `on_error="skip"`, since the start or the last `set_state`.
+
+        They are counted as work gets to them.
+        """
         return self._skipped.count
 
     def start_prefetch(self) -> None:
@@ -154,7 +179,7 @@ class DataLoaderIterator:
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        self._go_to(self._joined([LoaderState.from_json(state) for state in states], strict), strict)
+        self._go_to(joined(self._loaders, parsed(states), strict), strict)
 
     def state_dict(self) -> dict[str, Any]:
         """`get_state` as a dict of plain values, for PyTorch habits."""
@@ -204,7 +229,8 @@ class DataLoaderIterator:
         """Local positions that are to be left out."""
         if not self._pipeline.aligned:
             return ()
-        return positions_left_out(self._left_out, self._start.position, self._step, self._pipeline.segments[0].unit)
+        passed, unit = self._pipeline.lineage.left_out, self._pipeline.segments[0].unit
+        return positions_left_out(without(self._left_out, passed), (self._start.position, self._step), unit, passed)
 
     def _stop(self) -> None:
         self._elements = None
@@ -234,109 +260,10 @@ class DataLoaderIterator:
         )
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        pipeline = self._checked(state, strict)
+        pipeline = resumed(self._loaders, state, strict)
         self._stop()
         self._pipeline = pipeline
         skips = state.cursor.skips if any(state.cursor.skips) else (0,) * len(pipeline.segments)
         self._start, self._run, self._step = Cursor(state.cursor.position, skips), None, state.step
-        self._left_out = without(union((*state.left_out, *self._loader_leaves_out)), state.lineage.left_out)
-
-    def _checked(self, state: LoaderState, strict: bool) -> Pipeline:
-        """The pipeline that goes on from a state."""
-        changed = self._changes(state) if strict else []
-        shard = (self._pipeline.shard.shard_index, self._pipeline.shard.shard_count)
-        if state.shard != shard:
-            changed.append(f"shard: {state.shard[0]} of {state.shard[1]} → {shard[0]} of {shard[1]}")
-        if changed:
-            elastic = " (or, with the states of all its shards, by set_states)" if state.shard != shard else ""
-            raise CheckpointError(
-                f"the state belongs to another pipeline ({'; '.join(changed)}); restore it with the pipeline that "
-                f"it was taken from{elastic}."
-            )
-        sampler = self._order(state.lineage.order_shards)
-        pipeline = dataclasses.replace(self._pipeline, sampler=sampler, lineage=state.lineage)
-        cursor = state.cursor
-        if (len(cursor.skips) != len(pipeline.segments) and any(cursor.skips)) or cursor.position > pipeline.total:
-            raise CheckpointError(
-                f"the state's cursor {[cursor.position, *cursor.skips]} lies outside this pipeline, which has "
-                f"{pipeline.total} positions and {len(pipeline.segments)} segments."
-            )
-        return pipeline
-
-    def _changes(self, state: LoaderState) -> list[str]:
-        """What is another than it was; another batch size is one of them only in the middle of a batch's rows."""
-        saved, present = dict(state.fingerprint), dict(self._pipeline.fingerprint)
-        if not any(state.cursor.skips) and len(saved.get("batch_sizes") or ()) == len(present["batch_sizes"]):
-            saved.pop("batch_sizes"), present.pop("batch_sizes")
-        changed = differences(saved, present)
-        if not changed and len(state.cursor.skips) != len(self._pipeline.segments):
-            changed.append(f"segments: {len(state.cursor.skips)} → {len(self._pipeline.segments)}")
-        return changed
-
-    def _joined(self, states: list[LoaderState], strict: bool) -> LoaderState:
-        """The state from which this shard goes on behind all shards of a former run."""
-        if not states:
-            raise CheckpointError("set_states needs the states of all shards of the former run; there are none.")
-        first = states[0]
-        by_shard = {state.shard[0]: state for state in states}
-        for state in states:
-            if by_shard[state.shard[0]] != state:
-                raise CheckpointError(f"there are two states of shard {state.shard[0]}, which differ.")
-            if (state.shard[1], state.lineage, state.fingerprint) != (first.shard[1], first.lineage, first.fingerprint):
-                raise CheckpointError(
-                    f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs; pass those of one."
-                )
-        missing = sorted(set(range(first.shard[1])) - set(by_shard))
-        if missing:
-            raise CheckpointError(f"the states of shards {missing} of {first.shard[1]} are missing; pass all of them.")
-        shard = (self._pipeline.shard.shard_index, self._pipeline.shard.shard_count)
-        if shard[1] == first.shard[1]:
-            return by_shard[shard[0]]
-        self._check_elastic(first, strict)
-        cursors = [by_shard[index].cursor for index in range(first.shard[1])]
-        shards_own_orders = getattr(self._sampler, "algorithm", "") == "grain"
-        order_shards = (first.lineage.order_shards or first.shard[1]) if shards_own_orders else 0
-        # Without an order for each shard, what shards of equal length leave out is there, too.
-        everything = self._order(order_shards) if order_shards else self._sampler.with_shard_options(NoSharding())
-        left_out = union(chain.from_iterable(state.left_out for state in states))
-        unread = union(chain.from_iterable(map(_unread_of, states))) if self._pipeline.aligned else ()
-        passed = left_out if self._pipeline.aligned else ()
-        before = dataclasses.replace(first.lineage, order_shards=order_shards)
-        lineage = before.followed_by(cursors, len(everything), unread, passed)
-        start = Cursor(0, (0,) * len(self._pipeline.segments))
-        step = max(state.step for state in states)
-        return LoaderState(start, step, shard, first.fingerprint, lineage, () if passed else left_out)
-
-    def _order(self, order_shards: int) -> VectorSampler:
-        """The sampler as a run on so many shards had it; 0: as it is.
-
-        Raises:
-            CheckpointError: it cannot be for that number of shards.
-        """
-        if order_shards == 0:
-            return self._sampler
-        drop_remainder = self._sampler.shard_options.drop_remainder
-        try:
-            return OwnOrders(self._sampler, ShardOptions(0, order_shards, drop_remainder))
-        except ValueError as error:
-            raise CheckpointError(f"the state is damaged: {error}") from None
-
-    def _check_elastic(self, state: LoaderState, strict: bool) -> None:
-        if self._pipeline.segments[0].unit > 1 and any(state.cursor.skips):
-            raise CheckpointError(
-                "the state stands inside a batch that a FlatMap takes apart, which another shard cannot make again; "
-                "take the checkpoint at another step."
-            )
-        if state.lineage.within_shard:
-            raise CheckpointError(
-                "the states go on behind a run of Grain on several workers and shards, whose orders cannot be joined; "
-                "keep the number of shards."
-            )
-        if strict and (changed := self._changes(state)):
-            raise CheckpointError(f"the states belong to another pipeline ({'; '.join(changed)}).")
-
-
-def _unread_of(state: LoaderState) -> Ranges:
-    """The local positions that a shard of an aligned pipeline was still to leave out."""
-    unit = prod(size for size in state.fingerprint.get("batch_sizes") or () if type(size) is int and size > 0)
-    return positions_left_out(state.left_out, state.cursor.position, state.step, unit)
+        self._left_out = union((*state.left_out, *self._loader_leaves_out))
+        self._skipped = SkippedRecords(self._skipped.limit)

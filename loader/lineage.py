@@ -6,6 +6,7 @@ they were in the middle of. A few integers for each shard, however long the run.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,6 +54,15 @@ class Lineage:
             orders.append(_order(layer, total))
             total = orders[-1].length
         return orders
+
+    @cached_property
+    def dense_from(self) -> tuple[int, int]:
+        """The index from which on the order only adds a number to an index, and that number."""
+        index = offset = 0
+        for order in self._orders:
+            index = max(order.dense_index, index - order.offset)
+            offset += order.offset
+        return index, offset
 
     def length(self, total: int) -> int:
         """How many positions are left; `total` if there was no run before."""
@@ -102,6 +112,10 @@ class Lineage:
         reached = tuple(cursor.position - _overlap(unread, cursor.position) for cursor in cursors)
         layers = (*self.layers, *([gaps] if gaps else []), reached)
         whole = Lineage(self.total if self.layers else total, layers)
+        if not all(order.is_possible for order in whole._orders):
+            raise CheckpointError(
+                f"the states are damaged: their shards stand at {list(reached)[:8]} of {length} positions."
+            )
         brief, lowest = whole._collapsed()
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
         skipped = tuple(sorted({*self.left_out, *left_out}))
@@ -129,11 +143,21 @@ class Lineage:
             brief.insert(0, (min(offset, order.total),))
         return tuple(brief), lowest
 
+    @cached_property
+    def values(self) -> list[Any]:
+        """`to_values`, made once; not to be changed."""
+        return self.to_values()
+
     def to_values(self) -> list[Any]:
         """Plain JSON values."""
         layers = [[part if isinstance(part, int) else list(part) for part in layer] for layer in self.layers]
         pairs = [[list(pair) for pair in pairs] for pairs in (self.skips, self.left_out)]
         return [self.total, layers, *pairs, self.within_shard, self.order_shards]
+
+    @cached_property
+    def json(self) -> str:
+        """`to_values` as JSON text."""
+        return json.dumps(self.values, separators=(",", ":"))
 
     @classmethod
     def from_values(cls, values: Any) -> Lineage:

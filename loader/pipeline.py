@@ -37,6 +37,8 @@ class Pipeline:
         operations: records to elements.
         skips_errors: a record that fails is left out.
         lineage: what former runs left of the order.
+        fingerprints: of the operations, as they were when the pipeline was made: they may change while they work, by what
+            they load or remember. None: those of now.
     """
 
     source: Any
@@ -45,9 +47,12 @@ class Pipeline:
     operations: tuple[Operation, ...]
     skips_errors: bool = False
     lineage: Lineage = field(default_factory=Lineage)
+    fingerprints: tuple[str, ...] | None = None
     segments: tuple[Segment, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.fingerprints is None:
+            object.__setattr__(self, "fingerprints", tuple(map(fingerprint, self.operations)))
         object.__setattr__(self, "segments", segments_of(self.operations, self.skips_errors))
 
     @property
@@ -98,7 +103,7 @@ class Pipeline:
         return {
             "source": fingerprint_of(self.source),
             "sampler": self.sampler.fingerprint,
-            "operations": [fingerprint(operation) for operation in self.operations],
+            "operations": list(self.fingerprints or ()),
             "batch_sizes": [operation.batch_size for operation in self.operations if isinstance(operation, Batch)],
         }
 

@@ -19,6 +19,9 @@ Ranges = tuple[tuple[int, int], ...]
 """Half-open ranges `[start, stop)`, ascending, with something between each two."""
 
 
+MAX_STEP = (1 << 63) - 1
+
+
 class Place(NamedTuple):
     """Where a record stands: `row` of the batch that is element number `step` of this shard."""
 
@@ -47,7 +50,7 @@ def _range_of(pair: Any) -> tuple[int, int]:
     except (TypeError, ValueError):
         raise TypeError(f"{pair!r} is no range of steps; pass pairs, [(start_step, stop_step), …].") from None
     start = whole_number("start_step", start, 0, None, "the first step to leave out")
-    return start, whole_number("stop_step", stop, start + 1, None, "the step after the last one to leave out")
+    return start, whole_number("stop_step", stop, start + 1, MAX_STEP, "the step after the last one to leave out")
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -82,32 +85,44 @@ def within(ranges: Ranges, step: int) -> int | None:
     return next((stop for start, stop in ranges if start <= step < stop), None)
 
 
-def positions_left_out(left_out: Ranges, position: int, step: int, unit: int) -> Ranges:
-    """The local positions of steps that are still to come and left out.
+def position_of(step: int, at: tuple[int, int], unit: int, passed: Ranges) -> int:
+    """The local position at which a later step begins.
 
     Args:
-        left_out: ranges of steps.
-        position: where step number `step` begins.
-        step: the step that comes next.
+        step: which.
+        at: the local position and number of an earlier step.
         unit: positions in a step.
+        passed: ranges of steps that take no positions.
     """
+    position, known = at
+    return position + (step - known - count_of(passed, step) + count_of(passed, known)) * unit
+
+
+def positions_left_out(left_out: Ranges, at: tuple[int, int], unit: int, passed: Ranges) -> Ranges:
+    """The local positions of steps that are still to come and left out; arguments as for `position_of`."""
     return tuple(
-        (position + (max(start, step) - step) * unit, position + (stop - step) * unit)
+        (position_of(max(start, at[1]), at, unit, passed), position_of(stop, at, unit, passed))
         for start, stop in left_out
-        if stop > step
+        if stop > at[1]
     )
 
 
 def count_of(left_out: Ranges, steps: int) -> int:
     """How many of the first `steps` steps are left out."""
-    return sum(max(min(stop, steps) - start, 0) for start, stop in left_out)
+    return sum(max(min(stop, steps) - start, 0) for start, stop in left_out) if left_out else 0
 
 
 def records_at(pipeline: Pipeline, step: int) -> NDArray[np.int64]:
     """As `DataLoader.records_at`."""
-    _need_aligned(pipeline, "records_at")
     step = whole_number("step", step, 0, None, "the number of an element, from 0")
-    start, unit = step * pipeline.segments[0].unit, pipeline.segments[0].unit
+    return records_of_step(pipeline, step, (0, 0), ())
+
+
+def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], passed: Ranges) -> NDArray[np.int64]:
+    """The record keys of a step behind another one; arguments as for `position_of`."""
+    _need_aligned(pipeline, "records_at")
+    unit = pipeline.segments[0].unit
+    start = position_of(step, at, unit, passed)
     if pipeline.segments[0].useful(min(pipeline.total - start, unit)) <= 0:
         count = pipeline.segments[0].outputs(pipeline.total)
         raise IndexError(f"step {step} is behind the end of the stream, which has {count} elements.")
@@ -120,7 +135,7 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     records = len(pipeline.source)
     key = whole_number("record_key", record_key, 0, records - 1, "the key of a record of the source")
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
-    length = pipeline.sampler.epoch_length
+    length = pipeline.epoch_length
     if (epoch + 1) * length > len(pipeline.sampler) + length - 1:
         raise LookupError(f"epoch {epoch} is behind the end of the stream of {len(pipeline.sampler)} positions.")
     position = _position_of(pipeline, key, epoch)
@@ -144,7 +159,7 @@ def _position_of(pipeline: Pipeline, key: int, epoch: int) -> int | None:
     sampler = pipeline.sampler
     if hasattr(sampler, "position_of"):
         return sampler.position_of(key, epoch)  # type: ignore[no-any-return]
-    start, stop = epoch * sampler.epoch_length, min((epoch + 1) * sampler.epoch_length, len(sampler))
+    start, stop = epoch * pipeline.epoch_length, min((epoch + 1) * pipeline.epoch_length, len(sampler))
     for first in range(start, stop, sampler.block_size):
         positions = np.arange(first, min(first + sampler.block_size, stop), dtype=np.int64)
         found = np.flatnonzero(sampler.record_keys(positions) == key)

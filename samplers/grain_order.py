@@ -101,7 +101,7 @@ def place_of(key: int, max_index: int, seed: int) -> int:
     bits = _bits(max_index)
     keys, width = round_keys(seed, bits // 2), bits // 2
     while max_index > 0:
-        key = _decipher(key, keys, width)
+        key = int(_inverse_table(keys)[key]) if bits == TABLE_BITS else _decipher(key, keys, width)
         if key <= max_index:
             return key
     return 0
@@ -133,6 +133,11 @@ def _walk_table(numbers: Words, max_index: int, keys: tuple[int, ...]) -> Words:
 @lru_cache(maxsize=16)
 def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
     return _encipher(np.arange(1 << TABLE_BITS, dtype=np.uint64), keys, TABLE_BITS // 2).astype(np.uint16)
+
+
+@lru_cache(maxsize=4)
+def _inverse_table(keys: tuple[int, ...]) -> Positions:
+    return np.argsort(_cipher_table(keys))
 
 
 def _walk_cipher(numbers: Words, max_index: int, keys: tuple[int, ...], width: int) -> Words:

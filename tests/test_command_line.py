@@ -57,12 +57,12 @@ def test_shards_and_their_history_are_printed(tmp_path, capsys):
         next(iterator)
     folder = _saved(tmp_path / "a", *(iterator.get_state() for iterator in after))
     _, out, _ = _run(capsys, "inspect", folder)
-    assert "order: what runs on 2 shards left" in out
+    assert "order: what 2 shards left" in out
     assert "records seen: 50" in out
     assert "shard 2 of 3: step 5, local position 5" in out
     (folder / "process_1-of-3.json").unlink()
     _, out, _ = _run(capsys, "inspect", folder)
-    assert "missing: the states of shards [1]" in out
+    assert "missing: the states of 1 shards" in out
     skipping = iter(millrace.load(range(9)).skip([(2, 5)]))
     _, out, _ = _run(capsys, "inspect", _saved(tmp_path / "b", skipping.get_state()))
     assert "left out: steps 2 to 4" in out
@@ -77,6 +77,21 @@ def test_two_checkpoints_are_compared(tmp_path, capsys):
     assert status == 1
     assert "step: 3 → 7" in out
     assert "sampler: seed 1 → 2" in out
+
+
+def test_small_differences_are_told_too(tmp_path, capsys):
+    """A step in an epoch of a million records, or another shard, is a difference."""
+    states = []
+    for steps in (3, 4):
+        iterator = iter(millrace.load(range(10**6), batch_size=2))
+        list(islice(iterator, steps))
+        states.append(iterator.get_state().replace(b'"step":4', b'"step":3'))
+    one, two = (_saved(tmp_path / str(number), state) for number, state in enumerate(states))
+    assert _run(capsys, "diff", one, two)[0] == 1
+    (one / "process_0-of-2.json").write_bytes(states[0])
+    assert _run(capsys, "inspect", one)[1].count("step: 3") == 2  # two sets of files, not one
+    strange = states[0].replace(b'"kind":"RangeDataSource"', b'"kind":"\\ud800"')
+    assert _run(capsys, "inspect", _saved(tmp_path / "strange", strange))[0] == 0
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\x00"])

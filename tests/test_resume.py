@@ -192,7 +192,12 @@ def test_bytes_that_are_no_state_are_refused(data):
         {"cursor": [1.5, 0]},
         {"cursor": [10**6, 0]},
         {"cursor": [0]},
-        {"cursor": [0, 0, 0]},
+        {"cursor": [0, 0, 1]},
+        {"fingerprint": {}},
+        {"fingerprint": {"source": 1, "sampler": 2, "operations": 3, "batch_sizes": []}},
+        {"fingerprint": {"source": 1, "sampler": 2, "operations": [], "batch_sizes": 5}},
+        {"left_out": [[3, 2]]},
+        {"left_out": 3},
         {"cursor": "ab"},
         {"step": True},
         {"step": -1},
@@ -268,3 +273,51 @@ def test_files_that_were_moved_are_still_the_same_source(make, tmp_path):
         iterator.set_state(state)
         assert stream(iterator) == expected
     assert len(first + expected) == 40
+
+
+class LoadsLater(millrace.MapTransform):
+    """Loads what it needs when it is first called, and remembers what it has seen."""
+
+    def __init__(self):
+        self.table, self.cache = None, {}
+
+    def map(self, x):
+        """Doubles."""
+        self.table = self.table or {"factor": 2}
+        return self.cache.setdefault(x, x * self.table["factor"])
+
+
+def test_an_operation_may_change_itself_while_it_works():
+    """What it loads or remembers is no part of its identity."""
+
+    def opened():
+        return iter(millrace.load(range(20), transformations=[LoadsLater()], batch_size=4, num_epochs=1))
+
+    one = opened()
+    next(one)
+    other = opened()
+    other.set_state(one.get_state())
+    assert stream(other) == stream(one)
+
+
+def test_a_run_that_died_of_a_bad_record_goes_on_without_it():
+    """Its state is taken up by the same pipeline with on_error="skip"."""
+
+    def opened(**more):
+        sampler = IndexSampler(12, num_epochs=1)
+        operations = [lambda x: 1 // (x - 6) and x, Batch(3)]
+        return iter(DataLoader(data_source=range(12), sampler=sampler, operations=operations, **more))
+
+    one = opened()
+    with pytest.raises(ZeroDivisionError):
+        list(one)
+    other = opened(on_error="skip")
+    other.set_state(one.get_state())
+    assert 6 not in np.concatenate(list(other))
+
+
+def test_a_mismatch_says_how_to_go_on_deliberately():
+    """The message names strict=False."""
+    one = iter(loader("batch"))
+    with pytest.raises(CheckpointError, match="strict=False"):
+        iter(loader("batch", records=41)).set_state(one.get_state())

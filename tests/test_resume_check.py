@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -22,6 +23,54 @@ def test_every_kind_of_pipeline_passes(name):
     """What is deterministic is found to be, at every step; a short stream is compared as far as it goes."""
     report = check_resume(loader(name), steps=10, worker_counts=(0,))
     assert report.resumed == report.steps > 0
+
+
+class Named:
+    """An object without equality of its own."""
+
+    def __init__(self, x):
+        self.kind, self.x = "kind", x
+
+
+STRANGE = [
+    lambda x: {str(n) for n in range(x, x + 50)},
+    lambda x: frozenset([float("nan"), x]),
+    lambda x: float("nan"),
+    Named,
+    lambda x: lambda: x,
+    lambda x: object(),
+]
+
+
+@pytest.mark.parametrize("number", range(len(STRANGE)))
+def test_objects_of_any_kind_are_compared_by_what_they_hold(number):
+    """Sets, NaN, objects without equality, functions: no false alarm, with a worker process either."""
+    check_resume(_opened(STRANGE[number]), steps=4, worker_counts=(0, 1) if number < 5 else (0,))
+
+
+def test_an_end_that_comes_later_a_second_time_is_found():
+    """The stream's end is compared like an element."""
+    calls = Counter()
+
+    def late(x):
+        calls[x] += 1
+        return x < 9 or calls[x] > 1
+
+    sampler = IndexSampler(10, num_epochs=1)
+    pipeline = DataLoader(data_source=range(10), sampler=sampler, operations=[Filter(late)])
+    with pytest.raises(NotDeterministicError):
+        check_resume(pipeline, steps=20, worker_counts=(0,))
+
+
+def test_records_that_fail_are_counted_anew_after_each_resume():
+    """A limit of errors is that of one run."""
+
+    def fails(x):
+        return 1 // (x - 3) or x
+
+    sampler = IndexSampler(20, num_epochs=1)
+    more = {"on_error": "skip", "max_errors": 1, "operations": [fails, Batch(4)]}
+    check_resume(DataLoader(data_source=range(20), sampler=sampler, **more), steps=4, worker_counts=(0,))
 
 
 def test_worker_processes_are_compared_too():

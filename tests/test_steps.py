@@ -1,5 +1,6 @@
 """Steps can be known, found and left out without reading."""
 
+import sys
 from collections import Counter
 from itertools import islice, pairwise
 
@@ -110,7 +111,7 @@ def test_ranges_add_and_subtract_as_sets_do(one, two):
     assert all(left[1] < right[0] for left, right in pairwise(first))
 
 
-@pytest.mark.parametrize("ranges", [3, "ab", [3], [(1, 1)], [(-1, 2)], [(1, 2.5)], [(1, 2, 3)]])
+@pytest.mark.parametrize("ranges", [3, "ab", [3], [(1, 1)], [(3, 1 << 80)], [(-1, 2)], [(1, 2.5)], [(1, 2, 3)]])
 def test_what_are_no_ranges_of_steps_is_refused(ranges):
     """The message shows what is expected."""
     with pytest.raises((TypeError, ValueError), match=r"start_step|stop_step"):
@@ -161,6 +162,21 @@ def test_a_users_own_sampler_is_searched():
     one = DataLoader(data_source=range(50), sampler=Backwards(), operations=[Batch(4)])
     assert one.find(49, 0) == (0, 0)
     assert one.find(0, 0) == (12, 1)
+
+
+def test_a_record_that_a_users_endless_sampler_never_gives_is_not_searched_for_ever():
+    """One epoch is searched, of as many positions as the source has records."""
+
+    class Ones:
+        def __len__(self):
+            return sys.maxsize
+
+        def __getitem__(self, index):
+            return RecordMetadata(index, 1)
+
+    one = DataLoader(data_source=range(50), sampler=Ones(), operations=[Batch(4)])
+    with pytest.raises(LookupError, match="record 7 is not read in epoch 3"):
+        one.find(7, 3)
 
 
 @pytest.mark.parametrize(

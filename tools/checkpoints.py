@@ -5,7 +5,6 @@ In: paths of state files, or of folders with them, as Orbax writes them. Out: li
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ import numpy as np
 
 from ..errors import CheckpointError
 from ..loader.state import LoaderState, differences
+from ..loader.state_files import process_of
+from ..loader.steps import union
 from ..samplers.protocol import ENDLESS
-
-_FILE = re.compile(r"process_(\d+)-of-(\d+)\.json")
 
 
 def inspected(path: Path) -> Iterator[str]:
@@ -36,6 +35,12 @@ def compared(one: Path, two: Path) -> list[str]:
     changes = []
     for name, before, after in zip(_SUMMARY, _summary(first), _summary(second)):
         changes += [f"{name}: {before} → {after}"] if before != after else []
+    if len(first) == len(second):
+        for one_state, two_state in zip(first, second):
+            before, after = _told(one_state), _told(two_state)
+            changes += [f"{before} → {after}"] if before != after else []
+    if not changes and first[0].lineage != second[0].lineage:
+        changes.append("order: what earlier runs left is not the same")
     return changes + differences(first[0].fingerprint, second[0].fingerprint)
 
 
@@ -52,13 +57,13 @@ def _checkpoints(path: Path) -> Iterator[tuple[Path, Sequence[LoaderState]]]:
     if path.is_file():
         yield path, [_read(path)]
         return
-    files = sorted(file for file in path.rglob("process_*-of-*.json") if _FILE.fullmatch(file.name))
+    files = sorted(file for file in path.rglob("process_*-of-*.json") if process_of(file))
     if not files:
         raise CheckpointError(f"{path} holds no process_<i>-of-<n>.json; pass a file, or the folder of a checkpoint.")
-    folders: dict[Path, list[Path]] = {}
+    sets: dict[tuple[Path, int], list[Path]] = {}
     for file in files:
-        folders.setdefault(file.parent, []).append(file)
-    for folder, members in sorted(folders.items(), key=lambda item: _numbered(item[0])):
+        sets.setdefault((file.parent, (process_of(file) or (0, 0))[1]), []).append(file)
+    for (folder, _), members in sorted(sets.items(), key=lambda item: (_numbered(item[0][0]), item[0][1])):
         yield folder, sorted((_read(file) for file in members), key=lambda state: state.shard)
 
 
@@ -79,10 +84,9 @@ def _described(states: Sequence[LoaderState]) -> Iterator[str]:
     for name, value in zip(_SUMMARY, _summary(states)):
         yield f"{name}: {value}"
     for state in states:
-        yield f"shard {state.shard[0]} of {state.shard[1]}: step {state.step:,}, local position {_place(state)}"
-    missing = set(range(first.shard[1])) - {state.shard[0] for state in states}
-    if missing and len(states) > 1:
-        yield f"missing: the states of shards {sorted(missing)}"
+        yield _told(state)
+    if len(states) not in (1, first.shard[1]):
+        yield f"missing: the states of {first.shard[1] - len(states)} shards"
     for part in ("source", "sampler"):
         yield f"{part}: {_values(first.fingerprint.get(part))}"
     sizes = first.fingerprint.get("batch_sizes") or []
@@ -98,16 +102,17 @@ def _summary(states: Sequence[LoaderState]) -> tuple[str, ...]:
     first, lineage = states[0], states[0].lineage
     before = lineage.total - lineage.length(0) if lineage.layers else 0
     seen = before + sum(state.cursor.position for state in states)
-    earlier = [str(len(layer)) for layer in lineage.layers if isinstance(layer[0], int)]
+    earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
     steps = _joined(f"{state.step:,}" for state in states)
-    left_out = [f"{start:,} to {stop - 1:,}" for start, stop in (*lineage.left_out, *first.left_out)]
-    whole = f"{seen:,}" if len(states) == first.shard[1] else f"{seen:,} by {len(states)} of {first.shard[1]} shards"
+    left_out = [f"{start:,} to {stop - 1:,}" for start, stop in union((*lineage.left_out, *first.left_out))]
+    whole = f"{seen:,}{', or left out' if left_out else ''}"
+    whole += "" if len(states) == first.shard[1] else f", by {len(states)} of {first.shard[1]} shards"
     return (
         steps,
         _joined(map(_epoch, states)),
         whole,
         str(first.shard[1]),
-        f"what runs on {', then '.join(earlier)} shards left" if earlier else "from the start",
+        "from the start" if not lineage.layers else f"what {', then '.join(earlier) or 'earlier runs'} left",
         f"steps {', '.join(left_out)}" if left_out else "nothing",
     )
 
@@ -131,9 +136,10 @@ def _epoch(state: LoaderState) -> str:
     return f"{epoch:,} (at {100 * place / records:.1f} %)"
 
 
-def _place(state: LoaderState) -> str:
+def _told(state: LoaderState) -> str:
     skips = "".join(f" + {skip}" for skip in state.cursor.skips if skip)
-    return f"{state.cursor.position:,}{skips}"
+    place = f"step {state.step:,}, local position {state.cursor.position:,}{skips}"
+    return f"shard {state.shard[0]} of {state.shard[1]}: {place}"
 
 
 def _values(part: Any) -> str:

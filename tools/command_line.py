@@ -7,6 +7,7 @@ cannot be done.
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,9 @@ from .checkpoints import compared, inspected
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status."""
     options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal has no letters for
     try:
         return _inspect(options.path) if options.command == "inspect" else _diff(options.one, options.two)
     except (MillraceError, OSError) as error:
