@@ -102,6 +102,7 @@ def _elastic(rounds: int) -> Samples:
     one = iter(_loader(shard_options=millrace.ShardOptions(3, SHARDS // 2 + 1)))
     one.set_states(states)
     pipeline = one._pipeline
+    again, two = _moved_on(one, random), iter(_loader(shard_options=millrace.ShardOptions(3, SHARDS // 4 + 1)))
 
     def positions() -> list[float]:
         began = time.perf_counter()
@@ -112,9 +113,22 @@ def _elastic(rounds: int) -> Samples:
         rounds,
         {
             "set_states (ms)": lambda: _timed(lambda: one.set_states(states), 1, 1e-3),
+            "set_states, once more (ms)": lambda: _timed(lambda: two.set_states(again), 1, 1e-3),
             "a position of the order that is left (ns)": positions,
         },
     )
+
+
+def _moved_on(one: Any, random: np.random.Generator) -> list[bytes]:
+    """The states of all shards of the second run, some steps later."""
+    state = json.loads(one.get_state())
+    count = state["shard"][1]
+    found = []
+    for shard in range(count):
+        steps = int(random.integers(20))
+        values = {**state, "shard": [shard, count], "step": state["step"] + steps, "cursor": [128 * steps, 0]}
+        found.append(json.dumps(values, separators=(",", ":")).encode())
+    return found
 
 
 def _first_batches(rounds: int) -> Samples:

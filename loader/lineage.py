@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,7 +151,7 @@ class Lineage:
 
     def to_values(self) -> list[Any]:
         """Plain JSON values."""
-        layers = [[part if isinstance(part, int) else list(part) for part in layer] for layer in self.layers]
+        layers = list(map(_layer_to_values, self.layers))
         pairs = [[list(pair) for pair in pairs] for pairs in (self.skips, self.left_out)]
         return [self.total, layers, *pairs, self.within_shard, self.order_shards]
 
@@ -189,8 +190,24 @@ def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
     return tuple((_count(first), _count(second)) for first, second in values)
 
 
+def _layer_to_values(layer: Layer) -> list[Any]:
+    """Ranges as pairs; what shards had reached as the least, a unit, and the units of each above the least: short to read."""
+    numbers = [part for part in layer if isinstance(part, int)]
+    if not numbers:
+        return list(map(list, layer))  # type: ignore[arg-type]
+    least = min(numbers)
+    unit = gcd(*(number - least for number in numbers)) or 1
+    return [least, unit, [(number - least) // unit for number in numbers]]
+
+
 def _layer(values: Any) -> Layer:
-    return _pairs(values) if isinstance(values[0], list) else tuple(map(_count, values))
+    if isinstance(values[0], list):
+        return _pairs(values)
+    least, unit, times = values
+    if {*map(type, times)} != {int} or min(times) < 0:
+        raise ValueError
+    _count(_count(least) + _count(unit) * max(times))
+    return tuple([least + unit * number for number in times])
 
 
 def _order(layer: Layer, total: int) -> Remainder | Without:

@@ -46,7 +46,8 @@ class Remainder:
     def is_possible(self) -> bool:
         """Whether no shard is said to have gone beyond its part."""
         whole, rest = divmod(self.total, self._shards)
-        return all(reached <= whole + (shard < rest) for shard, reached in enumerate(self.reached))
+        reached = np.array(self.reached, dtype=np.int64)
+        return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
 
     @cached_property
     def length(self) -> int:
