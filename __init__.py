@@ -1,7 +1,7 @@
 """millrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
 
 from . import checkpoint
-from .loader import DataLoader, DataLoaderIterator, ReadOptions, load
+from .loader import DataLoader, DataLoaderIterator, DeviceLoader, ReadOptions, device_put, load, shard_options_for
 from .operations import (
     Batch,
     Filter,
@@ -37,6 +37,7 @@ __all__ = [
     "DataLoader",
     "DataLoaderIterator",
     "DataSource",
+    "DeviceLoader",
     "Filter",
     "FlatMap",
     "IndexSampler",
@@ -57,6 +58,8 @@ __all__ = [
     "TfdsDataSource",
     "batch_and_pad",
     "checkpoint",
+    "device_put",
     "load",
     "pad_batch",
+    "shard_options_for",
 ]

@@ -1,7 +1,16 @@
 """The loader: runs source, sampler and operations, and knows where the stream stands."""
 
 from .data_loader import DataLoader, load
+from .device import DeviceLoader, device_put, shard_options_for
 from .iterator import DataLoaderIterator
 from .options import ReadOptions
 
-__all__ = ["DataLoader", "DataLoaderIterator", "ReadOptions", "load"]
+__all__ = [
+    "DataLoader",
+    "DataLoaderIterator",
+    "DeviceLoader",
+    "ReadOptions",
+    "device_put",
+    "load",
+    "shard_options_for",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..checks import whole_number
 from ..operations import Batch
 from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
+from .device.description import DeviceLoader
 from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
 from .keys import KeyBlocks
@@ -191,6 +192,38 @@ class DataLoader:
             raise IndexError(f"step {step} is behind the end of the stream, which has {len(self)} elements.")
         start = step * unit
         return KeyBlocks(pipeline).checked(pipeline.positions(start, min(start + unit, pipeline.total)))
+
+    def to_device(
+        self,
+        sharding_or_device: Any,
+        *,
+        host_buffer: int = 4,
+        device_buffer: int = 2,
+        transform: Callable[[Any], Any] | None = None,
+        on_unsupported: Literal["error", "keep"] = "error",
+        on_uneven: Literal["error", "drop", "pad"] = "error",
+        pinned_host: bool = False,
+    ) -> DeviceLoader:
+        """The same stream as trees of `jax.Array`, transferred ahead of the user; see `DeviceLoader` for the arguments.
+
+        >>> import jax, millrace
+        >>> loader = millrace.load(range(8), batch_size=4, num_epochs=1)
+        >>> with iter(loader.to_device(jax.devices()[0])) as feeder:
+        ...     batch = next(feeder)
+        ...     state = feeder.get_state()  # behind this batch, however far ahead the feeder is
+        >>> batch.tolist()
+        [0, 1, 2, 3]
+        """
+        return DeviceLoader(
+            self,
+            sharding_or_device,
+            host_buffer=host_buffer,
+            device_buffer=device_buffer,
+            transform=transform,
+            on_unsupported=on_unsupported,
+            on_uneven=on_uneven,
+            pinned_host=pinned_host,
+        )
 
     def __repr__(self) -> str:
         pipeline = self._pipeline
