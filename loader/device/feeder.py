@@ -109,7 +109,7 @@ class DeviceFeeder:
         Raises:
             CheckpointError: it is no state, or another pipeline's; the feeder stays where it was.
         """
-        self._settle()
+        self._give_up_buffers()
         self._host.set_state(state, strict)
         self._stand_with_host()
 
@@ -119,7 +119,7 @@ class DeviceFeeder:
         Raises:
             CheckpointError: a state is missing, or another pipeline's; the feeder stays where it was.
         """
-        self._settle()
+        self._give_up_buffers()
         self._host.set_states(states, strict)
         self._stand_with_host()
 
@@ -181,6 +181,11 @@ class DeviceFeeder:
     def _here(self) -> Any:
         """Where the user stands. The host iterator itself is asked only while nobody else uses it."""
         return self._host.place() if self._place is None else self._place
+
+    def _give_up_buffers(self) -> None:
+        """For another place to begin at; what comes from a source that has no places could not be read again."""
+        if self._host.goes_back:
+            self._settle()
 
     def _return_host(self) -> None:
         """The host iterator has read ahead of the user: have it go back."""
