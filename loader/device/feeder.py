@@ -47,6 +47,7 @@ class DeviceFeeder:
         self._finalizer: Any = None
         self._place: Any = None  # where the user stands; None: where the host iterator stands
         self._mask: Any = None
+        self._empty = False  # the last batch had no records of this host
         self._ended = self._closed = False
         self._watch = Watch()
 
@@ -62,7 +63,7 @@ class DeviceFeeder:
         if type(item) is not Delivered:
             self._without_batch(item)
         run.give_back()
-        self._place, self._mask = item.place, item.mask
+        self._place, self._mask, self._empty = item.place, item.mask, item.empty
         self._watch.note(began, time.perf_counter(), item.times)
         return item.batch
 
@@ -88,7 +89,7 @@ class DeviceFeeder:
             ValueError: nothing was delivered since the start, or since `set_state`.
             TypeError: it feeds from something else than a `DataLoader`.
         """
-        return self._host.records_behind(self._here())
+        return np.empty(0, np.int64) if self._empty else self._host.records_behind(self._here())
 
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background, and not with the first `next`."""
@@ -194,7 +195,7 @@ class DeviceFeeder:
 
     def _stand_with_host(self) -> None:
         self._place = self._mask = None
-        self._ended = False
+        self._ended = self._empty = False
 
     def _without_batch(self, item: Any) -> NoReturn:
         """An end or an error came in place of a batch."""

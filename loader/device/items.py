@@ -39,12 +39,14 @@ class Delivered:
         mask: `bool[rows]` on the same devices, False where a row was filled in; None if nobody asked for one.
         place: where the host iterator stands behind it.
         times: of its way.
+        empty: it is filling alone: other hosts have a batch, and this one has none.
     """
 
     batch: Any
     mask: Any
     place: Any
     times: Times
+    empty: bool
 
 
 @dataclass(slots=True)

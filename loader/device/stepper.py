@@ -13,9 +13,9 @@ from ...errors import HostsError
 from .agreement import Agreement, Alone
 from .host import Host
 from .items import Delivered, Ended, Failed, Loaded
-from .offers import Offer, OnUneven, Refuse, Stop
+from .offers import Offer, OnUneven, Refuse, Stop, Verdict
 from .stats import Times
-from .transfer import Prepared, Transfer, span
+from .transfer import Layout, Prepared, Transfer, span
 
 Stopped = Callable[[], bool]
 
@@ -42,13 +42,17 @@ class Stepper:
         self._promises = promises
         self._usual = (host.batch_size or 0) if promises else 0
         self._template: Any = None
+        self._known: Layout | None = None
+        self._known_verdict: Verdict | None = None
 
     def step(self, item: Loaded | Ended | Failed, stopped: Stopped) -> Delivered | Ended | Failed | None:
         """What the user takes for an item; None when `stopped()` came true while others were waited for."""
         agree_from = time.perf_counter()
         prepared, failed = self._prepared(item)
-        with span("agree"):
-            verdict = self._agreement.agree(self._offer(item, prepared, failed), stopped)
+        if prepared is not None and prepared.layout is self._known:
+            verdict = self._known_verdict
+        else:
+            verdict = self._agreed(item, prepared, failed, stopped)
         if failed is not None or verdict is None:
             return failed
         if isinstance(verdict, Stop):
@@ -62,7 +66,16 @@ class Stepper:
         agreed = time.perf_counter()
         with span("transfer"):
             batch, mask = self._transfer.put(prepared, verdict.rows)
-        return Delivered(batch, mask, _place(item), _times(item, agree_from, agreed))
+        return Delivered(batch, mask, _place(item), _times(item, agree_from, agreed), isinstance(item, Ended))
+
+    def _agreed(
+        self, item: Loaded | Ended | Failed, prepared: Prepared | None, failed: Failed | None, stopped: Stopped
+    ) -> Verdict | None:
+        with span("agree"):
+            verdict = self._agreement.agree(self._offer(item, prepared, failed), stopped)
+        if self._alone and prepared is not None:  # the next batch like this one needs no thought
+            self._known, self._known_verdict = prepared.layout, verdict
+        return verdict
 
     def _prepared(self, item: Loaded | Ended | Failed) -> tuple[Prepared | None, Failed | None]:
         """The batch taken apart, or why it cannot be."""
