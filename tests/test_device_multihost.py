@@ -8,6 +8,8 @@ import device_programs
 import numpy as np
 import pytest
 
+import millrace
+
 PRELUDE = """
 import json
 import numpy as np
@@ -78,8 +80,6 @@ def test_global_batches_are_those_of_one_process(count, devices):
         devices=devices,
     )
     records = np.arange(1000, dtype=np.float32).reshape(100, 10)
-    import millrace
-
     sampler = millrace.IndexSampler(100, shuffle=True, seed=4, num_epochs=2)
     whole = millrace.DataLoader(
         data_source={"x": records, "y": np.arange(100)}, sampler=sampler, operations=[millrace.Batch(32, True)]
@@ -96,38 +96,30 @@ def test_global_batches_are_those_of_one_process(count, devices):
         assert all(total == batch["x"].sum(axis=0).tolist() for _, _, total in step)
 
 
-@pytest.mark.parametrize("axes", ["data", "model", "both"])
-def test_processes_that_hold_the_same_rows_load_the_same_data(axes):
+def test_processes_that_hold_the_same_rows_load_the_same_data():
     """On a mesh of data × model over four processes, `shard_options_for` gives the batches of one process."""
     said = together(
-        f"""
-        grid = Mesh(devices.reshape(2, 4) if "{axes}" != "model" else devices.reshape(4, 2), ("data", "model"))
-        sharding = NamedSharding(grid, P(("data", "model") if "{axes}" == "both" else "{axes}"))
-        options = millrace.shard_options_for(sharding, drop_remainder=True)
-        loader = millrace.load(records, shard_options=options, batch_size=16 // options.shard_count, shuffle=True, seed=1,
-                               num_epochs=1, drop_remainder=True)
-        say(options.shard_index, options.shard_count)
-        for batch in loader.to_device(sharding):
-            say(parts(batch["x"]))
+        """
+        for axes in ("data", "model", "both"):
+            grid = Mesh(devices.reshape(4, 2) if axes == "model" else devices.reshape(2, 4), ("data", "model"))
+            sharding = NamedSharding(grid, P(("data", "model") if axes == "both" else axes))
+            options = millrace.shard_options_for(sharding, drop_remainder=True)
+            loader = millrace.load(records, shard_options=options, batch_size=16 // options.shard_count, shuffle=True, seed=1,
+                                   num_epochs=1, drop_remainder=True)
+            say(axes, options.shard_index, options.shard_count, [parts(batch["x"]) for batch in loader.to_device(sharding)])
         """,
         4,
         devices=2,
     )
-    shards = [lines[0] for lines in said]
-    expected = {
-        "data": [[0, 2], [0, 2], [1, 2], [1, 2]],
-        "model": [[0, 1]] * 4,
-        "both": [[0, 4], [1, 4], [2, 4], [3, 4]],
-    }
-    assert shards == expected[axes]
-    count = shards[0][1]
-    import millrace
-
     records = np.arange(1000, dtype=np.float32).reshape(100, 10)
-    whole = millrace.load(records, batch_size=16, shuffle=True, seed=1, num_epochs=1, drop_remainder=True)
-    for step, batch in zip(zip(*(lines[1:] for lines in said), strict=True), whole, strict=True):
-        striped = np.concatenate([batch[shard::count] for shard in range(count)])
-        assert (assembled([parts for (parts,) in step], (16, 10)) == striped).all()
+    whole = list(millrace.load(records, batch_size=16, shuffle=True, seed=1, num_epochs=1, drop_remainder=True))
+    expected = {"data": [0, 0, 1, 1], "model": [0, 0, 0, 0], "both": [0, 1, 2, 3]}
+    for cases in zip(*said, strict=True):
+        axes, count = cases[0][0], cases[0][2]
+        assert [shard for _, shard, _, _ in cases] == expected[axes]
+        for step, batch in zip(zip(*(steps for *_, steps in cases), strict=True), whole, strict=True):
+            striped = np.concatenate([batch[shard::count] for shard in range(count)])
+            assert (assembled(step, (16, 10)) == striped).all()
 
 
 UNEVEN = """
@@ -210,6 +202,63 @@ def test_an_error_on_one_host_is_one_on_all_and_all_can_try_again():
     assert said[1][:2] == [[2, "OSError: the disk is gone"], [3, ""]]
     assert "process 1 failed: OSError: the disk is gone" in said[0][0][1]
     assert "process 0 closed its feeder" in said[1][2][1]
+
+
+def test_whole_batches_that_are_certain_are_agreed_on_once():
+    """An endless aligned loader asks once; an error in the middle can be tried again; unlike batches are refused on all."""
+    said = together(
+        """
+        from millrace.loader.device.store import Store
+        failures = []
+        def check(x):
+            if index == 1 and x == 44 and not failures:
+                failures.append(x)
+                raise OSError("the disk is gone")
+            return x
+        loader = millrace.load(range(100), transformations=[check], batch_size=4)
+        with iter(loader.to_device(data)) as feeder:
+            seen = []
+            while len(seen) < 40:
+                try:
+                    seen.append([np.asarray(shard.data).tolist() for shard in next(feeder).addressable_shards][0])
+                except OSError:
+                    pass
+            words = [word for block in range(3) for step in range(64 * block, 64 * block + 64)
+                     for word in Store().there(f"millrace/0.0/{block}/{step}/")]
+            say(failures, sum(seen, []) == [x % 100 for x in range(160)], sorted(words))
+        wide = millrace.load(np.zeros((8, 3 + index)), batch_size=4)
+        say(*outcome(iter(wide.to_device(data))))
+        """,
+        2,
+    )
+    assert [lines[0] for lines in said] == [[[], True, ["0", "1"]], [[44], True, ["0", "1"]]]
+    for lines in said:
+        seen, error = lines[1]
+        assert seen == []
+        assert "different batches at batch 0" in error
+        assert "process 0: itself float64[rows, 3]; process 1: itself float64[rows, 4]" in error
+
+
+def test_a_batch_that_fails_where_all_had_agreed_is_not_tried_again():
+    """Its hosts could be a batch apart: HostsError, until a state is set on all."""
+    said = together(
+        """
+        loader = millrace.load(np.zeros((16, 3)), batch_size=5, num_epochs=1)  # 5 rows do not divide over 2 devices
+        with iter(loader.to_device(data)) as feeder:
+            start = feeder.get_state()
+            for _ in range(2):
+                say(*outcome(feeder))
+            feeder.set_state(start)
+            say(*outcome(feeder))
+        """,
+        2,
+        devices=2,
+    )
+    for first, second, third in said:
+        assert "ShardingError" in first[1]
+        assert "2 parts of this process of axis data" in first[1]
+        assert "go on from a checkpoint" in second[1]
+        assert third == first
 
 
 def test_states_of_hosts_that_were_filled_up_are_exact():

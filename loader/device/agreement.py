@@ -17,11 +17,12 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import cloudpickle
 
+from ...errors import HostsError
 from .offers import Go, Offer, Refuse, Verdict, decide
 from .store import Store
 
@@ -44,8 +45,19 @@ class Agreement(Protocol):
     def template(self, stopped: Callable[[], bool]) -> Any:
         """What a batch looks like elsewhere."""
 
-    def leave(self, last: Offer) -> None:
-        """The run ends here."""
+    def spoil(self) -> None:
+        """What was agreed on could not be done here."""
+
+    @property
+    def left(self) -> bool:
+        """Whether the next run needs another one."""
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether the others have gone on where this process has not."""
+
+    def leave(self, failure: Offer | None) -> None:
+        """The run ends here, or this process's part in it; by a failure of its own that the verdict was not about, or not."""
 
 
 class Alone:
@@ -61,7 +73,13 @@ class Alone:
     def template(self, stopped: Callable[[], bool]) -> Any:
         """Never asked: who is alone and at its end stops."""
 
-    def leave(self, last: Offer) -> None:
+    left = True
+    spoiled = False
+
+    def spoil(self) -> None:
+        """There are no others."""
+
+    def leave(self, failure: Offer | None) -> None:
         """Nobody waits."""
 
 
@@ -79,6 +97,7 @@ class Together:
         self._kept_from = 0
         self._with_batches: list[int] = []
         self._gave_template = False
+        self.left = self.spoiled = False
 
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
         """The verdict for the next step, when all have said what they have; None when `stopped()` comes true first."""
@@ -107,7 +126,8 @@ class Together:
             self._step += 1
             return verdict
         if offer.kind == "failed":
-            return Refuse(offer.detail)  # the others hear of it when they next ask; see `leave`
+            return Refuse(offer.detail)  # here alone: see `leave`
+        self._certain = 0
         return Refuse(
             f"batch {self._step} of this run has {offer.rows} rows ({offer.layout or offer.kind}), where the sampler and the "
             f"Batch promised {promised.rows} ({promised.layout}), so that the other processes were not asked."
@@ -161,16 +181,58 @@ class Together:
         text = self._wait_for(f"{self._folder}template/", str(process), stopped)
         return None if text is None else cloudpickle.loads(base64.b64decode(text))
 
-    def leave(self, last: Offer) -> None:
-        """Tell those who may ask later that this process has gone, and delete the run's keys if all have."""
+    def spoil(self) -> None:
+        """As the protocol says."""
+        self.spoiled = True
+
+    def leave(self, failure: Offer | None) -> None:
+        """Tell those who may ask later that this process has gone, and delete the run's keys if all have.
+
+        After a failure in the middle of certain steps it has not: the others do not ask, and the step can be tried again.
+        """
+        if failure is not None and self._certain and not self.spoiled:
+            return
+        self.left = True
+        last = failure or Offer("closed")
         self._store.set(f"{self._folder}gone/{self._me}", json.dumps(last.to_values()))
         if self._store.count(f"{self._folder}left") == len(self._processes):
             self._store.delete(self._folder)
 
 
-def agreements(me: int, processes: Sequence[int]) -> Iterator[tuple[Agreement, bool]]:
-    """For each run of a feeder its agreement, and whether that is with nobody."""
-    if all(process == me for process in processes):
-        return ((Alone(), True) for _ in itertools.count())
-    feeder = next(_feeder_numbers)
-    return ((Together(f"{feeder}.{run}", me, processes), False) for run in itertools.count())
+class Agreements:
+    """The agreements of a feeder: one for each run, or for several, where errors were in the middle of certain steps.
+
+    Args:
+        me: this process.
+        processes: those that hold a part of the batches.
+    """
+
+    def __init__(self, me: int, processes: Sequence[int]) -> None:
+        self.alone = all(process == me for process in processes)
+        self._me = me
+        self._processes = processes
+        self._feeder = -1 if self.alone else next(_feeder_numbers)
+        self._runs = itertools.count()
+        self._last: Agreement | None = None
+
+    def next(self) -> Agreement:
+        """For the run that begins.
+
+        Raises:
+            HostsError: the last run failed with a batch that the other processes have.
+        """
+        if self._last is not None and self._last.spoiled:
+            raise HostsError(
+                "the last batch could not be put on the devices of this process after all had agreed on it, so that the others "
+                "may be a batch ahead; go on from a checkpoint, set_state(…), on all of them."
+            )
+        if self._last is None or self._last.left:
+            name = f"{self._feeder}.{next(self._runs)}"
+            self._last = Alone() if self.alone else Together(name, self._me, self._processes)
+        return self._last
+
+    def forget(self) -> None:
+        """The next run begins elsewhere, or there is none."""
+        if self._last is not None and not self._last.left:
+            self._last.leave(None)
+        self._last = None

@@ -5,7 +5,7 @@ In: a loader, an iterator or any iterable, and a sharding. Out: feeders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,9 +14,8 @@ from .extra import jax_for
 from .host import Host, as_host
 
 if TYPE_CHECKING:
-    from .agreement import Agreement
     from .feeder import DeviceFeeder
-    from .run import Run
+    from .runs import Runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,31 +81,22 @@ class DeviceLoader:
         host = as_host(iterator)
         return DeviceFeeder(host, self._runs_of(host), owns_host=iterator is not self.source)
 
-    def _runs_of(self, host: Host) -> Callable[[], Run]:
-        """What begins a run of a feeder; the feeder itself is not to be known there."""
-        from .run import Buffers, Run
-        from .stepper import Stepper
+    def _runs_of(self, host: Host) -> Runs:
+        """What begins the runs of a feeder; the feeder itself is not to be known there."""
+        from .agreement import Agreements
+        from .run import Buffers
+        from .runs import Runs
+        from .shardings import processes_of
         from .transfer import Transfer
 
-        agreements = self._agreements()
-        buffers = Buffers(self.host_buffer, self.device_buffer)
-
-        def start() -> Run:
-            transfer = Transfer(self.sharding, self.on_unsupported, self.pinned_host, self.on_uneven == "pad")
-            agreement, alone = next(agreements)
-            stepper = Stepper(host, transfer, agreement, self.on_uneven, self.transform is None)
-            run = Run(host, self.transform, buffers, stepper, ends_with_error=host.goes_back or not alone)
-            run.start()
-            return run
-
-        return start
-
-    def _agreements(self) -> Iterator[tuple[Agreement, bool]]:
-        """The agreement of each run, and whether it is this process's alone."""
-        from .agreement import agreements
-        from .shardings import processes_of
-
-        return agreements(jax_for("to_device").process_index(), processes_of(self.sharding))
+        return Runs(
+            host=host,
+            transform=self.transform,
+            buffers=Buffers(self.host_buffer, self.device_buffer),
+            transfer=Transfer(self.sharding, self.on_unsupported, self.pinned_host, self.on_uneven == "pad"),
+            agreements=Agreements(jax_for("to_device").process_index(), processes_of(self.sharding)),
+            on_uneven=self.on_uneven,
+        )
 
 
 def _one_of(name: str, value: Any, values: tuple[str, ...]) -> None:

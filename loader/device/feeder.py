@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ from ..state_files import restore_later, write_later
 from .host import Host
 from .items import Delivered, Failed
 from .run import Run
+from .runs import Runs
 from .stats import FeederStats, Watch
 from .transfer import span
 
@@ -38,9 +39,9 @@ class DeviceFeeder:
     its threads at once; dropping it does the same.
     """
 
-    def __init__(self, host: Host, start_run: Callable[[], Run], owns_host: bool) -> None:
+    def __init__(self, host: Host, runs: Runs, owns_host: bool) -> None:
         self._host = host
-        self._start_run = start_run
+        self._runs = runs
         self._owns_host = owns_host
         self._run: Run | None = None
         self._left: Run | None = None  # one that was told to end
@@ -153,6 +154,7 @@ class DeviceFeeder:
         self._closed = True
         if not self._settle(CLOSE_SECONDS):
             return
+        self._runs.forget()
         if not self._owns_host:
             self._return_host()
         elif (close := getattr(self._host.iterator, "close", None)) is not None:
@@ -174,7 +176,7 @@ class DeviceFeeder:
         self._settle()
         self._return_host()
         self._place = self._host.place()
-        self._run = run = self._start_run()
+        self._run = run = self._runs.start()
         self._finalizer = weakref.finalize(self, run.stop)
         self._finalizer.atexit = False
         return run
@@ -194,6 +196,7 @@ class DeviceFeeder:
             self._host.go_to(self._place)
 
     def _stand_with_host(self) -> None:
+        self._runs.forget()
         self._place = self._mask = None
         self._ended = self._empty = False
 

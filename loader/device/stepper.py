@@ -64,9 +64,16 @@ class Stepper:
         if prepared is None:
             return None
         agreed = time.perf_counter()
-        with span("transfer"):
-            batch, mask = self._transfer.put(prepared, verdict.rows)
+        batch, mask = self._put(prepared, verdict.rows)
         return Delivered(batch, mask, _place(item), _times(item, agree_from, agreed), isinstance(item, Ended))
+
+    def _put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
+        try:
+            with span("transfer"):
+                return self._transfer.put(prepared, rows)
+        except BaseException:
+            self._agreement.spoil()
+            raise
 
     def _agreed(
         self, item: Loaded | Ended | Failed, prepared: Prepared | None, failed: Failed | None, stopped: Stopped
@@ -113,7 +120,8 @@ class Stepper:
 
     def leave(self, error: BaseException | None) -> None:
         """The run ends here, by an error or not."""
-        self._agreement.leave(Offer("closed", self._on_uneven) if error is None else self.failure(error))
+        own = error is not None and not isinstance(error, HostsError)
+        self._agreement.leave(self.failure(error) if own and error is not None else None)
 
 
 def _place(item: Loaded | Ended | Failed) -> Any:

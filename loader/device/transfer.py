@@ -48,12 +48,13 @@ class Layout:
     @cached_property
     def described(self) -> str:
         """The leaves that go, without the number of rows: what must be the same on all hosts."""
-        shapes = [(self.names[number], *self.kinds[number]) for number in self.going]
-        return "; ".join(f"{name} {dtype}{list(_without_rows(shape, self.rows))}" for name, shape, dtype in shapes)
+        leaves = [(self.names[number] or "itself", *self.kinds[number]) for number in self.going]
+        return "; ".join(f"{name} {dtype}{_without_rows(shape, self.rows)}" for name, shape, dtype in leaves)
 
 
-def _without_rows(shape: tuple[int, ...], rows: int) -> tuple[Any, ...]:
-    return ("rows", *shape[1:]) if shape and shape[0] == rows else shape
+def _without_rows(shape: tuple[int, ...], rows: int) -> str:
+    sizes = ["rows", *shape[1:]] if shape and shape[0] == rows else shape
+    return f"[{', '.join(map(str, sizes))}]"
 
 
 @dataclass(slots=True)
