@@ -1,7 +1,16 @@
 """millrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
 
 from . import checkpoint
-from .loader import DataLoader, DataLoaderIterator, DeviceLoader, ReadOptions, device_put, load, shard_options_for
+from .loader import (
+    DataLoader,
+    DataLoaderIterator,
+    DeviceLoader,
+    ReadOptions,
+    check_resume,
+    device_put,
+    load,
+    shard_options_for,
+)
 from .operations import (
     Batch,
     Filter,
@@ -57,6 +66,7 @@ __all__ = [
     "ShardOptions",
     "TfdsDataSource",
     "batch_and_pad",
+    "check_resume",
     "checkpoint",
     "device_put",
     "load",

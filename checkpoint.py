@@ -22,15 +22,39 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import MissingExtraError
+from .loader import DataLoader, DataLoaderIterator
 
 _NAMES = ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
 
-__all__ = list(_NAMES)
+__all__ = [*_NAMES, "from_grain_state"]
+
+
+def from_grain_state(state: bytes, loader: DataLoader) -> DataLoaderIterator:
+    """An iterator over the records that a Grain `DataLoader` had not yet delivered when its state was taken.
+
+    Each comes exactly once, whatever number of workers Grain had. While these stood at different places, what the slower
+    ones left comes first. The iterator's own states are millrace's from then on, for any number of workers.
+
+    Args:
+        state: the JSON that the `get_state()` of Grain's iterator gave (version 2), of the process with the same shard.
+        loader: reads the same records with `IndexSampler(…, algorithm="grain")` of the same arguments and shard.
+
+    Raises:
+        CheckpointError: the bytes are no such state, or the sampler is another; the message says what differs.
+
+    >>> import millrace
+    >>> sampler = millrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")
+    >>> loader = millrace.DataLoader(data_source=range(6), sampler=sampler)
+    >>> state = b'{"version": 2, "last_seen_indices": {"0": 2, "1": 1}, "last_worker_index": 0, "worker_count": 2}'
+    >>> list(from_grain_state(state, loader))
+    [3, 4, 5]
+    """
+    return loader.iterator_behind_grain(state)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
-        raise AttributeError(f"module 'millrace.checkpoint' has no attribute {name!r}; it has {', '.join(_NAMES)}.")
+        raise AttributeError(f"module 'millrace.checkpoint' has no attribute {name!r}; it has {', '.join(__all__)}.")
     try:
         from .loader import orbax_handlers
     except ImportError as error:

@@ -48,6 +48,10 @@ class CheckpointError(MillraceError, ValueError):
     """A state cannot be read, or it belongs to another pipeline."""
 
 
+class NotDeterministicError(MillraceError, RuntimeError):
+    """A pipeline gave something else a second time; the message names the operation."""
+
+
 class TooManyErrorsError(MillraceError, RuntimeError):
     """With `on_error="skip"`, more records failed than `max_errors`."""
 

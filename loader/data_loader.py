@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -18,12 +18,13 @@ from ..checks import whole_number
 from ..operations import Batch
 from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
-from .device.description import DeviceLoader
+from . import steps
+from .device.description import to_device
 from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
-from .keys import KeyBlocks
 from .options import ReadOptions, as_read_options
 from .pipeline import Pipeline, make_pipeline
+from .steps import Ranges, count_of
 
 _OURS = {
     "dataset": "data_source=",
@@ -86,6 +87,7 @@ class DataLoader:
     _worker_kind: Literal["process", "thread"]
     _timeout: float | None
     _max_errors: int | None
+    _left_out: Ranges
 
     def __init__(
         self,
@@ -111,6 +113,7 @@ class DataLoader:
         vars(self).update(
             _pipeline=make_pipeline(data_source, sampler, operations, shard_options, _skips(on_error, max_errors)),
             _max_errors=max_errors,
+            _left_out=(),
             _worker_count=_worker_count(worker_count),
             _worker_buffer_size=whole_number("worker_buffer_size", worker_buffer_size, 1, None, "a positive int"),
             _read_options=as_read_options(read_options),
@@ -122,7 +125,7 @@ class DataLoader:
         raise AttributeError(f"a DataLoader cannot be changed; make another one with the {name} that you want.")
 
     def __iter__(self) -> DataLoaderIterator:
-        return DataLoaderIterator(self._pipeline, self._make_executor, self._max_errors)
+        return DataLoaderIterator(self._pipeline, self._make_executor, self._max_errors, self._left_out)
 
     def __len__(self) -> int:
         """Number of elements of this shard's whole stream, all epochs; known before anything is read.
@@ -137,7 +140,8 @@ class DataLoader:
                 "the number of elements is unknown before they are read, because of a Filter, a FlatMap or "
                 'on_error="skip"; count them, or ask len(loader) without it.'
             )
-        return self._pipeline.segments[0].outputs(self._pipeline.total)
+        count = self._pipeline.segments[0].outputs(self._pipeline.total)
+        return count - count_of(self._left_out, count)
 
     def with_batch_size(self, batch_size: int) -> DataLoader:
         """The same loader with another size of its `Batch`. States go from one to the other: the next record comes next.
@@ -180,50 +184,59 @@ class DataLoader:
         >>> load(range(10), batch_size=4, num_epochs=1).records_at(2).tolist()
         [8, 9]
         """
-        pipeline = self._pipeline
-        if not pipeline.aligned:
-            raise TypeError(
-                'a Filter, a FlatMap or on_error="skip" decides which records make an element, so that they are unknown '
-                "before they are read; records_at works for pipelines without."
-            )
-        step = whole_number("step", step, 0, None, "the number of an element, from 0")
-        unit = pipeline.segments[0].unit
-        if pipeline.segments[0].useful(min(pipeline.total - step * unit, unit)) <= 0:
-            raise IndexError(f"step {step} is behind the end of the stream, which has {len(self)} elements.")
-        start = step * unit
-        return KeyBlocks(pipeline).checked(pipeline.positions(start, min(start + unit, pipeline.total)))
+        return steps.records_at(self._pipeline, step)
 
-    def to_device(
-        self,
-        sharding_or_device: Any,
-        *,
-        host_buffer: int = 4,
-        device_buffer: int = 2,
-        transform: Callable[[Any], Any] | None = None,
-        on_unsupported: Literal["error", "keep"] = "error",
-        on_uneven: Literal["error", "drop", "pad"] = "error",
-        pinned_host: bool = False,
-    ) -> DeviceLoader:
-        """The same stream as trees of `jax.Array`, transferred ahead of the user; see `DeviceLoader` for the arguments.
+    def find(self, record_key: int, epoch: int) -> steps.Place:
+        """The step and the row of this shard's stream that hold a record, `Place(step, row)`; the inverse of `records_at`.
 
-        >>> import jax, millrace
-        >>> loader = millrace.load(range(8), batch_size=4, num_epochs=1)
-        >>> with iter(loader.to_device(jax.devices()[0])) as feeder:
-        ...     batch = next(feeder)
-        ...     state = feeder.get_state()  # behind this batch, however far ahead the feeder is
-        >>> batch.tolist()
-        [0, 1, 2, 3]
+        Reads nothing. With `IndexSampler` it takes the same time for any record; a sampler of your own is asked for its
+        positions until the record is found.
+
+        Args:
+            record_key: of a record of the source.
+            epoch: from 0.
+
+        Raises:
+            TypeError: an operation decides which records make an element.
+            LookupError: another shard reads the record in this epoch (the message says which, and where), or nobody.
+
+        >>> from millrace import load
+        >>> loader = load(range(10), batch_size=4, shuffle=True, seed=0)
+        >>> step, row = loader.find(7, epoch=2)
+        >>> int(loader.records_at(step)[row])
+        7
         """
-        return DeviceLoader(
-            self,
-            sharding_or_device,
-            host_buffer=host_buffer,
-            device_buffer=device_buffer,
-            transform=transform,
-            on_unsupported=on_unsupported,
-            on_uneven=on_uneven,
-            pinned_host=pinned_host,
-        )
+        return steps.find(self._pipeline, record_key, epoch)
+
+    def skip(self, ranges: Sequence[tuple[int, int]]) -> DataLoader:
+        """The same loader without the steps `[start_step, stop_step)` of each range, after a loss spike for example.
+
+        Steps keep the numbers that they have in the whole stream. Ranges add up. The state keeps them, so that the
+        run that resumes leaves them out too. Nothing of them is read, unless a `Filter` or `FlatMap` decides what a step is.
+        Shards should all leave out the same.
+
+        Raises:
+            TypeError: they are no pairs of whole numbers.
+            ValueError: a range is empty.
+
+        >>> from millrace import load
+        >>> loader = load(range(10), batch_size=2, num_epochs=1).skip([(1, 3)])
+        >>> [batch.tolist() for batch in loader]
+        [[0, 1], [6, 7], [8, 9]]
+        """
+        other = copy.copy(self)
+        vars(other)["_left_out"] = steps.union((*self._left_out, *steps.ranges_of(ranges)))
+        return other
+
+    def iterator_behind_grain(self, state: bytes) -> DataLoaderIterator:
+        """As `millrace.checkpoint.from_grain_state`."""
+        from .grain_state import state_after
+
+        iterator = iter(self)
+        iterator.set_state(state_after(state, self._pipeline).to_json())
+        return iterator
+
+    to_device = to_device
 
     def __repr__(self) -> str:
         pipeline = self._pipeline

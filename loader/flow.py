@@ -8,6 +8,7 @@ In: a pipeline, the cursor to start from, an executor. Out: elements in order, e
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from .executors import Executor
@@ -18,15 +19,22 @@ from .rebatch import Rebatch
 from .rows import RowRun, RowRuns
 from .skipping import SkippedRecords
 from .state import Cursor
+from .steps import Ranges, kept
 from .tasks import Task
 
 
 class Flow:
-    """One run of a pipeline, from a cursor on."""
+    """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`."""
 
-    def __init__(self, pipeline: Pipeline, start: Cursor, executor: Executor, skipped: SkippedRecords) -> None:
+    def __init__(
+        self, pipeline: Pipeline, start: Cursor, executor: Executor, skipped: SkippedRecords, unread: Ranges = ()
+    ) -> None:
         total = start.position + pipeline.segments[0].useful(pipeline.total - start.position)
-        tasks: Pull[Task] = FromIterator(spans(start.position, total, pipeline.span, lambda: executor.units))
+        tasks: Pull[Task] = FromIterator(
+            chain.from_iterable(
+                spans(*part, pipeline.span, lambda: executor.units) for part in kept(unread, start.position, total)
+            )
+        )
         self._runs = RowRuns(stage(tasks, executor, 0), pipeline, 0, start, skipped)
         for number, segment in enumerate(pipeline.segments[1:], start=1):
             at = Cursor(start.position, start.skips[:number])

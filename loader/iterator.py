@@ -5,7 +5,6 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
@@ -14,17 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import CheckpointError, ClosedError
-from ..samplers import NoSharding
+from ..checks import whole_number
+from ..errors import ClosedError
 from .executors import Executor
 from .flow import Flow
 from .keys import KeyBlocks
+from .mark import Mark
 from .pipeline import Pipeline
-from .place import Place
+from .resuming import joined, parsed, resumed
 from .rows import RowRun
 from .skipping import SkippedRecords
-from .state import Cursor, LoaderState, differences
+from .state import Cursor, LoaderState
 from .state_files import restore_later, write_later
+from .steps import Ranges, positions_left_out, records_of_step, union, within, without
 
 
 class DataLoaderIterator:
@@ -36,9 +37,14 @@ class DataLoaderIterator:
     """
 
     def __init__(
-        self, pipeline: Pipeline, make_executor: Callable[[Pipeline], Executor], max_errors: int | None = None
+        self,
+        pipeline: Pipeline,
+        make_executor: Callable[[Pipeline], Executor],
+        max_errors: int | None = None,
+        left_out: Ranges = (),
     ) -> None:
-        self._pipeline = pipeline
+        self._pipeline = self._loaders = pipeline  # as it goes on from a state, and as the loader made it
+        self._loader_leaves_out = self._left_out = left_out
         self._make_executor = make_executor
         self._executor: Executor | None = None
         self._flow: Flow | None = None
@@ -56,16 +62,22 @@ class DataLoaderIterator:
     def __next__(self) -> Any:
         """The next element; with a `Batch` in the pipeline, a batch."""
         elements = self._elements or self._begin()
-        try:
-            element, self._run, self._index = next(elements)
-        except StopIteration:
-            self._release()
-            raise
-        except BaseException:
-            self._stop()
-            raise
-        self._step += 1
-        return element
+        while True:
+            try:
+                element, self._run, self._index = next(elements)
+            except StopIteration:
+                self._release()
+                raise
+            except BaseException:
+                self._stop()
+                raise
+            if self._left_out and (kept_from := within(self._left_out, self._step)) is not None:
+                if not self._pipeline.aligned:  # what it is made of is known too late to not read it
+                    self._step += 1
+                    continue
+                self._step = kept_from
+            self._step += 1
+            return element
 
     def last_records(self) -> NDArray[np.int64]:
         """The keys `int64[records]` of the records behind the element delivered last, each once, in the stream's order.
@@ -80,11 +92,41 @@ class DataLoaderIterator:
         >>> next(iterator).tolist(), iterator.last_records().tolist()
         ([1, 2, 4], [1, 2, 4])
         """
-        return self.records_behind(self.place())
+        return self.records_behind(self.mark())
+
+    def records_at(self, step: int) -> NDArray[np.int64]:
+        """The record keys `int64[records in the element]` behind a step that is still to come, the next one or a later one.
+
+        As `DataLoader.records_at`, and right also where the number of shards or the batch size changed on the way, or steps
+        were left out.
+
+        Raises:
+            TypeError: an operation decides which records make an element.
+            IndexError: the step has been delivered, or the stream ends before.
+
+        >>> import millrace
+        >>> loader = millrace.load(range(10), batch_size=2, num_epochs=1)
+        >>> iterator = iter(loader)
+        >>> first, other = next(iterator), iter(loader.with_batch_size(3))
+        >>> other.set_state(iterator.get_state())
+        >>> other.records_at(2).tolist()
+        [5, 6, 7]
+        """
+        step = whole_number("step", step, 0, None, "the number of an element, from 0")
+        passed = self._pipeline.lineage.left_out
+        if step < self._step or within(passed, step) is not None:
+            raise IndexError(
+                f"step {step} is behind this iterator, which stands before step {self._step}, or was left out; ask for a "
+                "later one, or before."
+            )
+        return records_of_step(self._pipeline, step, (self._cursor().position, self._step), passed)
 
     @property
     def skipped_count(self) -> int:
-        """Records or batches left out so far because they failed, with `on_error="skip"`; counted as work gets to them."""
+        """Records or batches left out because they failed, with `on_error="skip"`, since the start or the last `set_state`.
+
+        They are counted as work gets to them.
+        """
         return self._skipped.count
 
     def start_prefetch(self) -> None:
@@ -96,19 +138,19 @@ class DataLoaderIterator:
         """Where the user stands: JSON of less than 1,000 bytes for ordinary pipelines. Costs microseconds."""
         return self._state().to_json()
 
-    def place(self) -> Place:
+    def mark(self) -> Mark:
         """What `state_at` makes the present state of, later. Costs less than a microsecond."""
-        return Place(self._start, self._run, self._index, self._step)
+        return Mark(self._start, self._run, self._index, self._step)
 
-    def state_at(self, place: Place) -> bytes:
-        """What `get_state` gave, or would have given, at a place of this iterator. Any thread may ask."""
-        return self._state(place).to_json()
+    def state_at(self, mark: Mark) -> bytes:
+        """What `get_state` gave, or would have given, at a mark of this iterator. Any thread may ask."""
+        return self._state(mark).to_json()
 
-    def records_behind(self, place: Place) -> NDArray[np.int64]:
-        """What `last_records` gave at a place of this iterator. Any thread may ask."""
-        if place.run is None:
+    def records_behind(self, mark: Mark) -> NDArray[np.int64]:
+        """What `last_records` gave at a mark of this iterator. Any thread may ask."""
+        if mark.run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
-        return KeyBlocks(self._pipeline).behind(place.run.local_positions(place.row))
+        return KeyBlocks(self._pipeline).behind(mark.run.local_positions(mark.row))
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Go to the place that `get_state` told, on this or another iterator, at any time, with any `worker_count`.
@@ -150,7 +192,7 @@ class DataLoaderIterator:
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        self._go_to(self._joined([LoaderState.from_json(state) for state in states], strict), strict)
+        self._go_to(joined(self._loaders, parsed(states), strict), strict)
 
     def state_dict(self) -> dict[str, Any]:
         """`get_state` as a dict of plain values, for PyTorch habits."""
@@ -165,7 +207,7 @@ class DataLoaderIterator:
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol: go to the saved place, and begin to prefetch there."""
+        """Orbax's protocol: go to the saved mark, and begin to prefetch there."""
         return restore_later(directory, self)
 
     def close(self) -> None:
@@ -191,10 +233,17 @@ class DataLoaderIterator:
         if self._executor is None:
             self._executor = self._make_executor(self._pipeline)
         self._start, self._run = self._cursor(), None
-        flow = Flow(self._pipeline, self._start, self._executor, self._skipped)
+        flow = Flow(self._pipeline, self._start, self._executor, self._skipped, self._unread())
         flow.begin()
         self._elements = iter(flow)
         return self._elements
+
+    def _unread(self) -> Ranges:
+        """Local positions that are to be left out."""
+        if not self._pipeline.aligned:
+            return ()
+        passed, unit = self._pipeline.lineage.left_out, self._pipeline.segments[0].unit
+        return positions_left_out(without(self._left_out, passed), (self._start.position, self._step), unit, passed)
 
     def _stop(self) -> None:
         self._elements = None
@@ -210,95 +259,24 @@ class DataLoaderIterator:
 
     def _cursor(self) -> Cursor:
         """Where the user stands."""
-        return self.place().cursor
+        return self.mark().cursor
 
-    def _state(self, place: Place | None = None) -> LoaderState:
-        shard, place = self._pipeline.shard, place or self.place()
+    def _state(self, mark: Mark | None = None) -> LoaderState:
+        shard, mark = self._pipeline.shard, mark or self.mark()
         return LoaderState(
-            cursor=place.cursor,
-            step=place.step,
+            cursor=mark.cursor,
+            step=mark.step,
             shard=(shard.shard_index, shard.shard_count),
             fingerprint=self._pipeline.fingerprint,
             lineage=self._pipeline.lineage,
+            left_out=self._left_out,
         )
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        pipeline = self._checked(state, strict)
+        pipeline = resumed(self._loaders, state, strict)
         self._stop()
         self._pipeline = pipeline
         skips = state.cursor.skips if any(state.cursor.skips) else (0,) * len(pipeline.segments)
         self._start, self._run, self._step = Cursor(state.cursor.position, skips), None, state.step
-
-    def _checked(self, state: LoaderState, strict: bool) -> Pipeline:
-        """The pipeline that goes on from a state."""
-        changed = self._changes(state) if strict else []
-        shard = (self._pipeline.shard.shard_index, self._pipeline.shard.shard_count)
-        if state.shard != shard:
-            changed.append(f"shard: {state.shard[0]} of {state.shard[1]} → {shard[0]} of {shard[1]}")
-        if changed:
-            elastic = " (or, with the states of all its shards, by set_states)" if state.shard != shard else ""
-            raise CheckpointError(
-                f"the state belongs to another pipeline ({'; '.join(changed)}); restore it with the pipeline that "
-                f"it was taken from{elastic}."
-            )
-        pipeline = dataclasses.replace(self._pipeline, lineage=state.lineage)
-        cursor = state.cursor
-        if (len(cursor.skips) != len(pipeline.segments) and any(cursor.skips)) or cursor.position > pipeline.total:
-            raise CheckpointError(
-                f"the state's cursor {[cursor.position, *cursor.skips]} lies outside this pipeline, which has "
-                f"{pipeline.total} positions and {len(pipeline.segments)} segments."
-            )
-        return pipeline
-
-    def _changes(self, state: LoaderState) -> list[str]:
-        """What is another than it was; another batch size is one of them only in the middle of a batch's rows."""
-        saved, present = dict(state.fingerprint), dict(self._pipeline.fingerprint)
-        if not any(state.cursor.skips) and len(saved.get("batch_sizes") or ()) == len(present["batch_sizes"]):
-            saved.pop("batch_sizes"), present.pop("batch_sizes")
-        changed = differences(saved, present)
-        if not changed and len(state.cursor.skips) != len(self._pipeline.segments):
-            changed.append(f"segments: {len(state.cursor.skips)} → {len(self._pipeline.segments)}")
-        return changed
-
-    def _joined(self, states: list[LoaderState], strict: bool) -> LoaderState:
-        """The state from which this shard goes on behind all shards of a former run."""
-        if not states:
-            raise CheckpointError("set_states needs the states of all shards of the former run; there are none.")
-        first = states[0]
-        by_shard = {state.shard[0]: state for state in states}
-        for state in states:
-            if by_shard[state.shard[0]] != state:
-                raise CheckpointError(f"there are two states of shard {state.shard[0]}, which differ.")
-            if (state.shard[1], state.lineage, state.fingerprint) != (first.shard[1], first.lineage, first.fingerprint):
-                raise CheckpointError(
-                    f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs; pass those of one."
-                )
-        missing = sorted(set(range(first.shard[1])) - set(by_shard))
-        if missing:
-            raise CheckpointError(f"the states of shards {missing} of {first.shard[1]} are missing; pass all of them.")
-        shard = (self._pipeline.shard.shard_index, self._pipeline.shard.shard_count)
-        if shard[1] == first.shard[1]:
-            return by_shard[shard[0]]
-        self._check_elastic(first, strict)
-        cursors = [by_shard[index].cursor for index in range(first.shard[1])]
-        everything = self._pipeline.sampler.with_shard_options(
-            NoSharding()
-        )  # what shards of equal length leave out, too
-        lineage = first.lineage.followed_by(cursors, len(everything))
-        start = Cursor(0, (0,) * len(self._pipeline.segments))
-        step = max(state.step for state in states)
-        return LoaderState(start, step, shard, first.fingerprint, lineage)
-
-    def _check_elastic(self, state: LoaderState, strict: bool) -> None:
-        if self._pipeline.segments[0].unit > 1 and any(state.cursor.skips):
-            raise CheckpointError(
-                "the state stands inside a batch that a FlatMap takes apart, which another shard cannot make again; "
-                "take the checkpoint at another step."
-            )
-        if getattr(self._pipeline.sampler, "algorithm", "") == "grain":
-            raise CheckpointError(
-                'algorithm="grain" gives each shard records of its own, so that its order cannot go on with another number '
-                'of shards; keep their number, or use algorithm="millrace".'
-            )
-        if strict and (changed := self._changes(state)):
-            raise CheckpointError(f"the states belong to another pipeline ({'; '.join(changed)}).")
+        self._left_out = union((*state.left_out, *self._loader_leaves_out))
+        self._skipped = SkippedRecords(self._skipped.limit)

@@ -40,9 +40,7 @@ class KeyBlocks:
 
     def behind(self, local_positions: Sequence[int]) -> NDArray[np.int64]:
         """Record keys `int64[n]` at any local positions."""
-        local = np.array(local_positions, dtype=np.int64)
-        shard = self._pipeline.shard
-        return self.checked(self._pipeline.lineage.positions(local * shard.shard_count + shard.shard_index))
+        return self.checked(self._pipeline.positions_of(np.array(local_positions, dtype=np.int64)))
 
     def checked(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The record keys at global positions.

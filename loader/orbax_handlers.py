@@ -22,7 +22,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
         """Write the state of `args.item` (or `item`, as older Orbax has it)."""
-        state = (item if args is None else args.item).get_state()
+        state = _iterator(item if args is None else args.item).get_state()
         state_file(directory).write_bytes(state)
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
@@ -31,9 +31,15 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         Raises:
             CheckpointError: the states are not all there, or those of another pipeline.
         """
-        iterator = item if args is None else args.item
+        iterator = _iterator(item if args is None else args.item)
         restore(directory, iterator)
         return iterator
+
+
+def _iterator(item: Any) -> Any:
+    if not hasattr(item, "get_state"):
+        raise TypeError(f"{item!r} is a {type(item).__name__}, which stands nowhere; pass an iterator, iter(loader).")
+    return item
 
 
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)

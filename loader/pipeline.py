@@ -37,6 +37,8 @@ class Pipeline:
         operations: records to elements.
         skips_errors: a record that fails is left out.
         lineage: what former runs left of the order.
+        fingerprints: of the operations, as they were when the pipeline was made: they may change while they work, by what
+            they load or remember. None: those of now.
     """
 
     source: Any
@@ -45,9 +47,12 @@ class Pipeline:
     operations: tuple[Operation, ...]
     skips_errors: bool = False
     lineage: Lineage = field(default_factory=Lineage)
+    fingerprints: tuple[str, ...] | None = None
     segments: tuple[Segment, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.fingerprints is None:
+            object.__setattr__(self, "fingerprints", tuple(map(fingerprint, self.operations)))
         object.__setattr__(self, "segments", segments_of(self.operations, self.skips_errors))
 
     @property
@@ -63,6 +68,8 @@ class Pipeline:
     @cached_property
     def total(self) -> int:
         """Number of local positions."""
+        if self.lineage.within_shard:
+            return self.lineage.length(self.shard.length(len(self.sampler)))
         return self.shard.length(self.lineage.length(len(self.sampler)))
 
     @cached_property
@@ -96,13 +103,20 @@ class Pipeline:
         return {
             "source": fingerprint_of(self.source),
             "sampler": self.sampler.fingerprint,
-            "operations": [fingerprint(operation) for operation in self.operations],
+            "operations": list(self.fingerprints or ()),
             "batch_sizes": [operation.batch_size for operation in self.operations if isinstance(operation, Batch)],
         }
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Global positions `int64[stop - start]` at local ones."""
-        return self.lineage.positions(self.shard.global_positions(start, stop))
+        return self.positions_of(np.arange(start, stop, dtype=np.int64))
+
+    def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Global positions `int64[n]` at any local ones."""
+        count, index = self.shard.shard_count, self.shard.shard_index
+        if self.lineage.within_shard:
+            return self.lineage.positions(local) * count + index
+        return self.lineage.positions(local * count + index)
 
     def position(self, local: int) -> int:
         """The global position at a local one."""

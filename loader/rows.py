@@ -6,6 +6,7 @@ left out. Cursors are computed when somebody asks for one, not row by row.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +97,8 @@ class RowRuns:
                 return Ended(failure)
             skip, self._skip = self._skip, 0
             count = block.count
+            if skip and block.tags is not None and isinstance(task, Span):
+                skip = min(skip, bisect_right(block.tags.units, 0))  # never more than the unit that was being delivered
             if count > skip:
                 self._productive, self._barren_groups = task, 0
                 return RowRun(task, block, skip, count, self._unit)
@@ -125,9 +128,10 @@ class RowRuns:
         exp(-BARREN_EPOCHS).
         """
         shard, epoch = self._pipeline.shard, self._pipeline.epoch_length
-        last = shard.global_position(_position_after(self._productive))
+        dense_from, offset = self._pipeline.lineage.dense_from  # before that, positions come in no order
+        last = max(shard.global_position(_position_after(self._productive)), dense_from) + offset
         epochs = 1 if shard.shard_count == 1 else BARREN_EPOCHS * shard.shard_count
-        return (last // epoch + 1 + epochs) * epoch // shard.shard_count
+        return -(-((last // epoch + 1 + epochs) * epoch - offset) // shard.shard_count)
 
 
 def _position_after(task: Task) -> int:

@@ -39,10 +39,12 @@ class LoaderState:
 
     Attributes:
         cursor: where the user stands, never where a prefetch has got to.
-        step: number of batches that the user has received.
+        step: number of the batch that comes next, as the whole stream counts them: those that the user has received,
+            and those that were left out on purpose.
         shard: `(shard_index, shard_count)` that the position counts in.
         fingerprint: identity of source, sampler and operations.
         lineage: what former runs, on other numbers of shards, left of the order.
+        left_out: ranges of steps that the run leaves out.
         version: of this layout.
     """
 
@@ -51,25 +53,31 @@ class LoaderState:
     shard: tuple[int, int]
     fingerprint: dict[str, Any]
     lineage: Lineage = field(default_factory=Lineage)
+    left_out: tuple[tuple[int, int], ...] = ()
     version: int = VERSION
 
     def to_json(self) -> bytes:
         """The state as UTF-8 JSON, with sorted keys: equal states give equal bytes."""
-        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":")).encode()
+        values = json.dumps({**self._values(), "lineage": None}, sort_keys=True, separators=(",", ":"))
+        head, _, tail = values.rpartition('"lineage":null')  # behind it stand only numbers
+        return f'{head}"lineage":{self.lineage.json}{tail}'.encode()
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain JSON values."""
+        return {**self._values(), "lineage": self.lineage.to_values()}
+
+    def _values(self) -> dict[str, Any]:
         values = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
         return {
             **values,
             "cursor": [self.cursor.position, *self.cursor.skips],
             "shard": list(self.shard),
-            "lineage": self.lineage.to_values(),
+            "left_out": [list(pair) for pair in self.left_out],
         }
 
     @classmethod
-    def from_json(cls, data: bytes | str) -> LoaderState:
-        """Read what `to_json` wrote.
+    def from_json(cls, data: bytes | str, like: LoaderState | None = None) -> LoaderState:
+        """Read what `to_json` wrote; `like`, another state of the same run, saves to read the same lineage again.
 
         Raises:
             CheckpointError: the bytes are no such state.
@@ -80,10 +88,10 @@ class LoaderState:
             raise CheckpointError(
                 f"the state is not JSON ({error}): {_start_of(data)}; pass the bytes that get_state() gave."
             ) from None
-        return cls.from_dict(values)
+        return cls.from_dict(values, like)
 
     @classmethod
-    def from_dict(cls, values: Any) -> LoaderState:
+    def from_dict(cls, values: Any, like: LoaderState | None = None) -> LoaderState:
         """Read what `to_dict` gave.
 
         Raises:
@@ -103,12 +111,33 @@ class LoaderState:
             raise CheckpointError(f"the state is damaged: cursor={cursor!r}, shard={shard!r}, step={step!r}.")
         if not shard[0] < shard[1]:
             raise CheckpointError(f"the state is damaged: shard={shard!r}.")
-        lineage = Lineage.from_values(values["lineage"])
-        return cls(Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1]), values["fingerprint"], lineage)
+        _check_fingerprint(values["fingerprint"])
+        same = like is not None and values["lineage"] == like.lineage.values
+        lineage = like.lineage if like is not None and same else Lineage.from_values(values["lineage"])
+        where = Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1])
+        return cls(*where, values["fingerprint"], lineage, _ranges(values["left_out"]))
 
 
 def _are_counts(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
+
+
+def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        ranges = tuple((start, stop) for start, stop in values)
+        edges = [edge for pair in ranges for edge in pair]
+    except (TypeError, ValueError):
+        edges = [None]
+    if not _are_counts(edges) or sorted(set(edges)) != edges:
+        raise CheckpointError(f"the state is damaged: left_out={str(values)[:80]}.")
+    return ranges
+
+
+def _check_fingerprint(parts: dict[str, Any]) -> None:
+    sizes: Any = parts.get("batch_sizes")
+    whole = _are_counts(sizes) and 0 not in sizes and isinstance(parts.get("operations"), list)
+    if not whole or not {"source", "sampler"} <= set(parts):
+        raise CheckpointError(f"the state is damaged: fingerprint={_start_of(parts)}.")
 
 
 def _start_of(data: Any) -> str:

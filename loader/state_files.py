@@ -6,10 +6,13 @@ In: a folder, as a path with `/`, `exists`, `read_bytes` and `write_bytes`; the 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from typing import Any
 
 from ..errors import CheckpointError
+
+_NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
 
 def state_file(folder: Any) -> Any:
@@ -27,21 +30,31 @@ def restore(folder: Any, iterator: Any) -> None:
         CheckpointError: there are no states, or not all, or they are those of another pipeline.
     """
     own = state_file(folder)
-    if own.exists():
-        iterator.set_state(own.read_bytes())
-    else:
-        iterator.set_states(_all_states(folder, own.name))
+    try:
+        if own.exists():
+            iterator.set_state(own.read_bytes())
+        else:
+            iterator.set_states(_all_states(folder, own.name))
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder}: {error}") from None
     iterator.start_prefetch()
 
 
+def process_of(path: Any) -> tuple[int, int] | None:
+    """The process that wrote a file, and of how many; None for a file of another name."""
+    found = _NAME.fullmatch(path.name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def _all_states(folder: Any, own: str) -> list[bytes]:
-    files = sorted(folder.glob("process_*-of-*.json")) if folder.exists() else []
-    counts = {int(path.stem.rpartition("-")[2]) for path in files if path.stem.rpartition("-")[2].isdigit()}
+    found = list(folder.glob("process_*-of-*.json")) if folder.exists() else []
+    files = sorted((path for path in found if process_of(path)), key=process_of)  # type: ignore[arg-type]
+    counts = {process_of(path)[1] for path in files}  # type: ignore[index]
     if len(counts) == 1 and len(files) == counts.pop():
         return [bytes(path.read_bytes()) for path in files]
-    there = ", ".join(path.name for path in files) or "no state"
+    there = ", ".join(sorted(path.name for path in found)) or "no state"
     raise CheckpointError(
-        f"{folder} holds neither {own} nor the states of all processes of another run, but {there}; "
+        f"there is neither {own}, nor are there the states of all processes of another run, but {there}; "
         "pass the folder of a complete checkpoint."
     )
 

@@ -52,6 +52,16 @@ class GrainOrder:
             )
         return index * whole + min(index, rest), length
 
+    def position_of(self, key: int, epoch: int) -> int | None:
+        """The global position of a record of this shard's part within an epoch; None for a record of another part."""
+        first_record, length = self.part()
+        place = key - first_record
+        if not 0 <= place < length:
+            return None
+        if self.seed is not None:
+            place = place_of(place, length - 1, (self.seed + epoch) & _MASK32)
+        return (epoch * length + place) * self.shard.shard_count + self.shard.shard_index
+
     def record_keys(self, positions: Positions) -> Positions:
         """`int64[n]` global positions to `int64[n]` record keys."""
         first_record, length = self.part()
@@ -73,8 +83,7 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
     """
     if max_index == 0:
         return np.zeros(len(places), dtype=np.int64)
-    bits = max(TABLE_BITS, (max_index - 1).bit_length())
-    bits += bits % 2
+    bits = _bits(max_index)
     keys = round_keys(seed, bits // 2)
     out = np.empty(len(places), dtype=np.int64)
     for start in range(0, len(places), BLOCK):
@@ -85,6 +94,32 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
         else:
             out[block] = _walk_cipher(numbers, max_index, keys, bits // 2)
     return out
+
+
+def place_of(key: int, max_index: int, seed: int) -> int:
+    """Which place `shuffled` sends to `key`."""
+    bits = _bits(max_index)
+    keys, width = round_keys(seed, bits // 2), bits // 2
+    while max_index > 0:
+        key = int(_inverse_table(keys)[key]) if bits == TABLE_BITS else _decipher(key, keys, width)
+        if key <= max_index:
+            return key
+    return 0
+
+
+def _bits(max_index: int) -> int:
+    bits = max(TABLE_BITS, (max_index - 1).bit_length())
+    return bits + bits % 2
+
+
+def _decipher(number: int, keys: tuple[int, ...], width: int) -> int:
+    """`_encipher`, undone, for one number."""
+    mask = np.uint64((1 << width) - 1)
+    left, right = np.array([number >> width], np.uint64), np.array([number & int(mask)], np.uint64)
+    for index in range(ROUNDS - 2, -1, -2):
+        right = right ^ _mixed(left, width, mask) ^ np.uint64(keys[index + 1])
+        left = left ^ _mixed(right, width, mask) ^ np.uint64(keys[index])
+    return int(left[0]) << width | int(right[0])
 
 
 def _walk_table(numbers: Words, max_index: int, keys: tuple[int, ...]) -> Words:
@@ -98,6 +133,11 @@ def _walk_table(numbers: Words, max_index: int, keys: tuple[int, ...]) -> Words:
 @lru_cache(maxsize=16)
 def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
     return _encipher(np.arange(1 << TABLE_BITS, dtype=np.uint64), keys, TABLE_BITS // 2).astype(np.uint16)
+
+
+@lru_cache(maxsize=4)
+def _inverse_table(keys: tuple[int, ...]) -> Positions:
+    return np.argsort(_cipher_table(keys))
 
 
 def _walk_cipher(numbers: Words, max_index: int, keys: tuple[int, ...], width: int) -> Words:

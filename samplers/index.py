@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..checks import whole_number
 from ..keyed_random import fresh_generator
 from .grain_order import GrainOrder
-from .permutation import MAX_SIZE, permute
+from .permutation import MAX_SIZE, permute, place_of
 from .protocol import ENDLESS, RecordMetadata
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
@@ -129,6 +129,16 @@ class IndexSampler:
             return places
         assert self.seed is not None
         return permute(places, epochs, self.num_records, self.seed)
+
+    def position_of(self, record_key: int, epoch: int) -> int | None:
+        """The global position at which a record stands within an epoch; O(1), not checked.
+
+        None with `algorithm="grain"` for a record that another shard owns.
+        """
+        if self.algorithm == "grain":
+            return self._grain_order().position_of(record_key, epoch)
+        place = record_key if not self.shuffle else place_of(record_key, epoch, self.num_records, self.seed or 0)
+        return epoch * self.num_records + place
 
     def _grain_order(self) -> GrainOrder:
         return GrainOrder(self.num_records, self.shard_options, self.seed if self.shuffle else None)

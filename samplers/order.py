@@ -72,6 +72,11 @@ class Remainder:
         position = int(self.positions(np.array([index], dtype=np.int64))[0])
         return position - position % self._shards
 
+    @property
+    def dense_index(self) -> int:
+        """The index from which on the map only adds `offset`."""
+        return self._ragged
+
     @cached_property
     def _ragged(self) -> int:
         """Positions in the ragged part."""
@@ -83,40 +88,35 @@ class Remainder:
         return np.argsort(np.array(self.reached, dtype=np.int64), kind="stable")
 
     @cached_property
-    def _rectangles(self) -> list[tuple[int, int, Positions]]:
-        """First level, number of levels, and shards to be served there."""
+    def _tables(self) -> tuple[Positions, Positions, Positions, Positions]:
+        """First level, height, width and first place in `_served` of each rectangle."""
         reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
+        whole = self.total // self._shards
+        edges = np.unique(np.append(reached, whole) if whole < reached[-1] else reached)
+        lows, heights = edges[:-1], np.diff(edges)
+        widths = np.searchsorted(reached, lows, side="right")
+        places = np.zeros(len(lows), dtype=np.int64)
+        if len(lows) and lows[-1] >= whole:  # the last level, which only the first shards have
+            heights[-1], widths[-1], places[-1] = 1, len(self._last), self._shards
+        return lows, heights, np.maximum(widths, 0), places
+
+    @cached_property
+    def _last(self) -> Positions:
+        """Shards to be served at the last level, which is not whole."""
         whole, rest = divmod(self.total, self._shards)
-        levels = sorted({*reached.tolist(), *([whole] if whole < reached[-1] else [])})
-        rectangles = []
-        for low, high in pairwise(levels):
-            shards = self._by_progress[: int(np.searchsorted(reached, low, side="right"))]
-            if low >= whole:  # the last level, which only the first shards have
-                high, shards = min(high, whole + 1), shards[shards < rest]
-            if len(shards):
-                rectangles.append((low, high - low, shards))
-        return rectangles
+        reached = np.array(self.reached, dtype=np.int64)[self._by_progress]
+        return self._by_progress[(reached <= whole) & (self._by_progress < rest)]
 
     @cached_property
     def _starts(self) -> Positions:
         """Index at which each rectangle starts, and at the end that of the dense tail."""
-        sizes = [levels * len(shards) for _, levels, shards in self._rectangles]
-        return np.cumsum([0, *sizes], dtype=np.int64)
-
-    @cached_property
-    def _tables(self) -> tuple[Positions, Positions, Positions]:
-        """First level, width and first place in `_served` of each rectangle."""
-        lows = np.array([low for low, _, _ in self._rectangles] or [0], dtype=np.int64)
-        widths = np.array([len(shards) for _, _, shards in self._rectangles] or [1], dtype=np.int64)
-        # All but the last rectangle serve prefixes of one list; the last may leave some of them out and has its own.
-        places = np.zeros(len(widths), dtype=np.int64)
-        places[-1] = self._shards
-        return lows, widths, places
+        _, heights, widths, _ = self._tables
+        return np.concatenate([[0], np.cumsum(heights * widths, dtype=np.int64)]).astype(np.int64)
 
     @cached_property
     def _served(self) -> Positions:
-        last = self._rectangles[-1][2] if self._rectangles else self._by_progress[:0]
-        return np.concatenate([self._by_progress, last])
+        """Shards to be served: all rectangles serve prefixes of one list, but the last level, which has its own."""
+        return np.concatenate([self._by_progress, self._last])
 
     def positions(self, indices: Positions) -> Positions:
         """The positions `int64[n]` at indices `int64[n]` in `[0, length)`, which are not checked."""
@@ -125,7 +125,67 @@ class Remainder:
         if ragged.any():
             some = indices[ragged]
             which = np.searchsorted(self._starts, some, side="right") - 1
-            lows, widths, places = self._tables
+            lows, _, widths, places = self._tables
             levels, shards = np.divmod(some - self._starts[which], widths[which])
             result[ragged] = (lows[which] + levels) * self._shards + self._served[places[which] + shards]
         return result
+
+
+class Without:
+    """The positions below `total` that lie in none of the ranges.
+
+    Args:
+        ranges: half-open, ascending, with something between each two.
+        total: number of positions.
+
+    >>> left = Without([(2, 4), (6, 7)], total=10)
+    >>> left.length, left.positions(np.arange(left.length)).tolist()
+    (7, [0, 1, 4, 5, 7, 8, 9])
+    """
+
+    def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:
+        self.ranges = tuple(ranges)
+        self.total = total
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the ranges are such as they should be."""
+        edges = [edge for pair in self.ranges for edge in pair]
+        return bool(edges) and all(low < high for low, high in pairwise(edges)) and edges[-1] <= self.total
+
+    @cached_property
+    def _offsets(self) -> Positions:
+        """What the map adds to an index behind each of the ranges; 0 before the first."""
+        return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
+
+    @cached_property
+    def _starts(self) -> Positions:
+        """The index at which each range is passed."""
+        return np.array([start for start, _ in self.ranges], dtype=np.int64) - self._offsets[:-1]
+
+    @property
+    def offset(self) -> int:
+        """What the map adds to an index behind all ranges."""
+        return int(self._offsets[-1])
+
+    @property
+    def dense_index(self) -> int:
+        """The index from which on the map only adds `offset`."""
+        return int(self._starts[-1])
+
+    @property
+    def length(self) -> int:
+        """How many positions are left."""
+        return self.total - self.offset
+
+    def offset_behind(self, index: int) -> int | None:
+        """What the map adds to every index from `index` on; None if that is not one number."""
+        return self.offset if index >= self.dense_index else None
+
+    def lowest_position(self, index: int) -> int:
+        """A position that none from `index` on lies below."""
+        return int(self.positions(np.array([index], dtype=np.int64))[0])
+
+    def positions(self, indices: Positions) -> Positions:
+        """The positions `int64[n]` at indices `int64[n]` in `[0, length)`, which are not checked."""
+        return indices + self._offsets[np.searchsorted(self._starts, indices, side="right")]

@@ -95,6 +95,23 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
     return out
 
 
+def place_of(key: int, epoch: int, size: int, seed: int) -> int:
+    """Which place the shuffle of (`seed`, epoch) sends to `key`: the inverse of `permute`.
+
+    >>> import numpy as np
+    >>> [place_of(key, 0, size=8, seed=1) for key in permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()]
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    if size == 1:
+        return 0
+    keys = _round_keys_of(seed, epoch, ROUNDS_SMALL if size < SMALL else ROUNDS)
+    numbers = np.array([key], dtype=_WORD)
+    while True:
+        numbers = _encipher(numbers, keys, None, size, back=True)
+        if numbers[0] < size:
+            return int(numbers[0])
+
+
 def _blocks(epochs: Positions) -> Iterator[slice]:
     """Cut the numbers into blocks; where one epoch ends and another begins, too, unless that happens all the time."""
     ends = np.flatnonzero(epochs[1:] != epochs[:-1]) + 1
@@ -132,25 +149,27 @@ def table_shape(size: int) -> tuple[int, int]:
     return rows, -(-size // rows)
 
 
-def _encipher(numbers: Words, keys: Words, column: Positions | None, size: int) -> Words:
-    """One pass of the network over the table's cells."""
+def _encipher(numbers: Words, keys: Words, column: Positions | None, size: int, back: bool = False) -> Words:
+    """One pass of the network over the table's cells, or its inverse."""
     rows, columns = (_WORD(side) for side in table_shape(size))
     cell_row = numbers // columns
     cell_column = numbers - cell_row * columns
     shift, scratch = np.empty_like(numbers), np.empty_like(numbers)
-    for number, key in enumerate(keys):
-        key = key if column is None else key[column]
+    for number in range(len(keys) - 1, -1, -1) if back else range(len(keys)):
+        key = keys[number] if column is None else keys[number][column]
         if number % 2 == 0:
-            _shift_axis(cell_row, rows, cell_column, key, shift, scratch)
+            _shift_axis(cell_row, rows, cell_column, key, shift, scratch, back)
         else:
-            _shift_axis(cell_column, columns, cell_row, key, shift, scratch)
+            _shift_axis(cell_column, columns, cell_row, key, shift, scratch, back)
     np.multiply(cell_row, columns, out=cell_row)
     np.add(cell_row, cell_column, out=cell_row)
     return cell_row
 
 
-def _shift_axis(moving: Words, length: np.uint64, fixed: Words, key: Words, shift: Words, scratch: Words) -> None:
-    """`moving = (moving + hash(fixed, key) scaled to [0, length)) mod length`, in place, without a division."""
+def _shift_axis(
+    moving: Words, length: np.uint64, fixed: Words, key: Words, shift: Words, scratch: Words, back: bool
+) -> None:
+    """`moving = (moving ± hash(fixed, key) scaled to [0, length)) mod length`, in place, without a division."""
     np.add(fixed, key, out=shift)
     np.multiply(shift, _MULTIPLIER_1, out=shift)
     np.right_shift(shift, _WORD(32), out=scratch)
@@ -159,6 +178,8 @@ def _shift_axis(moving: Words, length: np.uint64, fixed: Words, key: Words, shif
     np.right_shift(shift, _WORD(28), out=shift)
     np.multiply(shift, length, out=shift)
     np.right_shift(shift, _WORD(36), out=shift)
+    if back:
+        np.subtract(length, shift, out=shift)
     np.add(moving, shift, out=moving)
     np.subtract(moving, length, out=scratch)  # wraps to a huge number where moving < length …
     np.minimum(moving, scratch, out=moving)  # … so that the smaller of the two is the remainder

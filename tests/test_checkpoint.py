@@ -85,13 +85,19 @@ def test_a_checkpoint_of_several_processes_is_restored_by_one(tmp_path):
     assert sorted([*seen, *(number for batch in again for number in batch.tolist())]) == list(range(50))
 
 
-@pytest.mark.parametrize("names", [[], ["process_0-of-4.json"], ["process_0-of-1x.json"]])
+@pytest.mark.parametrize("names", [[], ["process_0-of-4.json"], ["process_0-of-1x.json"], ["process_0-of-²2.json"]])
 def test_a_checkpoint_that_is_not_whole_is_named(names, tmp_path):
     """The error lists the states that are there."""
     for name in names:
         (tmp_path / name).write_bytes(iter(loader("batch")).get_state())
     with pytest.raises(CheckpointError, match=names[0] if names else "no state"):
         restore(tmp_path, iter(loader("batch")))
+
+
+def test_a_loader_in_place_of_its_iterator_is_refused(tmp_path):
+    """It stands nowhere; the message says what to pass."""
+    with ocp.CheckpointManager(tmp_path) as manager, pytest.raises(TypeError, match=r"iter\(loader\)"):
+        manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(loader("batch"))))
 
 
 def test_other_names_of_the_module_are_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -191,7 +192,12 @@ def test_bytes_that_are_no_state_are_refused(data):
         {"cursor": [1.5, 0]},
         {"cursor": [10**6, 0]},
         {"cursor": [0]},
-        {"cursor": [0, 0, 0]},
+        {"cursor": [0, 0, 1]},
+        {"fingerprint": {}},
+        {"fingerprint": {"source": 1, "sampler": 2, "operations": 3, "batch_sizes": []}},
+        {"fingerprint": {"source": 1, "sampler": 2, "operations": [], "batch_sizes": 5}},
+        {"left_out": [[3, 2]]},
+        {"left_out": 3},
         {"cursor": "ab"},
         {"step": True},
         {"step": -1},
@@ -208,3 +214,110 @@ def test_states_with_impossible_values_are_refused(change):
     with pytest.raises(CheckpointError):
         iterator.set_state(json.dumps(state).encode())
     assert len(list(iterator)) == 12
+
+
+WORKER_COUNTS = (0, 1, 2, 3, 7)
+
+
+@pytest.mark.parametrize("before", WORKER_COUNTS)
+@pytest.mark.parametrize("name", ["random", "flat map, random, batch, random"])
+def test_a_state_taken_with_any_number_of_workers_is_resumed_with_any_other(name, before):
+    """Every pair of worker counts, with other buffers and threads in place of processes for some: the rest of the stream."""
+    expected = stream(loader(name))
+    with iter(loader(name, worker_count=before, worker_buffer_size=2)) as iterator:
+        first = stream(itertools.islice(iterator, 5))
+        state = iterator.get_state()
+    for after in WORKER_COUNTS:
+        kind = "thread" if (before + after) % 3 == 0 else "process"
+        options = millrace.ReadOptions(num_threads=after)
+        with iter(loader(name, worker_count=after, worker_kind=kind, read_options=options)) as iterator:
+            iterator.set_state(state)
+            assert first + stream(iterator) == expected
+
+
+def _parquet(folder):
+    import pyarrow
+    import pyarrow.parquet
+
+    for part in range(2):
+        table = pyarrow.table({"x": list(range(20 * part, 20 * part + 20))})
+        pyarrow.parquet.write_table(table, folder / f"part-{part}.parquet")
+    return millrace.ParquetDataSource(str(folder / "*.parquet"))
+
+
+def _array_record(folder):
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    writer = ArrayRecordWriter(str(folder / "all.array_record"), "group_size:1")
+    for number in range(40):
+        writer.write(bytes([number]))
+    writer.close()
+    return millrace.ArrayRecordDataSource(str(folder / "all.array_record"))
+
+
+@pytest.mark.parametrize("make", [_parquet, _array_record])
+def test_files_that_were_moved_are_still_the_same_source(make, tmp_path):
+    """The state of a run on one folder goes on with the same files in another one."""
+    old, new = tmp_path / "old", tmp_path / "new" / "place"
+    old.mkdir()
+    new.parent.mkdir()
+    source = make(old)
+    with iter(millrace.load(source, shuffle=True, seed=1, num_epochs=1)) as iterator:
+        first = stream(itertools.islice(iterator, 15))
+        state = iterator.get_state()
+        expected = stream(iterator)
+    old.rename(new)
+    kind = type(source)
+    moved = kind(str(new / "*.parquet")) if make is _parquet else kind(str(new / "all.array_record"))
+    with iter(millrace.load(moved, shuffle=True, seed=1, num_epochs=1)) as iterator:
+        iterator.set_state(state)
+        assert stream(iterator) == expected
+    assert len(first + expected) == 40
+
+
+class LoadsLater(millrace.MapTransform):
+    """Loads what it needs when it is first called, and remembers what it has seen."""
+
+    def __init__(self):
+        self.table, self.cache = None, {}
+
+    def map(self, x):
+        """Doubles."""
+        self.table = self.table or {"factor": 2}
+        return self.cache.setdefault(x, x * self.table["factor"])
+
+
+def test_an_operation_may_change_itself_while_it_works():
+    """What it loads or remembers is no part of its identity."""
+
+    def opened():
+        return iter(millrace.load(range(20), transformations=[LoadsLater()], batch_size=4, num_epochs=1))
+
+    one = opened()
+    next(one)
+    other = opened()
+    other.set_state(one.get_state())
+    assert stream(other) == stream(one)
+
+
+def test_a_run_that_died_of_a_bad_record_goes_on_without_it():
+    """Its state is taken up by the same pipeline with on_error="skip"."""
+
+    def opened(**more):
+        sampler = IndexSampler(12, num_epochs=1)
+        operations = [lambda x: 1 // (x - 6) and x, Batch(3)]
+        return iter(DataLoader(data_source=range(12), sampler=sampler, operations=operations, **more))
+
+    one = opened()
+    with pytest.raises(ZeroDivisionError):
+        list(one)
+    other = opened(on_error="skip")
+    other.set_state(one.get_state())
+    assert 6 not in np.concatenate(list(other))
+
+
+def test_a_mismatch_says_how_to_go_on_deliberately():
+    """The message names strict=False."""
+    one = iter(loader("batch"))
+    with pytest.raises(CheckpointError, match="strict=False"):
+        iter(loader("batch", records=41)).set_state(one.get_state())

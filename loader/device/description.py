@@ -1,5 +1,7 @@
 """The description of a feeder: what to feed, where to, and how far ahead. It holds no thread; `iter()` makes what runs.
 
+`to_device` is a method of whatever has it among its members.
+
 In: a loader, an iterator or any iterable, and a sharding. Out: feeders.
 """
 
@@ -102,6 +104,32 @@ class DeviceLoader:
 def _one_of(name: str, value: Any, values: tuple[str, ...]) -> None:
     if value not in values:
         raise ValueError(f"{name}={value!r} is unknown; use one of {', '.join(map(repr, values))}.")
+
+
+def to_device(
+    self: Iterable[Any],
+    sharding_or_device: Any,
+    *,
+    host_buffer: int = 4,
+    device_buffer: int = 2,
+    transform: Callable[[Any], Any] | None = None,
+    on_unsupported: Literal["error", "keep"] = "error",
+    on_uneven: Literal["error", "drop", "pad"] = "error",
+    pinned_host: bool = False,
+) -> DeviceLoader:
+    """The same stream as trees of `jax.Array`, transferred ahead of the user; see `DeviceLoader` for the arguments.
+
+    >>> import jax, millrace
+    >>> loader = millrace.load(range(8), batch_size=4, num_epochs=1)
+    >>> with iter(loader.to_device(jax.devices()[0])) as feeder:
+    ...     batch = next(feeder)
+    ...     state = feeder.get_state()  # behind this batch, however far ahead the feeder is
+    >>> batch.tolist()
+    [0, 1, 2, 3]
+    """
+    return DeviceLoader(
+        self, sharding_or_device, host_buffer, device_buffer, transform, on_unsupported, on_uneven, pinned_host
+    )
 
 
 def device_put(

@@ -46,7 +46,7 @@ class DeviceFeeder:
         self._run: Run | None = None
         self._left: Run | None = None  # one that was told to end
         self._finalizer: Any = None
-        self._place: Any = None  # where the user stands; None: where the host iterator stands
+        self._mark: Any = None  # where the user stands; None: where the host iterator stands
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
         self._ended = self._closed = False
@@ -64,7 +64,7 @@ class DeviceFeeder:
         if type(item) is not Delivered:
             self._without_batch(item)
         run.give_back()
-        self._place, self._mask, self._empty = item.place, item.mask, item.empty
+        self._mark, self._mask, self._empty = item.mark, item.mask, item.empty
         self._watch.note(began, time.perf_counter(), item.times)
         return item.batch
 
@@ -139,7 +139,7 @@ class DeviceFeeder:
         return write_later(directory, self.get_state())
 
     async def load(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol: go to the saved place, and begin to prefetch there."""
+        """Orbax's protocol: go to the saved mark, and begin to prefetch there."""
         return restore_later(directory, self)
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class DeviceFeeder:
             raise StopIteration
         self._settle()
         self._return_host()
-        self._place = self._host.place()
+        self._mark = self._host.mark()
         self._run = run = self._runs.start()
         self._finalizer = weakref.finalize(self, run.stop)
         self._finalizer.atexit = False
@@ -183,21 +183,21 @@ class DeviceFeeder:
 
     def _here(self) -> Any:
         """Where the user stands. The host iterator itself is asked only while nobody else uses it."""
-        return self._host.place() if self._place is None else self._place
+        return self._host.mark() if self._mark is None else self._mark
 
     def _give_up_buffers(self) -> None:
-        """For another place to begin at; what comes from a source that has no places could not be read again."""
+        """For another place to begin at; what comes from a source that cannot go back could not be read again."""
         if self._host.goes_back:
             self._settle()
 
     def _return_host(self) -> None:
         """The host iterator has read ahead of the user: have it go back."""
-        if self._place is not None:
-            self._host.go_to(self._place)
+        if self._mark is not None:
+            self._host.go_to(self._mark)
 
     def _stand_with_host(self) -> None:
         self._runs.forget()
-        self._place = self._mask = None
+        self._mark = self._mask = None
         self._ended = self._empty = False
 
     def _without_batch(self, item: Any) -> NoReturn:

@@ -1,7 +1,7 @@
 """What a feeder reads from: one small face for a loader's iterator, for others that tell a state, and for plain iterables.
 
-In: whatever the user passed. Out: batches, and the place that follows each. `place` is taken for every batch, by the thread
-that reads; a state is made of it only when the user asks, on the user's thread.
+In: whatever the user passed. Out: batches, and a mark of the place that follows each. One is taken for every batch, by the
+thread that reads; a state is made of it only when the user asks, on the user's thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...operations import Batch
 from ..iterator import DataLoaderIterator
-from ..place import Place
+from ..mark import Mark
 
 
 class Host(Protocol):
@@ -32,17 +32,17 @@ class Host(Protocol):
     def goes_back(self) -> bool:
         """Whether `go_to` does anything."""
 
-    def place(self) -> Any:
+    def mark(self) -> Any:
         """Where the stream stands."""
 
-    def state_at(self, place: Any) -> Any:
-        """The state of a place."""
+    def state_at(self, mark: Any) -> Any:
+        """The state of the place of a mark."""
 
-    def records_behind(self, place: Any) -> NDArray[np.int64]:
-        """The record keys behind the batch before a place."""
+    def records_behind(self, mark: Any) -> NDArray[np.int64]:
+        """The record keys behind the batch before a mark."""
 
-    def go_to(self, place: Any) -> None:
-        """Have the stream go on from a place; nothing where that is impossible."""
+    def go_to(self, mark: Any) -> None:
+        """Have the stream go on from a mark; nothing where that is impossible."""
 
     def set_state(self, state: Any, strict: bool) -> None:
         """Have the stream go on from a state."""
@@ -50,8 +50,8 @@ class Host(Protocol):
     def set_states(self, states: Sequence[Any], strict: bool) -> None:
         """Have it go on behind a run on another number of shards."""
 
-    def steady(self, place: Any) -> int:
-        """How many batches, with the one before the place, are sure to come with as many rows as that; at least 1."""
+    def steady(self, mark: Any) -> int:
+        """How many batches, with the one before the mark, are sure to come with as many rows as that; at least 1."""
 
 
 class LoaderHost:
@@ -61,7 +61,7 @@ class LoaderHost:
 
     def __init__(self, iterator: DataLoaderIterator) -> None:
         self.iterator = iterator
-        self.place = iterator.place
+        self.mark = iterator.mark
         self.state_at = iterator.state_at
         self.records_behind = iterator.records_behind
         self.set_state = iterator.set_state
@@ -74,16 +74,16 @@ class LoaderHost:
         last = operations[-1] if operations else None
         return last.batch_size if isinstance(last, Batch) and last.batch_fn is None else None
 
-    def go_to(self, place: Place) -> None:
+    def go_to(self, mark: Mark) -> None:
         """As the protocol says."""
-        self.iterator.set_state(self.iterator.state_at(place), strict=False)
+        self.iterator.set_state(self.iterator.state_at(mark), strict=False)
 
-    def steady(self, place: Place) -> int:
+    def steady(self, mark: Mark) -> int:
         """As the protocol says: whole batches that are left of an aligned pipeline that ends with its `Batch`."""
         pipeline = self.iterator._pipeline
-        if not pipeline.aligned or self.batch_size is None:
+        if not pipeline.aligned or self.batch_size is None or self.iterator._left_out:
             return 1
-        return 1 + (pipeline.total - place.cursor.position) // pipeline.segments[0].unit
+        return 1 + (pipeline.total - mark.cursor.position) // pipeline.segments[0].unit
 
 
 class OtherHost:
@@ -95,23 +95,23 @@ class OtherHost:
         self.iterator = iterator
         self.goes_back = hasattr(iterator, "get_state") and hasattr(iterator, "set_state")
 
-    def place(self) -> Any:
+    def mark(self) -> Any:
         """As the protocol says: the state itself."""
         return self.iterator.get_state() if self.goes_back else None  # type: ignore[attr-defined]
 
-    def state_at(self, place: Any) -> Any:
+    def state_at(self, mark: Any) -> Any:
         """As the protocol says."""
         self._must_have("get_state")
-        return place
+        return mark
 
-    def records_behind(self, place: Any) -> NDArray[np.int64]:
+    def records_behind(self, mark: Any) -> NDArray[np.int64]:
         """As the protocol says."""
         raise TypeError(f"last_records needs the iterator of a DataLoader, and this is a {self._kind()}.")
 
-    def go_to(self, place: Any) -> None:
+    def go_to(self, mark: Any) -> None:
         """As the protocol says."""
         if self.goes_back:
-            self.iterator.set_state(place)  # type: ignore[attr-defined]
+            self.iterator.set_state(mark)  # type: ignore[attr-defined]
 
     def set_state(self, state: Any, strict: bool) -> None:
         """As the protocol says."""
@@ -122,7 +122,7 @@ class OtherHost:
         """As the protocol says."""
         raise TypeError(f"set_states needs the iterator of a DataLoader, and this is a {self._kind()}.")
 
-    def steady(self, place: Any) -> int:
+    def steady(self, mark: Any) -> int:
         """As the protocol says."""
         return 1
 

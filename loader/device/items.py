@@ -17,14 +17,14 @@ class Loaded:
 
     Attributes:
         batch: a tree of arrays.
-        place: where the host iterator stands behind it.
+        mark: where the host iterator stands behind it.
         read_from: when it was asked for …
         read_to: … when it came …
         transformed: … and when `transform` had returned.
     """
 
     batch: Any
-    place: Any
+    mark: Any
     read_from: float
     read_to: float
     transformed: float
@@ -37,14 +37,14 @@ class Delivered:
     Attributes:
         batch: a tree of `jax.Array`.
         mask: `bool[rows]` on the same devices, False where a row was filled in; None if nobody asked for one.
-        place: where the host iterator stands behind it.
+        mark: where the host iterator stands behind it.
         times: of its way.
         empty: it is filling alone: other hosts have a batch, and this one has none.
     """
 
     batch: Any
     mask: Any
-    place: Any
+    mark: Any
     times: Times
     empty: bool
 
@@ -54,10 +54,10 @@ class Ended:
     """The host iterator has ended, or the run has.
 
     Attributes:
-        place: where the host iterator stands.
+        mark: where the host iterator stands.
     """
 
-    place: Any = None
+    mark: Any = None
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """The two threads of a running feeder, and the queues between them.
 
-In: a host iterator. Out: batches on their devices, in order, each with the place that follows it; at last an end or an error.
+In: a host iterator. Out: batches on their devices, in order, each with a mark of the place behind it; last an end or error.
 
     reader thread:    host iterator → transform             ─► loaded, at most `host` batches
     transfer thread:  loaded → agree with others → transfer ─► ready, at most `device` batches ─► the user
@@ -126,7 +126,7 @@ class Run:
             with span("read"):
                 batch = next(self._host.iterator)
         except StopIteration:
-            return Ended(self._host.place())
+            return Ended(self._host.mark())
         except BaseException as error:
             return Failed(error, self._ends_with_error)
         try:
@@ -135,15 +135,15 @@ class Run:
             return Failed(error, self._ends_with_error)
 
     def _transformed(self, batch: Any, began: float) -> Loaded:
-        read, place = time.perf_counter(), self._host.place()
+        read, mark = time.perf_counter(), self._host.mark()
         if self._transform is None:
-            return Loaded(batch, place, began, read, read)
+            return Loaded(batch, mark, began, read, read)
         try:
             with span("transform"):
                 batch = self._transform(batch)
         except StopIteration as error:  # it would look like the end of the stream
             raise RuntimeError("transform raised StopIteration") from error
-        return Loaded(batch, place, began, read, time.perf_counter())
+        return Loaded(batch, mark, began, read, time.perf_counter())
 
     # ---- The transfer thread
 

@@ -65,7 +65,7 @@ class Stepper:
             return None
         agreed = time.perf_counter()
         batch, mask = self._put(prepared, verdict.rows)
-        return Delivered(batch, mask, _place(item), _times(item, agree_from, agreed), isinstance(item, Ended))
+        return Delivered(batch, mask, _mark(item), _times(item, agree_from, agreed), isinstance(item, Ended))
 
     def _put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
         try:
@@ -105,7 +105,7 @@ class Stepper:
         if self._on_uneven == "pad" and self._template is None:
             self._template = prepared.template()
             self._agreement.give_template(self._template)
-        steady = self._host.steady(_place(item)) if self._promises else 1
+        steady = self._host.steady(_mark(item)) if self._promises else 1
         return Offer("batch", self._on_uneven, layout.rows, self._usual, layout.divisor, layout.described, steady)
 
     def _empty(self, stopped: Stopped) -> Prepared | None:
@@ -124,9 +124,9 @@ class Stepper:
         self._agreement.leave(self.failure(error) if own and error is not None else None)
 
 
-def _place(item: Loaded | Ended | Failed) -> Any:
+def _mark(item: Loaded | Ended | Failed) -> Any:
     assert not isinstance(item, Failed)
-    return item.place
+    return item.mark
 
 
 def _times(item: Loaded | Ended | Failed, agree_from: float, agreed: float) -> Times:

@@ -1,4 +1,4 @@
-"""A place in an iterator's stream, remembered at no cost and made a state of when somebody asks.
+"""A mark of where an iterator stands, set at no cost and made a state of when somebody asks.
 
 In: what the iterator delivered last. Out: the cursor that follows it. A device feeder takes one for every batch.
 """
@@ -11,7 +11,7 @@ from .rows import RowRun
 from .state import Cursor
 
 
-class Place(NamedTuple):
+class Mark(NamedTuple):
     """Where a user stands who has received one element and not the next.
 
     Attributes:

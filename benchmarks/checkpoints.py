@@ -1,0 +1,183 @@
+"""Measures what states cost: taking one, going to one, and resuming on other shards.
+
+    python benchmarks/checkpoints.py [--rounds 5] [--out benchmarks/output]
+
+Writes checkpoints.json and checkpoints.md. Medians with the extremes beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import machine
+import numpy as np
+import orbax.checkpoint as ocp
+from measure import closing, settle_allocator
+from rich.console import Console
+from rich.table import Table
+from workers import Samples, _markdown, _turns
+
+import millrace
+from millrace.checkpoint import CheckpointSave
+
+SHARDS = 4096
+STEP_SECONDS = 5e-3
+
+
+def main() -> int:
+    """Run everything; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output")
+    options = parser.parse_args()
+    settle_allocator()
+    tables = {
+        "a state (µs; bytes in the last row)": _states(options.rounds),
+        f"resuming {SHARDS} shards on {SHARDS // 2 + 1}": _elastic(options.rounds),
+        "first batch after a restore (ms)": _first_batches(options.rounds),
+        "a loop of steps of 5 ms (ms for a step)": _saving(options.rounds),
+    }
+    console = Console(width=110)
+    for title, samples in tables.items():
+        _show(console, title, samples)
+    options.out.mkdir(parents=True, exist_ok=True)
+    content = {"facts": machine.facts(), "tables": tables}
+    (options.out / "checkpoints.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    (options.out / "checkpoints.md").write_text("\n".join(_markdown(tables)) + "\n")
+    return 0
+
+
+def _loader(**more: Any) -> millrace.DataLoader:
+    return millrace.load(millrace.RangeDataSource(0, 10**12, 1), shuffle=True, seed=1, batch_size=128, **more)
+
+
+def _at(step: int) -> bytes:
+    """The state of a step far away."""
+    state = json.loads(iter(_loader()).get_state())
+    return json.dumps({**state, "step": step, "cursor": [128 * step, 0]}).encode()
+
+
+def _timed(work: Callable[[], Any], times: int, unit: float) -> list[float]:
+    found = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        found.append((time.perf_counter() - began) / unit)
+    return found
+
+
+def _states(rounds: int) -> Samples:
+    far = _at(10**9)
+    iterator = iter(_loader())
+    iterator.set_state(far)
+    next(iterator)
+    return {
+        **_turns(
+            rounds,
+            {
+                "get_state, step 10^9": lambda: _timed(iterator.get_state, 100, 1e-6),
+                "set_state, step 10^9": lambda: _timed(lambda: iterator.set_state(far), 100, 1e-6),
+            },
+        ),
+        "bytes of it": [float(len(far))],
+    }
+
+
+def _elastic(rounds: int) -> Samples:
+    random = np.random.default_rng(0)
+    shards = [iter(_loader(shard_options=millrace.ShardOptions(shard, SHARDS))) for shard in range(SHARDS)]
+    states = []
+    for shard, iterator in enumerate(shards):
+        state = json.loads(iterator.get_state())
+        steps = 10**6 + int(random.integers(20))
+        states.append(json.dumps({**state, "step": steps, "cursor": [128 * steps, 0]}).encode())
+        assert state["shard"][0] == shard
+    one = iter(_loader(shard_options=millrace.ShardOptions(3, SHARDS // 2 + 1)))
+    one.set_states(states)
+    pipeline = one._pipeline
+
+    def positions() -> list[float]:
+        began = time.perf_counter()
+        pipeline.positions(0, 16384)
+        return [(time.perf_counter() - began) / 16384 / 1e-9]
+
+    return _turns(
+        rounds,
+        {
+            "set_states (ms)": lambda: _timed(lambda: one.set_states(states), 1, 1e-3),
+            "a position of the order that is left (ns)": positions,
+        },
+    )
+
+
+def _first_batches(rounds: int) -> Samples:
+    def first(step: int | None, workers: int) -> list[float]:
+        began = time.perf_counter()
+        with closing(iter(_loader(worker_count=workers))) as iterator:
+            if step is not None:
+                iterator.set_state(_at(step))
+            next(iterator)
+            return [(time.perf_counter() - began) / 1e-3]
+
+    return _turns(
+        rounds,
+        {
+            f"{'no restore' if step is None else f'at step {step:,}'}, {workers} workers": (
+                lambda step=step, workers=workers: first(step, workers)
+            )
+            for workers in (0, 2)
+            for step in (None, 1000, 10**9)
+        },
+    )
+
+
+def _saving(rounds: int) -> Samples:
+    def loop(save: Callable[[Any, int], Any]) -> list[float]:
+        times = []
+        with closing(iter(_loader(worker_count=1))) as iterator:
+            next(iterator)
+            for step in range(200):
+                began = time.perf_counter()
+                next(iterator)
+                while time.perf_counter() - began < STEP_SECONDS:
+                    pass
+                save(iterator, step)
+                times.append((time.perf_counter() - began) / 1e-3)
+        return [float(np.mean(times))]
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "state.json")
+        managers = iter(range(10**6))
+
+        def with_orbax() -> list[float]:
+            options = ocp.CheckpointManagerOptions(max_to_keep=2)
+            with ocp.CheckpointManager(Path(folder, str(next(managers))), options=options) as manager:
+                return loop(lambda it, step: manager.save(step, args=ocp.args.Composite(loader=CheckpointSave(it))))
+
+        return _turns(
+            rounds,
+            {
+                "no save": lambda: loop(lambda iterator, step: None),
+                "get_state at every step": lambda: loop(lambda iterator, step: iterator.get_state()),
+                "get_state, written to a file": lambda: loop(lambda it, step: file.write_bytes(it.get_state())),
+                "Orbax's manager, asynchronous": with_orbax,
+            },
+        )
+
+
+def _show(console: Console, title: str, samples: Samples) -> None:
+    table = Table("", "median", "min", "max", title=title, title_justify="left")
+    for name, values in samples.items():
+        table.add_row(name, *(f"{value:,.2f}" for value in np.percentile(values, [50, 0, 100])))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

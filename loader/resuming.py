@@ -1,0 +1,192 @@
+"""Decides how a pipeline goes on from states: of its own shard, or of all shards of a former run.
+
+In: states, and the pipeline as its loader made it. Out: the pipeline and the state that go on; or a `CheckpointError` that
+says why they cannot. Pure: nothing here reads a record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import chain
+from math import prod
+from typing import Any
+
+from ..errors import CheckpointError
+from ..samplers import NoSharding, ShardOptions
+from ..samplers.own_orders import OwnOrders
+from ..samplers.protocol import VectorSampler
+from .lineage import Lineage
+from .pipeline import Pipeline
+from .state import Cursor, LoaderState, differences
+from .steps import Ranges, count_of, positions_left_out, union
+
+
+def parsed(states: Any) -> list[LoaderState]:
+    """The states of a run, read."""
+    if not isinstance(states, (list, tuple)):
+        raise CheckpointError(
+            f"set_states takes a list of states, not a {type(states).__name__}; pass those of all shards."
+        )
+    read: list[LoaderState] = []
+    for number, state in enumerate(states):
+        try:
+            read.append(LoaderState.from_json(state, like=read[0] if read else None))
+        except CheckpointError as error:
+            raise CheckpointError(f"state {number} of {len(states)}: {error}") from None
+    return read
+
+
+def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
+    """The pipeline that goes on from a state of its shard.
+
+    Args:
+        pipeline: as the loader made it.
+        state: where to go on.
+        strict: refuse a state of another source, sampler, or list of operations.
+    """
+    changed = _changes(pipeline, state) if strict else []
+    shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
+    if state.shard != shard:
+        changed.append(f"shard: {state.shard[0]} of {state.shard[1]} → {shard[0]} of {shard[1]}")
+    if changed:
+        remedy = "pass set_states the states of all its shards" if state.shard != shard else _REMEDY
+        raise CheckpointError(f"the state belongs to another pipeline ({'; '.join(changed)}); {remedy}.")
+    order = _order(pipeline.sampler, state.lineage.order_shards)
+    _check_lineage(pipeline, state.lineage, order)
+    found = dataclasses.replace(pipeline, sampler=order, lineage=state.lineage)
+    cursor = state.cursor
+    if (len(cursor.skips) != len(found.segments) and any(cursor.skips)) or cursor.position > found.total:
+        raise CheckpointError(
+            f"the state's cursor {[cursor.position, *cursor.skips]} lies outside this pipeline, which has "
+            f"{found.total} positions and {len(found.segments)} segments."
+        )
+    return found
+
+
+_REMEDY = (
+    "restore it with the pipeline that it was taken from, or go on deliberately with set_state(state, strict=False)"
+)
+
+
+def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
+    """What is another than it was; another batch size is one of them only in the middle of a batch's rows."""
+    saved, present = dict(state.fingerprint), dict(pipeline.fingerprint)
+    if not _in_a_batch(pipeline, state) and len(saved["batch_sizes"]) == len(present["batch_sizes"]):
+        saved.pop("batch_sizes"), present.pop("batch_sizes")
+    changed = differences(saved, present)
+    if not changed and len(state.cursor.skips) != len(pipeline.segments) and any(state.cursor.skips):
+        changed.append(f"segments: {len(state.cursor.skips)} → {len(pipeline.segments)}")
+    return changed
+
+
+def _in_a_batch(pipeline: Pipeline, state: LoaderState) -> bool:
+    """Whether a state stands inside what a `Batch` and a `FlatMap` behind it make."""
+    first, *others = state.cursor.skips
+    return any(others) or (first > 0 and pipeline.segments[0].unit > 1)
+
+
+def _check_lineage(pipeline: Pipeline, lineage: Lineage, order: VectorSampler) -> None:
+    whole = _everything(pipeline.sampler, order, lineage.order_shards)
+    total = pipeline.shard.length(len(order)) if lineage.within_shard else len(whole)
+    if lineage.layers and lineage.total != total:
+        raise CheckpointError(
+            f"the state is one of a run over {lineage.total} positions, on other shards before; this sampler has {total}."
+        )
+
+
+def _everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
+    """The sampler that tells how many positions there are for all shards.
+
+    What shards of equal length leave out is among them, unless each shard has an order of its own.
+    """
+    return order if order_shards else sampler.with_shard_options(NoSharding())
+
+
+def _order(sampler: VectorSampler, order_shards: int) -> VectorSampler:
+    """The sampler as a run on so many shards had it, if each of these had an order of its own; 0: as it is."""
+    if order_shards == 0:
+        return sampler
+    try:
+        return OwnOrders(sampler, ShardOptions(0, order_shards, sampler.shard_options.drop_remainder))
+    except ValueError as error:
+        raise CheckpointError(f"the state is damaged: {error}") from None
+
+
+def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> LoaderState:
+    """The state from which a shard goes on behind all shards of a former run.
+
+    Args:
+        pipeline: as the loader made it.
+        states: of all former shards, in any order.
+        strict: as for `resumed`.
+    """
+    by_shard = _complete(states)
+    shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
+    if shard[1] == len(by_shard):
+        return by_shard[shard[0]]
+    first = by_shard[0]
+    for state in by_shard:
+        _check_elastic(pipeline, state, strict)
+    shards_own_orders = getattr(pipeline.sampler, "algorithm", "") == "grain"
+    order_shards = (first.lineage.order_shards or len(by_shard)) if shards_own_orders else 0
+    total = len(_everything(pipeline.sampler, _order(pipeline.sampler, order_shards), order_shards))
+    left_out = union(chain.from_iterable(state.left_out for state in by_shard))
+    unread = _unread(by_shard, left_out, total) if pipeline.aligned else ()
+    passed = left_out if pipeline.aligned else ()
+    before = dataclasses.replace(first.lineage, order_shards=order_shards)
+    lineage = before.followed_by([state.cursor for state in by_shard], total, unread, passed)
+    start = Cursor(0, (0,) * len(pipeline.segments))
+    return LoaderState(start, max(state.step for state in by_shard), shard, first.fingerprint, lineage, left_out)
+
+
+def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
+    """The states by shard, if they are those of one run, and all."""
+    if not states:
+        raise CheckpointError("set_states needs the states of all shards of the former run; there are none.")
+    first, count = states[0], states[0].shard[1]
+    by_shard = {state.shard[0]: state for state in states}
+    for state in states:
+        if by_shard[state.shard[0]] != state:
+            raise CheckpointError(f"there are two states of shard {state.shard[0]}, which differ.")
+        if (state.shard[1], state.lineage, state.fingerprint) != (count, first.lineage, first.fingerprint):
+            raise CheckpointError(
+                f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs; pass those of one."
+            )
+    if len(by_shard) < count:
+        missing = [shard for shard in range(min(count, len(by_shard) + 8)) if shard not in by_shard][:8]
+        more = "" if len(missing) == count - len(by_shard) else f" and others, {count - len(by_shard)} in all,"
+        raise CheckpointError(f"the states of shards {missing}{more} of {count} are missing; pass all of them.")
+    return [by_shard[shard] for shard in range(count)]
+
+
+def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None:
+    if _in_a_batch(pipeline, state):
+        raise CheckpointError(
+            f"shard {state.shard[0]} stands inside a batch that a FlatMap takes apart, which another shard cannot make again; "
+            "take the checkpoint at another step."
+        )
+    if state.lineage.within_shard:
+        raise CheckpointError(
+            "the states go on behind a run of Grain on several workers and shards, whose orders cannot be joined; "
+            "keep the number of shards."
+        )
+    if strict and (changed := _changes(pipeline, state)):
+        raise CheckpointError(f"the states belong to another pipeline ({'; '.join(changed)}); {_REMEDY}.")
+
+
+def _unread(states: Sequence[LoaderState], left_out: Ranges, total: int) -> Ranges:
+    """The local positions that the shards of an aligned pipeline left out, or were still to leave out."""
+    if not left_out:
+        return ()
+    passed, unit = states[0].lineage.left_out, prod(states[0].fingerprint["batch_sizes"])
+    ends = states[0].lineage.length(total) // len(states)  # where a shard has ended, its last step may be a short one
+    going = [state for state in states if state.cursor.position < ends] or states[:1]
+    begins = {state.cursor.position - (state.step - count_of(passed, state.step)) * unit for state in going}
+    if len(begins) > 1:
+        raise CheckpointError(
+            "steps are left out, and the batch size changed at different steps of the shards, so that a step is not the same "
+            "records for all; take the checkpoint at equal steps."
+        )
+    last = min(going, key=lambda state: state.step)
+    return positions_left_out(left_out, (last.cursor.position, last.step), unit, passed)

@@ -1,0 +1,181 @@
+"""What is known of steps without reading: the records behind one, the step that holds a record, and steps left out.
+
+In: a pipeline; numbers of steps, as the whole stream counts them. Out: record keys, places, ranges of positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import whole_number
+from .keys import KeyBlocks
+from .pipeline import Pipeline
+
+Ranges = tuple[tuple[int, int], ...]
+"""Half-open ranges `[start, stop)`, ascending, with something between each two."""
+
+
+MAX_STEP = (1 << 63) - 1
+
+
+class Place(NamedTuple):
+    """Where a record stands: `row` of the batch that is element number `step` of this shard."""
+
+    step: int
+    row: int
+
+
+def ranges_of(values: Any) -> Ranges:
+    """Check ranges that a user passed, sort them, and join those that touch.
+
+    Raises:
+        TypeError: they are no pairs of whole numbers.
+        ValueError: one is empty or begins below 0.
+
+    >>> ranges_of([(7, 9), (1, 3), (2, 5)])
+    ((1, 5), (7, 9))
+    """
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        raise TypeError(f"{values!r} is no list of steps; pass pairs, [(start_step, stop_step), …].")
+    return union(_range_of(pair) for pair in values)
+
+
+def _range_of(pair: Any) -> tuple[int, int]:
+    try:
+        start, stop = pair
+    except (TypeError, ValueError):
+        raise TypeError(f"{pair!r} is no range of steps; pass pairs, [(start_step, stop_step), …].") from None
+    start = whole_number("start_step", start, 0, None, "the first step to leave out")
+    return start, whole_number("stop_step", stop, start + 1, MAX_STEP, "the step after the last one to leave out")
+
+
+def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """All that lies in any of the ranges."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(stop, joined[-1][1])
+        else:
+            joined.append((start, stop))
+    return tuple(joined)
+
+
+def without(ranges: Ranges, others: Ranges) -> Ranges:
+    """What lies in a range and in none of the others.
+
+    >>> without(((0, 10),), ((2, 4), (9, 12)))
+    ((0, 2), (4, 9))
+    """
+    left: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        for first, last in others:
+            if first < stop and last > start:
+                left += [(start, first)] if start < first else []
+                start = last
+        left += [(start, stop)] if start < stop else []
+    return tuple(left)
+
+
+def within(ranges: Ranges, step: int) -> int | None:
+    """The end of the range that a step lies in; None if it lies in none."""
+    return next((stop for start, stop in ranges if start <= step < stop), None)
+
+
+def position_of(step: int, at: tuple[int, int], unit: int, passed: Ranges) -> int:
+    """The local position at which a later step begins.
+
+    Args:
+        step: which.
+        at: the local position and number of an earlier step.
+        unit: positions in a step.
+        passed: ranges of steps that take no positions.
+    """
+    position, known = at
+    return position + (step - known - count_of(passed, step) + count_of(passed, known)) * unit
+
+
+def positions_left_out(left_out: Ranges, at: tuple[int, int], unit: int, passed: Ranges) -> Ranges:
+    """The local positions of steps that are still to come and left out; arguments as for `position_of`."""
+    return tuple(
+        (position_of(max(start, at[1]), at, unit, passed), position_of(stop, at, unit, passed))
+        for start, stop in left_out
+        if stop > at[1]
+    )
+
+
+def count_of(left_out: Ranges, steps: int) -> int:
+    """How many of the first `steps` steps are left out."""
+    return sum(max(min(stop, steps) - start, 0) for start, stop in left_out) if left_out else 0
+
+
+def records_at(pipeline: Pipeline, step: int) -> NDArray[np.int64]:
+    """As `DataLoader.records_at`."""
+    step = whole_number("step", step, 0, None, "the number of an element, from 0")
+    return records_of_step(pipeline, step, (0, 0), ())
+
+
+def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], passed: Ranges) -> NDArray[np.int64]:
+    """The record keys of a step behind another one; arguments as for `position_of`."""
+    _need_aligned(pipeline, "records_at")
+    unit = pipeline.segments[0].unit
+    start = position_of(step, at, unit, passed)
+    if pipeline.segments[0].useful(min(pipeline.total - start, unit)) <= 0:
+        count = pipeline.segments[0].outputs(pipeline.total)
+        raise IndexError(f"step {step} is behind the end of the stream, which has {count} elements.")
+    return KeyBlocks(pipeline).checked(pipeline.positions(start, min(start + unit, pipeline.total)))
+
+
+def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
+    """As `DataLoader.find`."""
+    _need_aligned(pipeline, "find")
+    records = len(pipeline.source)
+    key = whole_number("record_key", record_key, 0, records - 1, "the key of a record of the source")
+    epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
+    length = pipeline.epoch_length
+    if (epoch + 1) * length > len(pipeline.sampler) + length - 1:
+        raise LookupError(f"epoch {epoch} is behind the end of the stream of {len(pipeline.sampler)} positions.")
+    position = _position_of(pipeline, key, epoch)
+    if position is None or position >= len(pipeline.sampler):
+        raise LookupError(f"record {key} is not read in epoch {epoch} by this shard.")
+    local, shard = divmod(position, pipeline.shard.shard_count)
+    unit = pipeline.segments[0].unit
+    place = Place(*divmod(local, unit))
+    if shard != pipeline.shard.shard_index:
+        raise LookupError(
+            f"record {key} is read by shard {shard} of {pipeline.shard.shard_count}, at its step {place.step}, "
+            f"row {place.row}; this is shard {pipeline.shard.shard_index}."
+        )
+    if local >= pipeline.segments[0].useful(pipeline.total):
+        raise LookupError(f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full.")
+    return place
+
+
+def _position_of(pipeline: Pipeline, key: int, epoch: int) -> int | None:
+    """The global position of a record within an epoch."""
+    sampler = pipeline.sampler
+    if hasattr(sampler, "position_of"):
+        return sampler.position_of(key, epoch)  # type: ignore[no-any-return]
+    start, stop = epoch * pipeline.epoch_length, min((epoch + 1) * pipeline.epoch_length, len(sampler))
+    for first in range(start, stop, sampler.block_size):
+        positions = np.arange(first, min(first + sampler.block_size, stop), dtype=np.int64)
+        found = np.flatnonzero(sampler.record_keys(positions) == key)
+        if found.size:
+            return int(positions[found[0]])
+    return None
+
+
+def _need_aligned(pipeline: Pipeline, name: str) -> None:
+    if not pipeline.aligned:
+        raise TypeError(
+            'a Filter, a FlatMap or on_error="skip" decides which records make an element, so that they are unknown '
+            f"before they are read; {name} works for pipelines without. iterator.last_records() works for all."
+        )
+
+
+def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
+    """What of `[start, stop)` lies in none of the ranges."""
+    return without(((start, stop),), left_out) if start < stop else ()

@@ -1,0 +1,116 @@
+"""`millrace checkpoint …` tells a person what a checkpoint says."""
+
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import orbax.checkpoint as ocp
+import pytest
+
+import millrace
+from millrace import Batch, DataLoader, IndexSampler, ShardOptions
+from millrace.checkpoint import CheckpointSave
+from millrace.tools.command_line import main
+
+
+def _iterator(steps, shard=(0, 1), batch=5, seed=1):
+    sampler = IndexSampler(100, ShardOptions(*shard), shuffle=True, seed=seed)
+    iterator = iter(DataLoader(data_source=range(100), sampler=sampler, operations=[Batch(batch)]))
+    list(islice(iterator, steps))
+    return iterator
+
+
+def _saved(folder, *states):
+    folder.mkdir(parents=True)
+    for index, state in enumerate(states):
+        (folder / f"process_{index}-of-{len(states)}.json").write_bytes(state)
+    return folder
+
+
+def _run(capsys, *arguments):
+    status = main(["checkpoint", *map(str, arguments)])
+    output = capsys.readouterr()
+    return status, output.out, output.err
+
+
+def test_a_checkpoint_of_orbax_is_printed_in_words(tmp_path, capsys):
+    """Every step under the folder of a manager, in order: epoch, step, records, shards, fingerprint."""
+    with ocp.CheckpointManager(tmp_path) as manager:
+        for step in (9, 30):
+            manager.save(step, args=ocp.args.Composite(loader=CheckpointSave(_iterator(step))))
+        manager.wait_until_finished()
+    status, out, _ = _run(capsys, "inspect", tmp_path)
+    assert status == 0
+    first, second = out.split("\n\n")
+    assert first.startswith(f"{tmp_path / '9' / 'loader'}:")
+    for text in ("step: 30", "epoch: 1 (at 50.0 %)", "records seen: 150", "shards: 1", "seed 1", "batch sizes [5]"):
+        assert text in second
+
+
+def test_shards_and_their_history_are_printed(tmp_path, capsys):
+    """The shard map, and on how many shards the run went before; steps that are left out; states that are missing."""
+    before = [_iterator(3 + shard, (shard, 2)).get_state() for shard in range(2)]
+    after = [_iterator(0, (shard, 3)) for shard in range(3)]
+    for iterator in after:
+        iterator.set_states(before)
+        next(iterator)
+    folder = _saved(tmp_path / "a", *(iterator.get_state() for iterator in after))
+    _, out, _ = _run(capsys, "inspect", folder)
+    assert "order: what 2 shards left" in out
+    assert "records seen: 50" in out
+    assert "shard 2 of 3: step 5, local position 5" in out
+    (folder / "process_1-of-3.json").unlink()
+    _, out, _ = _run(capsys, "inspect", folder)
+    assert "missing: the states of 1 shards" in out
+    skipping = iter(millrace.load(range(9)).skip([(2, 5)]))
+    _, out, _ = _run(capsys, "inspect", _saved(tmp_path / "b", skipping.get_state()))
+    assert "left out: steps 2 to 4" in out
+
+
+def test_two_checkpoints_are_compared(tmp_path, capsys):
+    """Each difference is a line, and the exit status tells whether there is one, as with diff."""
+    one = _saved(tmp_path / "one", _iterator(3).get_state())
+    two = _saved(tmp_path / "two", _iterator(7, seed=2).get_state())
+    assert _run(capsys, "diff", one, one) == (0, "", "")
+    status, out, _ = _run(capsys, "diff", one, two)
+    assert status == 1
+    assert "step: 3 → 7" in out
+    assert "sampler: seed 1 → 2" in out
+
+
+def test_small_differences_are_told_too(tmp_path, capsys):
+    """A step in an epoch of a million records, or another shard, is a difference."""
+    states = []
+    for steps in (3, 4):
+        iterator = iter(millrace.load(range(10**6), batch_size=2))
+        list(islice(iterator, steps))
+        states.append(iterator.get_state().replace(b'"step":4', b'"step":3'))
+    one, two = (_saved(tmp_path / str(number), state) for number, state in enumerate(states))
+    assert _run(capsys, "diff", one, two)[0] == 1
+    (one / "process_0-of-2.json").write_bytes(states[0])
+    assert _run(capsys, "inspect", one)[1].count("step: 3") == 2  # two sets of files, not one
+    strange = states[0].replace(b'"kind":"RangeDataSource"', b'"kind":"\\ud800"')
+    assert _run(capsys, "inspect", _saved(tmp_path / "strange", strange))[0] == 0
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\x00"])
+def test_what_is_no_checkpoint_is_named(content, tmp_path, capsys):
+    """The path and the reason on standard error, and exit status 2."""
+    if content is not None:
+        _saved(tmp_path / "bad", content)
+    status, _, errors = _run(capsys, "inspect", tmp_path)
+    assert status == 2
+    assert errors.startswith("millrace: ")
+    assert str(tmp_path) in errors
+
+
+def test_the_command_is_installed(tmp_path):
+    """`millrace` stands beside the interpreter, and says how it is used."""
+    folder = _saved(tmp_path / "one", _iterator(3).get_state())
+    command = [str(Path(sys.executable).parent / "millrace"), "checkpoint"]
+    done = subprocess.run([*command, "inspect", str(folder)], capture_output=True, text=True, check=True)
+    assert "step: 3" in done.stdout
+    usage = subprocess.run(command, capture_output=True, text=True)
+    assert usage.returncode == 2
+    assert "usage: millrace" in usage.stderr

@@ -1,0 +1,59 @@
+"""`millrace checkpoint inspect PATH` and `millrace checkpoint diff A B`.
+
+In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` 1 if there are differences; 2 for what
+cannot be done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import MillraceError
+from .checkpoints import compared, inspected
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status."""
+    options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal has no letters for
+    try:
+        return _inspect(options.path) if options.command == "inspect" else _diff(options.one, options.two)
+    except (MillraceError, OSError) as error:
+        print(f"millrace: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="millrace", description="The input pipeline for JAX: its tools.")
+    rooms = parser.add_subparsers(required=True, metavar="ROOM")
+    checkpoint = rooms.add_parser("checkpoint", help="what a checkpoint says")
+    commands = checkpoint.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    inspect = commands.add_parser("inspect", help="print the checkpoints under a path, in words")
+    inspect.add_argument("path", type=Path, help="a process_<i>-of-<n>.json, or a folder that holds some")
+    diff = commands.add_parser("diff", help="print what two checkpoints differ in; the exit status is 1 if they do")
+    for name in ("one", "two"):
+        diff.add_argument(name, type=Path, help="as for inspect")
+    return parser
+
+
+def _inspect(path: Path) -> int:
+    for line in inspected(path):
+        print(line)
+    return 0
+
+
+def _diff(one: Path, two: Path) -> int:
+    changes = compared(one, two)
+    for line in changes:
+        print(line)
+    return 1 if changes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
