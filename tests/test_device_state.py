@@ -178,3 +178,13 @@ def test_a_feeder_saves_and_loads_itself_with_the_newer_orbax(tmp_path):
         response.result()
         v1.load_checkpointables(tmp_path / "one", {"loader": again})
         assert stream(again) == rest
+
+
+def test_steps_that_are_left_out_do_not_come():
+    """A loader that skips steps feeds the same batches, with the same states, as its iterator gives."""
+    skipping = millrace.load(range(60), batch_size=4, shuffle=True, seed=2, num_epochs=1).skip([(2, 5), (9, 10)])
+    with iter(skipping.to_device(CPU)) as feeder:
+        host = iter(skipping)
+        for batch, expected in zip(feeder, host, strict=True):
+            assert batch.tolist() == expected.tolist()
+            assert feeder.get_state() == host.get_state()
