@@ -363,6 +363,16 @@ def test_dropping_a_feeder_stops_its_threads():
     assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
 
 
+def test_a_batch_that_an_interrupt_lost_on_its_way_to_the_user_is_made_again():
+    """Ctrl-C may come when a batch has left the queue and not reached the user; whoever goes on misses nothing."""
+    with iter(images().to_device(CPU)) as feeder:
+        first = next(feeder)["label"].tolist()
+        state = feeder.get_state()
+        feeder._run.ready.get()  # what an interrupt would have lost
+        assert feeder.get_state() == state
+        assert first + [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
+
+
 def test_an_iterator_that_was_passed_stands_where_the_user_does():
     """It stays open when the feeder is closed, and goes on behind the last batch that the feeder gave."""
     iterator = iter(images())

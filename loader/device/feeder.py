@@ -47,6 +47,7 @@ class DeviceFeeder:
         self._left: Run | None = None  # one that was told to end
         self._finalizer: Any = None
         self._mark: Any = None  # where the user stands; None: where the host iterator stands
+        self._taken = 0  # batches of the run
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
         self._ended = self._closed = False
@@ -63,9 +64,13 @@ class DeviceFeeder:
             item = run.ready.get()
         if type(item) is not Delivered:
             self._without_batch(item)
+        if item.number != self._taken and self._host.goes_back:
+            self._leave_run()  # Ctrl-C came between the queue and the user, and a batch was lost: make it again
+            return next(self)
         run.give_back()
-        self._mark, self._mask, self._empty = item.mark, item.mask, item.empty
         self._watch.note(began, time.perf_counter(), item.times)
+        self._mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
+        self._taken = item.number + 1
         return item.batch
 
     @property
@@ -175,7 +180,7 @@ class DeviceFeeder:
             raise StopIteration
         self._settle()
         self._return_host()
-        self._mark = self._host.mark()
+        self._mark, self._taken = self._host.mark(), 0
         self._run = run = self._runs.start()
         self._finalizer = weakref.finalize(self, run.stop)
         self._finalizer.atexit = False

@@ -40,6 +40,7 @@ class Delivered:
         mark: where the host iterator stands behind it.
         times: of its way.
         empty: it is filling alone: other hosts have a batch, and this one has none.
+        number: among the batches of its run, from 0.
     """
 
     batch: Any
@@ -47,6 +48,7 @@ class Delivered:
     mark: Any
     times: Times
     empty: bool
+    number: int = 0
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ Races:
 from __future__ import annotations
 
 import atexit
+import itertools
 import threading
 import time
 import weakref
@@ -150,6 +151,7 @@ class Run:
     def _transfer_all(self) -> None:
         error: BaseException | None = None
         ended: Ended | None = None
+        numbers = itertools.count()
         while self._device_room.get() and not self._stopping:
             item = ended or self._loaded.get()
             self._host_room.put(True)
@@ -157,6 +159,8 @@ class Run:
                 break
             ended = item if isinstance(item, Ended) else None
             item = self._stepped(item)
+            if isinstance(item, Delivered):
+                item.number = next(numbers)
             self.ready.put(item)
             if not isinstance(item, Delivered):
                 error = item.error if isinstance(item, Failed) else None
