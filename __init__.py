@@ -1,7 +1,16 @@
 """millrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
 
 from . import checkpoint
-from .loader import DataLoader, DataLoaderIterator, ReadOptions, check_resume, load
+from .loader import (
+    DataLoader,
+    DataLoaderIterator,
+    DeviceLoader,
+    ReadOptions,
+    check_resume,
+    device_put,
+    load,
+    shard_options_for,
+)
 from .operations import (
     Batch,
     Filter,
@@ -37,6 +46,7 @@ __all__ = [
     "DataLoader",
     "DataLoaderIterator",
     "DataSource",
+    "DeviceLoader",
     "Filter",
     "FlatMap",
     "IndexSampler",
@@ -58,6 +68,8 @@ __all__ = [
     "batch_and_pad",
     "check_resume",
     "checkpoint",
+    "device_put",
     "load",
     "pad_batch",
+    "shard_options_for",
 ]

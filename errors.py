@@ -56,6 +56,14 @@ class TooManyErrorsError(MillraceError, RuntimeError):
     """With `on_error="skip"`, more records failed than `max_errors`."""
 
 
+class ShardingError(MillraceError, ValueError):
+    """A batch cannot be put on devices as the sharding says; the message names the leaf and the sizes that divide."""
+
+
+class HostsError(MillraceError, RuntimeError):
+    """The processes of a run cannot go on together: their batches are uneven, or one of them failed or stopped."""
+
+
 class ClosedError(MillraceError, RuntimeError):
     """The iterator was closed."""
 

@@ -19,6 +19,7 @@ from ..operations import Batch
 from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
 from . import steps
+from .device.description import to_device
 from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
 from .options import ReadOptions, as_read_options
@@ -234,6 +235,8 @@ class DataLoader:
         iterator = iter(self)
         iterator.set_state(state_after(state, self._pipeline).to_json())
         return iterator
+
+    to_device = to_device
 
     def __repr__(self) -> str:
         pipeline = self._pipeline

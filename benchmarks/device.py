@@ -1,0 +1,218 @@
+"""Measures what feeding a device costs a training loop, and what a loop that only consumes gets of the host's batches.
+
+    python benchmarks/device.py [--rounds 7] [--seconds 3] [--out benchmarks/output]
+
+Writes device.json and device.md. Contenders take turns within each round; medians with the extremes beside them. On CPU devices
+a step and the loading share the cores: the step is sized to leave room, it runs on one of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+
+import grain
+import jax
+import machine
+import numpy as np
+from measure import closing, frozen, settle_allocator
+from rich.console import Console
+from rich.table import Table
+from workloads import large_images, normalise
+
+import millrace
+
+BATCH = 128
+SMALL = (8, 8, 1)
+"""A batch of the training loop is float32[128, 8, 8, 1], 33 KB; that of the loop that only consumes the workload's `images`."""
+
+Samples = dict[str, list[float]]
+DEVICE = jax.devices()[0]
+
+
+def main() -> int:
+    """Run everything; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each turn")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output")
+    options = parser.parse_args()
+    settle_allocator()
+    facts = {**machine.facts(), "jax": jax.__version__, "device": str(DEVICE)}
+    with frozen():
+        tables = {
+            "step time / the same step on one resident batch": _steps(options.rounds, options.seconds),
+            "images only consumed, batches per second": _consumed(options.rounds, options.seconds),
+            "next() on a ready batch (µs)": _ready(options.rounds),
+        }
+    console = Console(width=110)
+    for title, samples in tables.items():
+        _show(console, title, samples)
+    options.out.mkdir(parents=True, exist_ok=True)
+    content = {"facts": facts, "tables": tables}
+    (options.out / "device.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    (options.out / "device.md").write_text("\n".join(_markdown(tables)) + "\n")
+    return 0
+
+
+def _turns(rounds: int, contenders: dict[str, Callable[[], float]]) -> Samples:
+    """One figure of each contender for each round; who begins changes."""
+    samples: Samples = {name: [] for name in contenders}
+    for number in range(rounds):
+        for place in range(len(contenders)):
+            name = list(contenders)[(place + number) % len(contenders)]
+            gc.collect()
+            samples[name].append(contenders[name]())
+    return samples
+
+
+# ---- A training loop whose step takes longer than loading
+
+
+def _digits(shape: tuple[int, ...]) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {"image": rng.random((4096, *shape), np.float32), "label": rng.integers(0, 10, 4096, np.int32)}
+
+
+def _loader(records: dict[str, Any]) -> millrace.DataLoader:
+    return millrace.load(records, shuffle=True, seed=0, batch_size=BATCH)
+
+
+def _grain(records: dict[str, Any]) -> Iterable[Any]:
+    source = [{name: column[key] for name, column in records.items()} for key in range(len(records["label"]))]
+    dataset = grain.MapDataset.source(source).shuffle(seed=0).repeat().batch(BATCH).to_iter_dataset()
+    return grain.experimental.device_put(dataset, DEVICE)
+
+
+def _plain(loader: millrace.DataLoader) -> Iterator[Any]:
+    for batch in loader:
+        yield jax.device_put(batch, DEVICE)
+
+
+def _resident(loader: millrace.DataLoader) -> Iterator[Any]:
+    batch = jax.device_put(next(iter(loader)), DEVICE)
+    while True:
+        yield batch
+
+
+@jax.jit
+def _train(weights: Any, batch: Any) -> Any:
+    """A step of some 20 ms on one core: the batch goes through 40 layers."""
+    hidden = batch["image"].reshape(BATCH, -1) @ weights[0]
+    for _ in range(40):
+        hidden = jax.numpy.tanh(hidden @ weights[1])
+    loss = (hidden.sum(axis=1) - batch["label"]).mean()
+    return [weights[0] * (1 - 1e-9 * loss), weights[1]]
+
+
+def _steps(rounds: int, seconds: float) -> Samples:
+    """Step time of each way to get batches, over that of the resident batch measured right before and after."""
+    records = _digits(SMALL)
+    loader = _loader(records)
+
+    def step_time(batches: Iterable[Any]) -> float:
+        weights = [jax.numpy.ones((64, 512)) / 64, jax.numpy.eye(512)]
+        with closing(iter(batches)) as iterator:
+            for _ in range(5):
+                weights = jax.block_until_ready(_train(weights, next(iterator)))
+            began, steps = time.perf_counter(), 0
+            while time.perf_counter() - began < seconds:
+                weights = jax.block_until_ready(_train(weights, next(iterator)))
+                steps += 1
+        return (time.perf_counter() - began) / steps
+
+    def ratio(make: Callable[[], Iterable[Any]]) -> Callable[[], float]:
+        def measure() -> float:
+            before = step_time(_resident(loader))
+            own = step_time(make())
+            return own / (0.5 * (before + step_time(_resident(loader))))
+
+        return measure
+
+    return _turns(
+        rounds,
+        {
+            "resident batch": ratio(lambda: _resident(loader)),
+            "to_device": ratio(lambda: loader.to_device(DEVICE)),
+            "grain.experimental.device_put": ratio(lambda: _grain(records)),
+            "jax.device_put in the loop": ratio(lambda: _plain(loader)),
+        },
+    )
+
+
+# ---- A loop that only consumes
+
+
+def _consumed(rounds: int, seconds: float) -> Samples:
+    loader = millrace.load(
+        large_images(Path()).millrace, transformations=[normalise], shuffle=True, seed=0, batch_size=BATCH
+    )
+
+    def rate(batches: Iterable[Any]) -> float:
+        with closing(iter(batches)) as iterator:
+            for _ in range(4):
+                batch = next(iterator)
+            began, count = time.perf_counter(), 0
+            while time.perf_counter() - began < seconds:
+                batch = next(iterator)
+                count += 1
+            elapsed = time.perf_counter() - began
+            del batch
+        return count / elapsed
+
+    return _turns(
+        rounds,
+        {
+            "host iterator": lambda: rate(loader),
+            "to_device": lambda: rate(loader.to_device(DEVICE)),
+            "jax.device_put in the loop": lambda: rate(_plain(loader)),
+        },
+    )
+
+
+# ---- next() on a batch that is ready
+
+
+def _ready(rounds: int) -> Samples:
+    loader = _loader(_digits(SMALL))
+    samples: Samples = {"to_device": []}
+    for _ in range(rounds):
+        with iter(loader.to_device(DEVICE)) as feeder:
+            next(feeder)
+            for _ in range(100):
+                time.sleep(0.01)
+                began = time.perf_counter()
+                next(feeder)
+                samples["to_device"].append(1e6 * (time.perf_counter() - began))
+    return samples
+
+
+def _cells(values: list[float]) -> list[str]:
+    return [f"{value:,.3g}" for value in np.percentile(values, [50, 0, 99, 100])]
+
+
+def _show(console: Console, title: str, samples: Samples) -> None:
+    table = Table("", "median", "min", "p99", "max", title=title, title_justify="left")
+    for name, values in samples.items():
+        table.add_row(name, *_cells(values))
+    console.print(table)
+
+
+def _markdown(tables: dict[str, Samples]) -> Iterator[str]:
+    for title, samples in tables.items():
+        yield f"\n**{title}**\n\n| | median | min | p99 | max |\n|---|---:|---:|---:|---:|"
+        for name, values in samples.items():
+            yield f"| {name} | {' | '.join(_cells(values))} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

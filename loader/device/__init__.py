@@ -1,0 +1,9 @@
+"""The device feeder: batches are on the accelerators before the step asks.
+
+In: a loader or any iterable, and a sharding. Out: trees of `jax.Array`. jax is imported when a feeder is described.
+"""
+
+from .description import DeviceLoader, device_put
+from .replicas import shard_options_for
+
+__all__ = ["DeviceLoader", "device_put", "shard_options_for"]

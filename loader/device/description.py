@@ -1,0 +1,154 @@
+"""The description of a feeder: what to feed, where to, and how far ahead. It holds no thread; `iter()` makes what runs.
+
+`to_device` is a method of whatever has it among its members.
+
+In: a loader, an iterator or any iterable, and a sharding. Out: feeders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...checks import whole_number
+from .extra import jax_for
+from .host import Host, as_host
+
+if TYPE_CHECKING:
+    from .feeder import DeviceFeeder
+    from .runs import Runs
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceLoader:
+    """A stream of batches on devices; made by `loader.to_device(…)` and `millrace.device_put(…)`. Immutable.
+
+    Each `iter()` is an independent run from the start, if the source can begin anew; over an iterator they share it.
+
+    Attributes:
+        source: a `DataLoader`, an iterator, or any iterable of trees of arrays.
+        sharding: a device, a `Sharding`, `(mesh, axis names)`, or a tree of these, each for the leaves below it.
+        host_buffer: batches that may wait on the host, read and transformed.
+        device_buffer: batches that may wait on the devices, transferred. So many are there beside those you hold.
+        transform: applied to each batch on the host, on the feeder's thread; None: nothing is.
+        on_unsupported: "error", or "keep" to receive strings and objects as they are, on the host.
+        on_uneven: what to do when hosts have different amounts of data, or a batch does not divide: "error"; "drop" to end
+            there, on all hosts; "pad" to fill up with zeros, see `feeder.mask`.
+        pinned_host: go through page-locked memory. Untested on GPUs.
+
+    Raises:
+        MissingExtraError: jax is not installed.
+        TypeError, ValueError: an argument of the wrong kind, or outside its range.
+
+    >>> import jax, millrace
+    >>> batches = millrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])
+    >>> [batch.sum().item() for batch in batches]
+    [3, 12]
+    """
+
+    source: Iterable[Any]
+    sharding: Any
+    host_buffer: int = 4
+    device_buffer: int = 2
+    transform: Callable[[Any], Any] | None = None
+    on_unsupported: Literal["error", "keep"] = "error"
+    on_uneven: Literal["error", "drop", "pad"] = "error"
+    pinned_host: bool = False
+
+    def __post_init__(self) -> None:
+        jax_for("to_device")
+        from .shardings import as_shardings
+
+        if not isinstance(self.source, Iterable):
+            raise TypeError(
+                f"{self.source!r} is a {type(self.source).__name__}; pass a loader, or an iterable of batches."
+            )
+        for name in ("host_buffer", "device_buffer"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, None, "a positive int"))
+        if self.transform is not None and not callable(self.transform):
+            raise TypeError(f"transform={self.transform!r} must be a function from a batch to a batch.")
+        _one_of("on_unsupported", self.on_unsupported, ("error", "keep"))
+        _one_of("on_uneven", self.on_uneven, ("error", "drop", "pad"))
+        object.__setattr__(self, "sharding", as_shardings(self.sharding))
+
+    def __len__(self) -> int:
+        """Number of batches of this process, where the source knows it."""
+        return len(self.source)  # type: ignore[arg-type]
+
+    def __iter__(self) -> DeviceFeeder:
+        from .feeder import DeviceFeeder
+
+        iterator = iter(self.source)
+        host = as_host(iterator)
+        return DeviceFeeder(host, self._runs_of(host), owns_host=iterator is not self.source)
+
+    def _runs_of(self, host: Host) -> Runs:
+        """What begins the runs of a feeder; the feeder itself is not to be known there."""
+        from .agreement import Agreements
+        from .run import Buffers
+        from .runs import Runs
+        from .shardings import processes_of
+        from .transfer import Transfer
+
+        return Runs(
+            host=host,
+            transform=self.transform,
+            buffers=Buffers(self.host_buffer, self.device_buffer),
+            transfer=Transfer(self.sharding, self.on_unsupported, self.pinned_host, self.on_uneven == "pad"),
+            agreements=Agreements(jax_for("to_device").process_index(), processes_of(self.sharding)),
+            on_uneven=self.on_uneven,
+        )
+
+
+def _one_of(name: str, value: Any, values: tuple[str, ...]) -> None:
+    if value not in values:
+        raise ValueError(f"{name}={value!r} is unknown; use one of {', '.join(map(repr, values))}.")
+
+
+def to_device(
+    self: Iterable[Any],
+    sharding_or_device: Any,
+    *,
+    host_buffer: int = 4,
+    device_buffer: int = 2,
+    transform: Callable[[Any], Any] | None = None,
+    on_unsupported: Literal["error", "keep"] = "error",
+    on_uneven: Literal["error", "drop", "pad"] = "error",
+    pinned_host: bool = False,
+) -> DeviceLoader:
+    """The same stream as trees of `jax.Array`, transferred ahead of the user; see `DeviceLoader` for the arguments.
+
+    >>> import jax, millrace
+    >>> loader = millrace.load(range(8), batch_size=4, num_epochs=1)
+    >>> with iter(loader.to_device(jax.devices()[0])) as feeder:
+    ...     batch = next(feeder)
+    ...     state = feeder.get_state()  # behind this batch, however far ahead the feeder is
+    >>> batch.tolist()
+    [0, 1, 2, 3]
+    """
+    return DeviceLoader(
+        self, sharding_or_device, host_buffer, device_buffer, transform, on_unsupported, on_uneven, pinned_host
+    )
+
+
+def device_put(
+    ds: Iterable[Any], device: Any, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2, **more: Any
+) -> DeviceLoader:
+    """Batches of anything on devices, ahead of the user: Grain's name and arguments for `loader.to_device`.
+
+    Args:
+        ds: a `DataLoader`, its iterator, a Grain dataset, or any iterable or iterator of trees of arrays.
+        device: a device, a `Sharding`, `(mesh, axis names)`, or a tree of these.
+        cpu_buffer_size: batches that may wait on the host.
+        device_buffer_size: batches that may wait on the devices.
+        **more: other arguments of `to_device`: `transform`, `on_unsupported`, `on_uneven`, `pinned_host`.
+
+    Raises:
+        MissingExtraError: jax is not installed.
+
+    >>> import jax, millrace, numpy as np
+    >>> next(iter(millrace.device_put([np.ones(3)], jax.devices()[0]))).sum().item()
+    3.0
+    """
+    return DeviceLoader(ds, device, host_buffer=cpu_buffer_size, device_buffer=device_buffer_size, **more)

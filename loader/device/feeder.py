@@ -1,0 +1,237 @@
+"""What the user's loop holds: it opens runs, delivers batches that are on their devices, and knows where the user stands.
+
+In: a host iterator and a sharding. Out: trees of `jax.Array`, and at any moment the state from which the stream goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import weakref
+from collections.abc import Awaitable, Sequence
+from types import TracebackType
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ClosedError
+from ..state_files import restore_later, write_later
+from .host import Host
+from .items import Delivered, Failed
+from .run import Run
+from .runs import Runs
+from .stats import FeederStats, Watch
+from .transfer import span
+
+CLOSE_SECONDS = 5.0
+"""How long `close` waits for a source that is asked for a record."""
+
+
+class DeviceFeeder:
+    """One pass over a stream, ahead of the user and on the devices; made by `iter(loader.to_device(…))`.
+
+    Use it from one thread at a time. The host iterator belongs to it while it runs. Its state is that of the last batch that
+    *you received*, whatever is in the buffers. It keeps no batch that it gave you: drop it, or donate its buffers.
+
+    After an error the state is that of the last batch delivered, and the next `next` tries again, as for the host iterator
+    (a plain iterable cannot go back: there, the batch that follows comes). Close it, or use it as a context manager, to stop
+    its threads at once; dropping it does the same.
+    """
+
+    def __init__(self, host: Host, runs: Runs, owns_host: bool) -> None:
+        self._host = host
+        self._runs = runs
+        self._owns_host = owns_host
+        self._run: Run | None = None
+        self._left: Run | None = None  # one that was told to end
+        self._finalizer: Any = None
+        self._mark: Any = None  # where the user stands; None: where the host iterator stands
+        self._taken = 0  # batches of the run
+        self._mask: Any = None
+        self._empty = False  # the last batch had no records of this host
+        self._ended = self._closed = False
+        self._watch = Watch()
+
+    def __iter__(self) -> DeviceFeeder:
+        return self
+
+    def __next__(self) -> Any:
+        """The next batch, on its devices."""
+        run = self._run or self._begin()
+        began = time.perf_counter()
+        with span("wait"):
+            item = run.ready.get()
+        if type(item) is not Delivered:
+            self._without_batch(item)
+        if item.number != self._taken and self._host.goes_back:
+            self._leave_run()  # Ctrl-C came between the queue and the user, and a batch was lost: make it again
+            return next(self)
+        run.give_back()
+        self._watch.note(began, time.perf_counter(), item.times)
+        self._mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
+        self._taken = item.number + 1
+        return item.batch
+
+    @property
+    def mask(self) -> Any:
+        """`bool[rows]` of the batch delivered last, a `jax.Array` divided as the batch is: False where a row was filled in.
+
+        Raises:
+            ValueError: nothing was delivered yet, or batches are not filled.
+        """
+        if self._mask is None:
+            raise ValueError('mask needs on_uneven="pad" and a batch that was delivered; call next() first.')
+        return self._mask
+
+    def stats(self) -> FeederStats:
+        """How long you waited for batches, and what for."""
+        return self._watch.stats()
+
+    def last_records(self) -> NDArray[np.int64]:
+        """The keys `int64[records]` of the records behind the batch delivered last; see `DataLoaderIterator.last_records`.
+
+        Raises:
+            ValueError: nothing was delivered since the start, or since `set_state`.
+            TypeError: it feeds from something else than a `DataLoader`.
+        """
+        return np.empty(0, np.int64) if self._empty else self._host.records_behind(self._here())
+
+    def start_prefetch(self) -> None:
+        """Have the work begin now, in the background, and not with the first `next`."""
+        if self._run is None and not self._ended:
+            self._begin()
+
+    def get_state(self) -> Any:
+        """Where you stand, behind the batch that you received last: what the host iterator's `get_state` gives there.
+
+        Raises:
+            TypeError: the host iterator has no state.
+        """
+        return self._host.state_at(self._here())
+
+    def set_state(self, state: Any, strict: bool = True) -> None:
+        """Go to the place that `get_state` told, of a feeder or of a host iterator; as `DataLoaderIterator.set_state`.
+
+        Raises:
+            CheckpointError: it is no state, or another pipeline's; the feeder stays where it was.
+        """
+        self._give_up_buffers()
+        self._host.set_state(state, strict)
+        self._stand_with_host()
+
+    def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
+        """Go on behind a run on another number of shards; as `DataLoaderIterator.set_states`.
+
+        Raises:
+            CheckpointError: a state is missing, or another pipeline's; the feeder stays where it was.
+        """
+        self._give_up_buffers()
+        self._host.set_states(states, strict)
+        self._stand_with_host()
+
+    def state_dict(self) -> dict[str, Any]:
+        """`get_state` as a dict of plain values, for PyTorch habits."""
+        state = self.get_state()
+        return state if isinstance(state, dict) else dict(json.loads(state))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """`set_state` for what `state_dict` gave."""
+        self.set_state(json.dumps(state).encode())
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
+        return write_later(directory, self.get_state())
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol: go to the saved mark, and begin to prefetch there."""
+        return restore_later(directory, self)
+
+    def close(self) -> None:
+        """Stop all work; the state can still be read. May be called twice.
+
+        Waits for a transfer that has begun, and some seconds for a source that is asked for a record; one that takes longer
+        is left to its thread, which ends when it returns. A host iterator that you passed stays open, and goes back to where
+        you stand if it has a state.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if not self._settle(CLOSE_SECONDS):
+            return
+        self._runs.forget()
+        if not self._owns_host:
+            self._return_host()
+        elif (close := getattr(self._host.iterator, "close", None)) is not None:
+            close()
+
+    def __enter__(self) -> DeviceFeeder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self) -> Run:
+        if self._closed:
+            raise ClosedError("the feeder was closed; take a new one, and give it the state.")
+        if self._ended:
+            raise StopIteration
+        self._settle()
+        self._return_host()
+        self._mark, self._taken = self._host.mark(), 0
+        self._run = run = self._runs.start()
+        self._finalizer = weakref.finalize(self, run.stop)
+        self._finalizer.atexit = False
+        return run
+
+    def _here(self) -> Any:
+        """Where the user stands. The host iterator itself is asked only while nobody else uses it."""
+        return self._host.mark() if self._mark is None else self._mark
+
+    def _give_up_buffers(self) -> None:
+        """For another place to begin at; what comes from a source that cannot go back could not be read again."""
+        if self._host.goes_back:
+            self._settle()
+
+    def _return_host(self) -> None:
+        """The host iterator has read ahead of the user: have it go back."""
+        if self._mark is not None:
+            self._host.go_to(self._mark)
+
+    def _stand_with_host(self) -> None:
+        self._runs.forget()
+        self._mark = self._mask = None
+        self._ended = self._empty = False
+
+    def _without_batch(self, item: Any) -> NoReturn:
+        """An end or an error came in place of a batch."""
+        if isinstance(item, Failed) and not item.final:
+            assert self._run is not None
+            self._run.give_back()
+            raise item.error
+        self._leave_run()
+        if isinstance(item, Failed):
+            raise item.error
+        if self._closed:
+            raise ClosedError("the feeder was closed while a batch was waited for.")
+        self._ended = True
+        self._settle(CLOSE_SECONDS)
+        raise StopIteration
+
+    def _leave_run(self) -> None:
+        """Have the run's threads end, without waiting."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.stop()
+            self._finalizer.detach()
+            self._left = run
+
+    def _settle(self, seconds: float | None = None) -> bool:
+        """Have the run end, and wait until nobody but the caller uses the host iterator; False after `seconds`."""
+        self._leave_run()
+        if self._left is None or not self._left.join(seconds):
+            return self._left is None
+        self._left = None
+        return True

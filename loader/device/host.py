@@ -1,0 +1,142 @@
+"""What a feeder reads from: one small face for a loader's iterator, for others that tell a state, and for plain iterables.
+
+In: whatever the user passed. Out: batches, and a mark of the place that follows each. One is taken for every batch, by the
+thread that reads; a state is made of it only when the user asks, on the user's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operations import Batch
+from ..iterator import DataLoaderIterator
+from ..mark import Mark
+
+
+class Host(Protocol):
+    """What is read from."""
+
+    @property
+    def iterator(self) -> Iterator[Any]:
+        """The iterator itself."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows that a batch has, if that is known beforehand."""
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether `go_to` does anything."""
+
+    def mark(self) -> Any:
+        """Where the stream stands."""
+
+    def state_at(self, mark: Any) -> Any:
+        """The state of the place of a mark."""
+
+    def records_behind(self, mark: Any) -> NDArray[np.int64]:
+        """The record keys behind the batch before a mark."""
+
+    def go_to(self, mark: Any) -> None:
+        """Have the stream go on from a mark; nothing where that is impossible."""
+
+    def set_state(self, state: Any, strict: bool) -> None:
+        """Have the stream go on from a state."""
+
+    def set_states(self, states: Sequence[Any], strict: bool) -> None:
+        """Have it go on behind a run on another number of shards."""
+
+    def steady(self, mark: Any) -> int:
+        """How many batches, with the one before the mark, are sure to come with as many rows as that; at least 1."""
+
+
+class LoaderHost:
+    """An iterator of a `DataLoader`."""
+
+    goes_back = True
+
+    def __init__(self, iterator: DataLoaderIterator) -> None:
+        self.iterator = iterator
+        self.mark = iterator.mark
+        self.state_at = iterator.state_at
+        self.records_behind = iterator.records_behind
+        self.set_state = iterator.set_state
+        self.set_states = iterator.set_states
+
+    @property
+    def batch_size(self) -> int | None:
+        """Of a `Batch` that comes last."""
+        operations = self.iterator._pipeline.operations
+        last = operations[-1] if operations else None
+        return last.batch_size if isinstance(last, Batch) and last.batch_fn is None else None
+
+    def go_to(self, mark: Mark) -> None:
+        """As the protocol says."""
+        self.iterator.set_state(self.iterator.state_at(mark), strict=False)
+
+    def steady(self, mark: Mark) -> int:
+        """As the protocol says: whole batches that are left of an aligned pipeline that ends with its `Batch`."""
+        pipeline = self.iterator._pipeline
+        if not pipeline.aligned or self.batch_size is None or self.iterator._left_out:
+            return 1
+        return 1 + (pipeline.total - mark.cursor.position) // pipeline.segments[0].unit
+
+
+class OtherHost:
+    """Any iterator, with a state or without."""
+
+    batch_size = None
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self.iterator = iterator
+        self.goes_back = hasattr(iterator, "get_state") and hasattr(iterator, "set_state")
+
+    def mark(self) -> Any:
+        """As the protocol says: the state itself."""
+        return self.iterator.get_state() if self.goes_back else None  # type: ignore[attr-defined]
+
+    def state_at(self, mark: Any) -> Any:
+        """As the protocol says."""
+        self._must_have("get_state")
+        return mark
+
+    def records_behind(self, mark: Any) -> NDArray[np.int64]:
+        """As the protocol says."""
+        raise TypeError(f"last_records needs the iterator of a DataLoader, and this is a {self._kind()}.")
+
+    def go_to(self, mark: Any) -> None:
+        """As the protocol says."""
+        if self.goes_back:
+            self.iterator.set_state(mark)  # type: ignore[attr-defined]
+
+    def set_state(self, state: Any, strict: bool) -> None:
+        """As the protocol says."""
+        self._must_have("set_state")
+        self.iterator.set_state(state)  # type: ignore[attr-defined]
+
+    def set_states(self, states: Sequence[Any], strict: bool) -> None:
+        """As the protocol says."""
+        raise TypeError(f"set_states needs the iterator of a DataLoader, and this is a {self._kind()}.")
+
+    def steady(self, mark: Any) -> int:
+        """As the protocol says."""
+        return 1
+
+    def _must_have(self, method: str) -> None:
+        if not self.goes_back:
+            raise TypeError(
+                f"{method} needs an iterator that has get_state and set_state, and a {self._kind()} has not; "
+                "feed from a millrace.DataLoader, or from an iterator that has."
+            )
+
+    def _kind(self) -> str:
+        return type(self.iterator).__name__
+
+
+def as_host(iterator: Iterator[Any]) -> Host:
+    """The face of an iterator."""
+    return LoaderHost(iterator) if isinstance(iterator, DataLoaderIterator) else OtherHost(iterator)

@@ -1,0 +1,66 @@
+"""Which processes load the same data: those whose devices hold the same rows of a batch.
+
+In: a sharding. Out: the shard of this process. Model parallelism over several processes needs this; where the rows of
+a batch are divided over all processes, it gives what `ShardByJaxProcess` gives, in the order of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import ShardingError
+from ...samplers import ShardOptions
+from .extra import jax_for
+
+
+def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_index: int | None = None) -> ShardOptions:
+    """The shard that this process should load so that batches can be put on a sharding.
+
+    Processes whose devices hold the same rows of the leading axis get the same shard; shards are numbered in the order of
+    their rows.
+
+    Args:
+        sharding: a `Sharding`, or `(mesh, axis names)`, that of the batches.
+        drop_remainder: as in `ShardOptions`.
+        process_index: another process than this one.
+
+    Raises:
+        MissingExtraError: jax is not installed.
+        ShardingError: a process holds none of the rows, or rows of two processes overlap without being the same, so that no
+            number of equal shards would do.
+
+    >>> import jax, millrace
+    >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    >>> millrace.shard_options_for((mesh, "data"))
+    ShardOptions(shard_index=0, shard_count=1, drop_remainder=False)
+    """
+    jax = jax_for("shard_options_for")
+    from .shardings import as_shardings, leading_parts
+
+    me = jax.process_index() if process_index is None else process_index
+    index, count = shard_of(me, leading_parts(as_shardings(sharding)))
+    return ShardOptions(index, count, drop_remainder)
+
+
+def shard_of(process: int, parts: Mapping[int, frozenset[int]]) -> tuple[int, int]:
+    """Index and number of shards of a process.
+
+    Args:
+        process: its index.
+        parts: for each process, which parts of the leading axis its devices hold.
+
+    >>> shard_of(2, {0: frozenset([0, 1]), 1: frozenset([0, 1]), 2: frozenset([2, 3]), 3: frozenset([2, 3])})
+    (1, 2)
+    """
+    if process not in parts:
+        raise ShardingError(f"process {process} has no device in the sharding; those of {sorted(parts)} have.")
+    groups = sorted(set(parts.values()), key=min)
+    together = [part for group in groups for part in group]
+    if len(together) != len(set(together)) or len({len(group) for group in groups}) > 1:
+        each = "; ".join(f"process {number}: parts {sorted(held)}" for number, held in sorted(parts.items()))
+        raise ShardingError(
+            f"the processes hold unlike or overlapping parts of the leading axis ({each}), which no number of equal shards "
+            "gives; order the devices of the mesh so that each process holds as many parts, the same as another one or others."
+        )
+    return groups.index(parts[process]), len(groups)

@@ -1,0 +1,201 @@
+"""The two threads of a running feeder, and the queues between them.
+
+In: a host iterator. Out: batches on their devices, in order, each with a mark of the place behind it; last an end or error.
+
+    reader thread:    host iterator → transform             ─► loaded, at most `host` batches
+    transfer thread:  loaded → agree with others → transfer ─► ready, at most `device` batches ─► the user
+
+Two threads, so that a slow record does not hold up batches that are on the host already, nor a transfer the reading. A queue of
+tokens bounds each buffer: who puts something in takes a token first, who takes it out gives one back. All waiting is in
+`SimpleQueue.get`, which costs under a microsecond when there is something; `put` may be called from anywhere, finalizers in
+the middle of a garbage collection included, so that a feeder that is dropped stops its threads. They know the run, not the
+feeder.
+
+Races:
+* `stop` sets `_stopping`, then puts a token into every queue at which a thread may wait: whoever wakes looks at it first.
+* At interpreter exit all runs are stopped, and waited for, before jax takes its devices down. Ordinary threads would be waited
+  for before that is possible, for ever; so these are daemons. A reader in a source that does not return is left where it is:
+  it never gets to run Python again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from .host import Host
+from .items import Delivered, Ended, Failed, Loaded
+from .stepper import Stepper
+from .transfer import span
+
+EXIT_SECONDS = 1.0
+"""How long interpreter exit waits for a source."""
+
+_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """How many batches may wait: on the host, and on the devices."""
+
+    host: int
+    device: int
+
+
+class Run:
+    """From one beginning to one end.
+
+    Args:
+        host: what is read from; belongs to the reader thread until it has ended.
+        transform: applied to batches on the host; None: nothing is.
+        buffers: how many batches may wait.
+        stepper: brings batches to devices; belongs to the transfer thread.
+        ends_with_error: whether an error ends the run; otherwise the batch behind it follows.
+
+    Attributes:
+        ready: what the user takes: `Delivered`, at last `Ended` or `Failed`.
+        give_back: to be called for each thing taken.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        transform: Callable[[Any], Any] | None,
+        buffers: Buffers,
+        stepper: Stepper,
+        ends_with_error: bool,
+    ) -> None:
+        self._host = host
+        self._transform = transform
+        self._stepper = stepper
+        self._ends_with_error = ends_with_error
+        self._stopping = False
+        self._loaded: SimpleQueue[Any] = SimpleQueue()
+        self._host_room, self._device_room = _tokens(buffers.host), _tokens(buffers.device)
+        self.ready: SimpleQueue[Any] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read_all, name="millrace-feeder-read", daemon=True)
+        self._transferrer = threading.Thread(target=self._transfer_all, name="millrace-feeder-transfer", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        _runs.add(self)
+        atexit.unregister(_stop_all)
+        atexit.register(_stop_all)  # anew each time: what was registered last is called first
+        self._reader.start()
+        self._transferrer.start()
+
+    def give_back(self) -> None:
+        """Something was taken from `ready`: there is room for another batch."""
+        self._device_room.put(True)
+
+    def stop(self) -> None:
+        """Have the threads end soon; does not wait."""
+        self._stopping = True
+        for queue in (self._host_room, self._loaded, self._device_room, self.ready):
+            queue.put(None)
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait until a transfer that has begun is done and, at most `seconds`, until the source has returned.
+
+        Returns:
+            Whether both threads have ended.
+        """
+        self._transferrer.join()
+        self._reader.join(seconds)
+        return not self._reader.is_alive()
+
+    # ---- The reader thread
+
+    def _read_all(self) -> None:
+        while self._host_room.get() and not self._stopping:
+            item = self._read()
+            self._loaded.put(item)
+            if isinstance(item, Ended) or (isinstance(item, Failed) and item.final):
+                return
+            del item  # a batch that is waited for must not be kept alive here
+
+    def _read(self) -> Loaded | Ended | Failed:
+        began = time.perf_counter()
+        try:
+            with span("read"):
+                batch = next(self._host.iterator)
+        except StopIteration:
+            return Ended(self._host.mark())
+        except BaseException as error:
+            return Failed(error, self._ends_with_error)
+        try:
+            return self._transformed(batch, began)
+        except BaseException as error:
+            return Failed(error, self._ends_with_error)
+
+    def _transformed(self, batch: Any, began: float) -> Loaded:
+        read, mark = time.perf_counter(), self._host.mark()
+        if self._transform is None:
+            return Loaded(batch, mark, began, read, read)
+        try:
+            with span("transform"):
+                batch = self._transform(batch)
+        except StopIteration as error:  # it would look like the end of the stream
+            raise RuntimeError("transform raised StopIteration") from error
+        return Loaded(batch, mark, began, read, time.perf_counter())
+
+    # ---- The transfer thread
+
+    def _transfer_all(self) -> None:
+        error: BaseException | None = None
+        ended: Ended | None = None
+        numbers = itertools.count()
+        while self._device_room.get() and not self._stopping:
+            item = ended or self._loaded.get()
+            self._host_room.put(True)
+            if self._stopping or item is None:
+                break
+            ended = item if isinstance(item, Ended) else None
+            item = self._stepped(item)
+            if isinstance(item, Delivered):
+                item.number = next(numbers)
+            self.ready.put(item)
+            if not isinstance(item, Delivered):
+                error = item.error if isinstance(item, Failed) else None
+                if not isinstance(item, Failed) or item.final:
+                    break
+            del item  # it is the user's now
+        self._leave(error)
+
+    def _stepped(self, item: Loaded | Ended | Failed) -> Delivered | Ended | Failed | None:
+        try:
+            stepped = self._stepper.step(item, lambda: self._stopping)
+        except BaseException as error:
+            stepped = Failed(error)
+        if isinstance(stepped, Failed):
+            stepped.final = self._ends_with_error
+        return stepped
+
+    def _leave(self, error: BaseException | None) -> None:
+        try:
+            self._stepper.leave(error)
+        except Exception as trouble:
+            self.ready.put(Failed(trouble))
+
+
+def _tokens(count: int) -> SimpleQueue[Any]:
+    queue: SimpleQueue[Any] = SimpleQueue()
+    for _ in range(count):
+        queue.put(True)
+    return queue
+
+
+def _stop_all() -> None:
+    """At interpreter exit."""
+    runs = list(_runs)
+    for run in runs:
+        run.stop()
+    for run in runs:
+        run.join(EXIT_SECONDS)

@@ -1,0 +1,184 @@
+"""Where each leaf of a batch goes.
+
+In: what the user passed: a device, a sharding, `(mesh, axis names)`, or a tree of these; the leaves of a batch. Out: one
+sharding for each leaf, checked. Imports jax; what is known of a batch's layout is computed once for all batches like it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import optree
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+from ...errors import ShardingError
+from ...operations.trees import NAMESPACE, Structure, flatten
+
+_WANTED = "a device, a Sharding, (mesh, axis names), or a tree of these"
+
+
+def as_shardings(target: Any) -> Any:
+    """What the user passed as a sharding, or a tree of shardings.
+
+    Raises:
+        TypeError: something in it is neither a device nor a sharding.
+        ValueError: `(mesh, axis names)` names an axis that the mesh has not.
+    """
+    if not _is_one(target):
+        flatten(target)  # makes known the dataclasses in it
+    return optree.tree_map(_as_sharding, target, is_leaf=_is_one, namespace=NAMESPACE)
+
+
+def _is_one(target: Any) -> bool:
+    return isinstance(target, (Sharding, jax.Device, Mesh)) or _is_shorthand(target)
+
+
+def _is_shorthand(target: Any) -> bool:
+    return isinstance(target, tuple) and len(target) == 2 and isinstance(target[0], Mesh)
+
+
+def _as_sharding(target: Any) -> Sharding:
+    if isinstance(target, Sharding):
+        return target
+    if isinstance(target, jax.Device):
+        return SingleDeviceSharding(target)
+    if _is_shorthand(target):
+        return _named(*target)
+    remedy = '; name the axes over which batches are divided, (mesh, "data")' if isinstance(target, Mesh) else ""
+    raise TypeError(f"{target!r} is a {type(target).__name__}, but batches go to {_WANTED}{remedy}.")
+
+
+def _named(mesh: Mesh, axes: Any) -> NamedSharding:
+    """The shorthand: the names of the axes over which the leading axis is divided, or a whole PartitionSpec."""
+    spec = axes if isinstance(axes, PartitionSpec) else PartitionSpec(axes)
+    names = [name for entry in spec for name in _names(entry)]
+    unknown = [name for name in names if name not in mesh.shape]
+    if unknown:
+        raise ValueError(f"the mesh has no axis {unknown[0]!r}; it has {_described(mesh)}.")
+    return NamedSharding(mesh, spec)
+
+
+def _names(entry: Any) -> tuple[Any, ...]:
+    return entry if isinstance(entry, tuple) else () if entry is None else (entry,)
+
+
+def _described(mesh: Mesh) -> str:
+    return ", ".join(f"{name!r}: {size}" for name, size in mesh.shape.items())
+
+
+def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int]) -> list[Sharding]:
+    """The sharding of each leaf; a sharding in the tree is that of all leaves below it.
+
+    A leaf with fewer axes than a `PartitionSpec` has entries takes the first of them; a number is on every device.
+
+    Raises:
+        ShardingError: the tree of shardings is not one for this batch.
+    """
+    try:
+        tree = optree.tree_broadcast_prefix(
+            shardings, structure.unflatten(range(structure.num_leaves)), is_leaf=_is_one, namespace=NAMESPACE
+        )
+    except ValueError as error:
+        raise ShardingError(f"the tree of shardings is none for this batch: {error}") from None
+    flat = optree.tree_leaves(tree, is_leaf=_is_one, namespace=NAMESPACE)
+    return [with_rank(sharding, rank) for sharding, rank in zip(flat, ranks)]
+
+
+@lru_cache(maxsize=256)
+def with_rank(sharding: Sharding, rank: int) -> Sharding:
+    """The sharding for a leaf with so many axes."""
+    if not isinstance(sharding, NamedSharding) or len(sharding.spec) <= rank:
+        return sharding
+    first = PartitionSpec(*tuple(sharding.spec)[:rank])
+    return NamedSharding(sharding.mesh, first, memory_kind=sharding.memory_kind)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How a sharding divides axes.
+
+    Attributes:
+        whole: pieces of each axis of the global array.
+        own: how many of them this process holds, or `process` does.
+    """
+
+    whole: tuple[int, ...]
+    own: tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def parts_of(sharding: NamedSharding, rank: int) -> Parts:
+    """How a leaf with so many axes is divided."""
+    entries = [*sharding.spec, *[None] * rank][:rank]
+    whole = tuple(_size(sharding.mesh, entry) for entry in entries)
+    held = sharding.addressable_devices_indices_map(whole).values()
+    own = tuple(len({index[axis].indices(whole[axis])[0] for index in held}) for axis in range(rank))
+    return Parts(whole, own)
+
+
+def _size(mesh: Mesh, entry: Any) -> int:
+    size = 1
+    for name in _names(entry):
+        size *= mesh.shape[name]
+    return size
+
+
+def rows_divisor(sharding: Sharding, rank: int) -> int:
+    """Number that this process's rows must be a multiple of."""
+    return parts_of(sharding, rank).own[0] if isinstance(sharding, NamedSharding) and rank else 1
+
+
+def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
+    """See that a leaf can be divided.
+
+    Raises:
+        ShardingError: it cannot; the message names the nearest sizes that can.
+    """
+    if not isinstance(sharding, NamedSharding):
+        return  # others are rare; jax explains those
+    for axis, (size, own) in enumerate(zip(shape, parts_of(sharding, len(shape)).own)):
+        if size % own:
+            raise ShardingError(_indivisible(name, shape, sharding, axis, own))
+
+
+def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axis: int, parts: int) -> str:
+    below = shape[axis] // parts * parts
+    sizes = f"{below} and {below + parts}" if below else str(parts)
+    axes = " × ".join(str(each) for each in _names(sharding.spec[axis]))
+    here = "" if sharding.is_fully_addressable else " of this process"
+    return (
+        f"the batch's leaf {name or 'itself'} has shape {shape}, whose axis {axis} of size {shape[axis]} cannot be divided "
+        f"over the {parts} parts{here} of axis {axes} of the mesh ({_described(sharding.mesh)}); the nearest sizes that can "
+        f"are {sizes}. Change the batch size, or leave out a short last batch (Batch(…, drop_remainder=True), or "
+        'on_uneven="drop" or "pad").'
+    )
+
+
+def for_mask(sharding: Sharding) -> Sharding:
+    """The sharding of an array `[rows]` that goes along with a leaf."""
+    return with_rank(sharding, 1)
+
+
+def processes_of(shardings: Any) -> list[int]:
+    """The processes that hold a part of any leaf, ascending."""
+    flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
+    return sorted({device.process_index for sharding in flat for device in sharding.device_set})
+
+
+def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
+    """For each process, which parts of the leading axis its devices hold.
+
+    Raises:
+        ShardingError: it is no sharding over a mesh, or is not divided along the leading axis in parts of one size.
+    """
+    if not isinstance(sharding, NamedSharding):
+        raise ShardingError(f"{sharding!r} has no mesh; pass a NamedSharding or (mesh, axis names).")
+    count = _size(sharding.mesh, [*sharding.spec, None][0])
+    held: dict[int, set[int]] = {}
+    for device, index in with_rank(sharding, 1).devices_indices_map((count,)).items():
+        held.setdefault(device.process_index, set()).add(index[0].indices(count)[0])
+    return {process: frozenset(parts) for process, parts in held.items()}

@@ -1,0 +1,136 @@
+"""One step of a feeder: from a batch on the host to one on the devices, as all hosts agree.
+
+In: what the reader thread gives. Out: what the user takes. Runs on the transfer thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import HostsError
+from .agreement import Agreement, Alone
+from .host import Host
+from .items import Delivered, Ended, Failed, Loaded
+from .offers import Offer, OnUneven, Refuse, Stop, Verdict
+from .stats import Times
+from .transfer import Layout, Prepared, Transfer, span
+
+Stopped = Callable[[], bool]
+
+
+class Stepper:
+    """Makes the steps of one run.
+
+    Args:
+        host: what is read from.
+        transfer: brings batches to devices.
+        agreement: with the other processes.
+        on_uneven: what to do when they have different amounts of data.
+        promises: whether batches arrive here as the host iterator gave them, so that what it knows of their rows holds.
+    """
+
+    def __init__(
+        self, host: Host, transfer: Transfer, agreement: Agreement, on_uneven: OnUneven, promises: bool
+    ) -> None:
+        self._host = host
+        self._transfer = transfer
+        self._agreement = agreement
+        self._alone = isinstance(agreement, Alone)
+        self._on_uneven = on_uneven
+        self._promises = promises
+        self._usual = (host.batch_size or 0) if promises else 0
+        self._template: Any = None
+        self._known: Layout | None = None
+        self._known_verdict: Verdict | None = None
+
+    def step(self, item: Loaded | Ended | Failed, stopped: Stopped) -> Delivered | Ended | Failed | None:
+        """What the user takes for an item; None when `stopped()` came true while others were waited for."""
+        agree_from = time.perf_counter()
+        prepared, failed = self._prepared(item)
+        if prepared is not None and prepared.layout is self._known:
+            verdict = self._known_verdict
+        else:
+            verdict = self._agreed(item, prepared, failed, stopped)
+        if failed is not None or verdict is None:
+            return failed
+        if isinstance(verdict, Stop):
+            return Ended()
+        if isinstance(verdict, Refuse):
+            return Failed(HostsError(verdict.message))
+        if isinstance(item, Ended):
+            prepared = self._empty(stopped)
+        if prepared is None:
+            return None
+        agreed = time.perf_counter()
+        batch, mask = self._put(prepared, verdict.rows)
+        return Delivered(batch, mask, _mark(item), _times(item, agree_from, agreed), isinstance(item, Ended))
+
+    def _put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
+        try:
+            with span("transfer"):
+                return self._transfer.put(prepared, rows)
+        except BaseException:
+            self._agreement.spoil()
+            raise
+
+    def _agreed(
+        self, item: Loaded | Ended | Failed, prepared: Prepared | None, failed: Failed | None, stopped: Stopped
+    ) -> Verdict | None:
+        with span("agree"):
+            verdict = self._agreement.agree(self._offer(item, prepared, failed), stopped)
+        if self._alone and prepared is not None:  # the next batch like this one needs no thought
+            self._known, self._known_verdict = prepared.layout, verdict
+        return verdict
+
+    def _prepared(self, item: Loaded | Ended | Failed) -> tuple[Prepared | None, Failed | None]:
+        """The batch taken apart, or why it cannot be."""
+        if not isinstance(item, Loaded):
+            return None, item if isinstance(item, Failed) else None
+        try:
+            return self._transfer.prepare(item.batch), None
+        except Exception as error:
+            return None, Failed(error)
+
+    def _offer(self, item: Loaded | Ended | Failed, prepared: Prepared | None, failed: Failed | None) -> Offer:
+        if failed is not None:
+            return self.failure(failed.error)
+        if prepared is None:
+            return Offer("end", self._on_uneven, usual=self._usual)
+        layout = prepared.layout
+        self._usual = max(self._usual, layout.rows)
+        if self._alone:
+            return Offer("batch", self._on_uneven, layout.rows, self._usual, layout.divisor)
+        if self._on_uneven == "pad" and self._template is None:
+            self._template = prepared.template()
+            self._agreement.give_template(self._template)
+        steady = self._host.steady(_mark(item)) if self._promises else 1
+        return Offer("batch", self._on_uneven, layout.rows, self._usual, layout.divisor, layout.described, steady)
+
+    def _empty(self, stopped: Stopped) -> Prepared | None:
+        """A batch without rows, to be filled up, like those that this process had or another one has."""
+        if self._template is None:
+            self._template = self._agreement.template(stopped)
+        return None if self._template is None else self._transfer.prepare(self._template)
+
+    def failure(self, error: BaseException) -> Offer:
+        """What to tell the other processes of an error."""
+        return Offer("failed", self._on_uneven, detail=f"{type(error).__name__}: {error}")
+
+    def leave(self, error: BaseException | None) -> None:
+        """The run ends here, by an error or not."""
+        own = error is not None and not isinstance(error, HostsError)
+        self._agreement.leave(self.failure(error) if own and error is not None else None)
+
+
+def _mark(item: Loaded | Ended | Failed) -> Any:
+    assert not isinstance(item, Failed)
+    return item.mark
+
+
+def _times(item: Loaded | Ended | Failed, agree_from: float, agreed: float) -> Times:
+    done = time.perf_counter()
+    if isinstance(item, Loaded):
+        return Times(item.read_from, item.read_to, item.transformed, agree_from, agreed, done)
+    return Times(agree_from, agree_from, agree_from, agree_from, agreed, done)

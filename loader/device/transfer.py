@@ -1,0 +1,222 @@
+"""Host trees become trees of `jax.Array`.
+
+In: trees of NumPy arrays and numbers. Out: trees of jax.Array, on their devices, transferred. Used by the feeder's transfer
+thread alone.
+
+No copy on the host is made here. On CPU, jax uses an array that is 64-byte aligned as it is, and keeps it, and so its slab's
+lease, until the jax.Array dies. On other devices the host's arrays must stay until the transfer is done; this waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from ...operations.trees import Structure, flatten, leaf_names
+from .shardings import check, for_leaves, for_mask, rows_divisor
+
+OnUnsupported = Literal["error", "keep"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is the same for all batches of the same structure, shapes and dtypes.
+
+    Attributes:
+        structure: of the batch.
+        kinds: shape and dtype of each leaf.
+        names: of the leaves.
+        going: numbers of the leaves that go to devices.
+        shardings: of those.
+        rows: length of the leading axis; -1 if there is none.
+        divisor: number that `rows` must be a multiple of.
+    """
+
+    structure: Structure
+    kinds: list[tuple[tuple[int, ...], Any]]
+    names: list[str]
+    going: list[int]
+    shardings: list[Any]
+    rows: int
+    divisor: int
+
+    @cached_property
+    def described(self) -> str:
+        """The leaves that go, without the number of rows: what must be the same on all hosts."""
+        leaves = [(self.names[number] or "itself", *self.kinds[number]) for number in self.going]
+        return "; ".join(f"{name} {dtype}{_without_rows(shape, self.rows)}" for name, shape, dtype in leaves)
+
+
+def _without_rows(shape: tuple[int, ...], rows: int) -> str:
+    sizes = ["rows", *shape[1:]] if shape and shape[0] == rows else shape
+    return f"[{', '.join(map(str, sizes))}]"
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A batch taken apart."""
+
+    leaves: list[Any]
+    layout: Layout
+
+    def template(self) -> Any:
+        """The same tree without rows: what a process that has no batch fills up with zeros."""
+        rows, going = self.layout.rows, set(self.layout.going)
+        leaves = [_without(leaf, rows) if number in going else None for number, leaf in enumerate(self.leaves)]
+        return self.layout.structure.unflatten(leaves)
+
+
+class Transfer:
+    """Brings batches to devices.
+
+    Args:
+        shardings: a sharding, or a tree of them.
+        on_unsupported: what to do with a leaf that cannot go.
+        pinned_host: go through page-locked memory.
+        with_mask: make the mask that tells rows from padding, too.
+    """
+
+    def __init__(self, shardings: Any, on_unsupported: OnUnsupported, pinned_host: bool, with_mask: bool) -> None:
+        self._shardings = shardings
+        self._on_unsupported = on_unsupported
+        self._pinned_host = pinned_host
+        self._with_mask = with_mask
+        self._layout: Layout | None = None
+
+    def prepare(self, batch: Any) -> Prepared:
+        """Take a batch apart, and see where its leaves go.
+
+        Raises:
+            TypeError: a leaf cannot go to a device.
+            ShardingError: the shardings are not for such a batch.
+        """
+        leaves, structure = flatten(batch)
+        leaves = [np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf for leaf in leaves]
+        kinds = [(np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves]
+        known = self._layout
+        if known is None or known.kinds != kinds or known.structure != structure:
+            known = self._layout = self._lay_out(structure, kinds)
+        return Prepared(leaves, known)
+
+    def _lay_out(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Layout:
+        names = leaf_names(structure)
+        going = [number for number, (_, dtype) in enumerate(kinds) if self._goes(names[number], dtype)]
+        every = for_leaves(self._shardings, structure, [len(shape) for shape, _ in kinds])
+        shardings = [every[number] for number in going]
+        shapes = [kinds[number][0] for number in going]
+        rows = next((shape[0] for shape in shapes if shape), -1)
+        divisors = [rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes)]
+        return Layout(structure, kinds, names, going, shardings, rows, int(np.lcm.reduce([1, *divisors])))
+
+    def _goes(self, name: str, dtype: Any) -> bool:
+        if _is_supported(dtype):
+            return True
+        if self._on_unsupported == "keep":
+            return False
+        raise TypeError(
+            f"the batch's leaf {name or 'itself'} is of {_kind(dtype)}, which no device can hold; leave it out, or pass "
+            'on_unsupported="keep" to receive it as it is, on the host.'
+        )
+
+    def put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
+        """The batch on its devices, and the mask.
+
+        Args:
+            prepared: what `prepare` gave.
+            rows: to fill the batch up to, with zeros; None leaves it as it is.
+
+        Raises:
+            ShardingError: a leaf cannot be divided.
+        """
+        layout = prepared.layout
+        going = [prepared.leaves[number] for number in layout.going]
+        if rows is not None and rows != layout.rows:
+            going = [_filled(leaf, layout.rows, rows) for leaf in going]
+        for number, leaf, sharding in zip(layout.going, going, layout.shardings):
+            check(layout.names[number], np.shape(leaf), sharding)
+        shardings, masked = layout.shardings, self._with_mask and layout.rows >= 0
+        if masked:
+            going.append(np.arange(layout.rows if rows is None else rows) < layout.rows)
+            shardings = [*shardings, for_mask(_with_rows(layout))]
+        arrays = to_devices(going, shardings, self._pinned_host)
+        mask = arrays.pop() if masked else None
+        leaves = prepared.leaves
+        for number, array in zip(layout.going, arrays):
+            leaves[number] = array
+        return layout.structure.unflatten(leaves), mask
+
+
+def _without(leaf: Any, rows: int) -> Any:
+    shape = np.shape(leaf)
+    return np.zeros((0, *shape[1:]) if shape and shape[0] == rows else shape, leaf.dtype)
+
+
+def _with_rows(layout: Layout) -> Any:
+    """The sharding of the first leaf that has rows."""
+    return next(sharding for sharding, number in zip(layout.shardings, layout.going) if layout.kinds[number][0])
+
+
+def _kind(dtype: Any) -> str:
+    return f"dtype {dtype}" if isinstance(dtype, np.dtype) else f"type {dtype.__name__}"
+
+
+def _is_supported(dtype: Any) -> bool:
+    """Whether jax has arrays of a dtype; its own, such as bfloat16 and those of random keys, too."""
+    if not isinstance(dtype, np.dtype):
+        return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended)) if not isinstance(dtype, type) else False
+    if dtype.kind in "biu":
+        return True
+    return bool(jax.dtypes.issubdtype(dtype, np.number)) and dtype.name not in (
+        "longdouble",
+        "clongdouble",
+        "float128",
+        "complex256",
+    )
+
+
+def _filled(leaf: Any, rows: int, wanted: int) -> Any:
+    """A leaf with zeros behind its rows; one that has other rows is no part of the batch's axis, and stays as it is."""
+    if not np.ndim(leaf) or len(leaf) != rows:
+        return leaf
+    filled = np.zeros((wanted, *leaf.shape[1:]), leaf.dtype)
+    filled[:rows] = leaf
+    return filled
+
+
+def to_devices(leaves: Sequence[Any], shardings: Sequence[Any], pinned_host: bool) -> list[Any]:
+    """Arrays on their devices, the transfer done.
+
+    With `pinned_host` they go through page-locked memory of the host, from which a GPU may be able to read faster than from
+    ordinary memory. That costs a copy on the host, and was never measured on a GPU: so it is off unless asked for.
+    """
+    if pinned_host:
+        staged = [sharding.with_memory_kind("pinned_host") for sharding in shardings]
+        return _wait(jax.device_put(_wait(_placed(leaves, staged)), list(shardings)))
+    return _wait(_placed(leaves, shardings))
+
+
+def _wait(arrays: list[Any]) -> list[Any]:
+    return list(jax.block_until_ready(arrays))
+
+
+def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+    """Arrays on their way to their devices: of the local part of each, where other processes hold the rest."""
+    if all(sharding.is_fully_addressable for sharding in shardings):
+        return list(jax.device_put(list(leaves), list(shardings)))
+    return [_part_placed(leaf, sharding) for leaf, sharding in zip(leaves, shardings)]
+
+
+def _part_placed(leaf: Any, sharding: Any) -> Any:
+    if sharding.is_fully_addressable:
+        return jax.device_put(leaf, sharding)
+    return jax.make_array_from_process_local_data(sharding, np.asarray(leaf))
+
+
+def span(name: str) -> Any:
+    """A named span in a trace of `jax.profiler`, to be entered."""
+    return jax.profiler.TraceAnnotation(f"millrace: {name}")

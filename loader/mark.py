@@ -1,0 +1,32 @@
+"""A mark of where an iterator stands, set at no cost and made a state of when somebody asks.
+
+In: what the iterator delivered last. Out: the cursor that follows it. A device feeder takes one for every batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .rows import RowRun
+from .state import Cursor
+
+
+class Mark(NamedTuple):
+    """Where a user stands who has received one element and not the next.
+
+    Attributes:
+        start: where the iterator began, or was set to.
+        run: the rows of which the element is one; None: nothing was delivered since the start.
+        row: its number among the rows of the run's block.
+        step: elements delivered in all.
+    """
+
+    start: Cursor
+    run: RowRun | None
+    row: int
+    step: int
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where the stream goes on."""
+        return self.start if self.run is None else self.run.cursor_after(self.row)

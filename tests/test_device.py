@@ -1,0 +1,521 @@
+"""Batches come on their devices, in order, without a copy, whatever ends the run."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import time
+import weakref
+
+import device_programs
+import jax
+import numpy as np
+import pytest
+from pipelines import PIPELINES, loader, plain
+
+import millrace
+from millrace.errors import ClosedError, MissingExtraError
+from millrace.loader.slabs import lease_of
+
+CPU = jax.devices("cpu")[0]
+IMAGES = {"image": np.arange(64 * 6000, dtype=np.float32).reshape(64, 6000), "label": np.arange(64, dtype=np.int32)}
+PATIENCE = 20
+
+
+def images(**more):
+    """Batches of 8 that stand on slabs."""
+    return millrace.load(IMAGES, batch_size=8, num_epochs=1, **more)
+
+
+def until(holds):
+    """Waits until something holds, at most some seconds; whether it does."""
+    end = time.monotonic() + PATIENCE
+    while not holds() and time.monotonic() < end:
+        gc.collect()
+        time.sleep(0.005)
+    return holds()
+
+
+def on_host(batch):
+    """A batch as NumPy arrays."""
+    return jax.tree.map(np.asarray, batch)
+
+
+NUMERIC = [
+    name
+    for name in PIPELINES
+    if name not in ("strings", "objects", "strange arrays", "trees", "custom batch_fn", "mixed dtypes")
+]
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+def test_a_feeder_gives_the_stream_of_the_host_iterator(name):
+    """The same elements in the same order, as jax holds them, for every kind of pipeline."""
+    with iter(loader(name).to_device(CPU)) as feeder:
+        for element, expected in itertools.zip_longest(feeder, loader(name)):
+            for one, other in zip(*map(jax.tree.leaves, (element, expected)), strict=True):
+                assert isinstance(one, jax.Array)
+                assert plain(np.asarray(one)) == plain(np.asarray(jax.numpy.asarray(other)))
+
+
+@pytest.mark.parametrize("workers", [{"worker_count": 2}, {"worker_count": 2, "worker_kind": "thread"}])
+def test_workers_change_nothing(workers):
+    """With worker processes and threads the same batches come."""
+    with iter(loader("map, batch, map", **workers).to_device(CPU)) as feeder:
+        assert [np.asarray(x).tolist() for x in feeder] == [np.float32(x).tolist() for x in loader("map, batch, map")]
+
+
+def test_nodes_of_a_tree_are_kept():
+    """Named tuples and dataclasses come back as what they were."""
+    element = next(iter(loader("trees").to_device(CPU)))
+    expected = next(iter(loader("trees")))
+    assert type(element) is type(expected)
+    assert type(element.array["p"]) is type(expected.array["p"])
+    assert isinstance(element.array["p"].y, jax.Array)
+
+
+def test_a_description_can_be_iterated_many_times():
+    """Each `iter` is a run of its own, from the start; the description knows its length and cannot be changed."""
+    batches = images().to_device(CPU)
+    assert len(batches) == len(list(batches)) == len(list(batches)) == 8
+    with pytest.raises(AttributeError):
+        batches.host_buffer = 7
+
+
+def test_device_put_feeds_from_anything():
+    """Grain's name takes a loader, its iterator, a list, a generator, a Grain dataset, with Grain's arguments."""
+    grain = pytest.importorskip("grain")
+    rows = [np.full(3, number, np.float32) for number in range(5)]
+    theirs = grain.MapDataset.source(rows).to_iter_dataset()
+    ours = millrace.load(rows, num_epochs=1)
+    for source in (rows, (row for row in rows), theirs, iter(theirs), ours, iter(ours)):
+        feeder = iter(millrace.device_put(source, CPU, cpu_buffer_size=2, device_buffer_size=1))
+        assert [int(row[0]) for row in feeder] == list(range(5)), source
+
+
+# ---- Memory
+
+
+def test_a_batch_is_not_copied():
+    """On the CPU the arrays on the device are the slab that the loader filled; the slab lives as long as they do."""
+    seen = []
+
+    def look(batch):
+        seen.append((batch["image"].ctypes.data, weakref.ref(batch["image"].base)))
+        return batch
+
+    with iter(images().to_device(CPU, transform=look)) as feeder:
+        batch = next(feeder)
+        address, memory = seen[0]
+        assert batch["image"].unsafe_buffer_pointer() == address
+        gc.collect()
+        assert lease_of(memory()) is not None
+        del batch
+        assert until(lambda: memory() is None)
+
+
+def test_arrays_that_live_are_never_overwritten():
+    """Slabs are filled again while old arrays live, and these keep their values."""
+    addresses = []
+
+    def look(batch):
+        addresses.append(batch["image"].ctypes.data)
+        return batch
+
+    source = millrace.load(IMAGES, batch_size=8, num_epochs=12)
+    kept = []
+    with iter(source.to_device(CPU, transform=look)) as feeder:
+        for step, batch in enumerate(feeder):
+            if step % 5 == 0:
+                kept.append((step, batch["image"]))
+            del batch
+    assert len(set(addresses)) < len(addresses), "no slab was used again, so that nothing was tested"
+    for step, array in kept:
+        rows = np.arange(8) + step % 8 * 8
+        assert (np.asarray(array) == IMAGES["image"][rows]).all()
+
+
+def test_donated_buffers_harm_nobody():
+    """A step may donate its batch: batches that were kept, and those that come later, stay what they are."""
+    step = jax.jit(lambda image: image * 0 - 1, donate_argnums=0)
+    kept = []
+    with iter(millrace.load(IMAGES, batch_size=8, num_epochs=6).to_device(CPU)) as feeder:
+        for number, batch in enumerate(feeder):
+            expected = IMAGES["image"][np.arange(8) + number % 8 * 8]
+            assert (np.asarray(batch["image"]) == expected).all()
+            if number % 3:
+                assert (np.asarray(step(batch["image"])) == -1).all()
+                assert batch["image"].is_deleted()
+            else:
+                kept.append((batch["image"], expected))
+    for array, expected in kept:
+        assert (np.asarray(array) == expected).all()
+
+
+@pytest.mark.parametrize(("host", "device"), [(1, 1), (4, 2), (2, 5)])
+def test_buffers_are_bounded(host, device):
+    """So many batches wait on the host and on the devices as was said, and one is on its way; those taken are not counted."""
+    made = []
+
+    def watched():
+        for number in range(100):
+            made.append(number)
+            yield np.full(5000, number, np.float32)
+
+    with iter(millrace.device_put(watched(), CPU, cpu_buffer_size=host, device_buffer_size=device)) as feeder:
+        for taken in range(1, 8):
+            next(feeder)
+            assert until(lambda taken=taken: len(made) == taken + host + device)
+    assert len(made) == 7 + host + device
+
+
+def test_no_reference_to_a_delivered_batch_is_kept():
+    """What the user drops is free, though the feeder runs on; nothing but what may wait is on the device."""
+    before = len(jax.live_arrays())
+    with iter(millrace.load(IMAGES, batch_size=8).to_device(CPU, device_buffer=2)) as feeder:
+        for _ in range(20):
+            batch = next(feeder)
+            reference = weakref.ref(batch["image"])
+            del batch
+            assert until(lambda reference=reference: reference() is None)
+        assert until(lambda: len(jax.live_arrays()) - before <= 2 * 2)  # two leaves each
+    del feeder
+    assert until(lambda: len(jax.live_arrays()) <= before)
+
+
+# ---- Leaves that cannot go
+
+
+def test_leaves_that_cannot_go_are_an_error_or_stay():
+    """Strings and objects: an error that names the leaf, or the same arrays on the host."""
+    with iter(loader("strings").to_device(CPU)) as feeder, pytest.raises(TypeError, match=r"\['bytes'\].*'keep'|keep"):
+        next(feeder)
+    expected = next(iter(loader("strings")))
+    batch = next(iter(loader("strings").to_device(CPU, on_unsupported="keep")))
+    assert isinstance(batch["x"], jax.Array)
+    assert batch["text"].tolist() == expected["text"].tolist()
+    assert batch["bytes"].tolist() == expected["bytes"].tolist()
+
+
+@pytest.mark.parametrize(
+    "leaf", [np.datetime64("2020"), np.array("text"), np.zeros(2, [("i", "i4")]), object(), "text", np.longdouble(1)]
+)
+def test_what_jax_has_no_array_of_is_kept_as_it_is(leaf):
+    """Dates, texts, records, objects and extended floats stay on the host, the very same."""
+    (batch,) = iter(millrace.device_put([{"leaf": leaf, "x": 1.5}], CPU, on_unsupported="keep"))
+    assert batch["leaf"] is leaf
+    assert batch["x"].item() == 1.5
+
+
+def test_every_dtype_of_jax_goes():
+    """Numbers of all kinds, booleans, bfloat16, jax's own arrays and keys."""
+    leaves = [np.zeros(2, dtype) for dtype in ("bool", "int8", "uint16", "float16", "float32", "complex64")]
+    leaves += [np.zeros(2, jax.numpy.bfloat16), jax.numpy.ones(3), jax.random.key(0), True, 7, 2.5, np.float32(1)]
+    (batch,) = iter(millrace.device_put([leaves], CPU))
+    assert all(isinstance(leaf, jax.Array) for leaf in batch)
+    assert batch[6].dtype == jax.numpy.bfloat16
+    assert not batch[10].weak_type
+
+
+# ---- Errors
+
+
+def _fails_at(number, times):
+    """A loader whose record `number` fails so many times, and the list of its failures."""
+    failures = []
+
+    def check(x):
+        if x == number and len(failures) < times:
+            failures.append(x)
+            raise ValueError(f"record {x} is bad")
+        return x
+
+    return millrace.load(range(40), transformations=[check], batch_size=4, num_epochs=1), failures
+
+
+def test_an_error_of_the_loader_comes_at_its_step():
+    """All batches before it come first, the state stays behind the last of them, and `next` tries again."""
+    source, failures = _fails_at(17, times=2)
+    with iter(source.to_device(CPU)) as feeder:
+        seen = [next(feeder).tolist() for _ in range(4)]
+        state = feeder.get_state()
+        for _ in range(2):
+            with pytest.raises(ValueError, match="record 17 is bad") as caught:
+                next(feeder)
+            assert "position" in "".join(caught.value.__notes__)
+            assert feeder.get_state() == state
+        seen += [batch.tolist() for batch in feeder]
+    assert len(failures) == 2
+    assert np.concatenate(seen).tolist() == list(range(40))
+
+
+def test_an_error_of_the_transform_comes_at_its_step_and_can_be_tried_again():
+    """The batch that failed is made again, from a source with a state."""
+    calls = []
+
+    def transform(batch):
+        calls.append(batch[0])
+        if batch[0] == 8 and calls.count(8) == 1:
+            raise StopIteration("not the end")
+        return batch + 100
+
+    source = millrace.load(range(40), batch_size=4, num_epochs=1)
+    with iter(source.to_device(CPU, transform=transform)) as feeder:
+        seen = [next(feeder), next(feeder)]
+        with pytest.raises(RuntimeError, match="transform raised StopIteration"):
+            next(feeder)
+        seen += list(feeder)
+    assert np.concatenate(seen).tolist() == list(range(100, 140))
+
+
+def test_an_error_behind_a_plain_iterable_leaves_out_its_batch():
+    """A generator cannot go back: the next batch follows, and an error of its own ends it."""
+
+    def rows():
+        yield np.ones(2)
+        yield np.array(["text"])
+        yield np.zeros(2)
+        raise OSError("the disk is gone")
+
+    feeder = iter(millrace.device_put(rows(), CPU))
+    assert next(feeder).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="no device can hold"):
+        next(feeder)
+    assert next(feeder).tolist() == [0, 0]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(feeder)
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(feeder)
+
+
+def test_the_end_comes_again_and_again():
+    """StopIteration, without a thread left, until a state is set."""
+    feeder = iter(images().to_device(CPU))
+    start = feeder.get_state()
+    assert len(list(feeder)) == 8
+    assert list(feeder) == list(feeder) == []
+    assert not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate())
+    feeder.set_state(start)
+    assert len(list(feeder)) == 8
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"host_buffer": 0}, "host_buffer=0 must be at least 1"),
+        ({"device_buffer": "2"}, "device_buffer='2' is a str"),
+        ({"transform": 3}, "transform=3 must be a function"),
+        ({"on_uneven": "crop"}, "on_uneven='crop' is unknown"),
+        ({"on_unsupported": None}, "on_unsupported=None is unknown"),
+    ],
+)
+def test_wrong_arguments_are_named(more, message):
+    """When the feeder is described, not when it runs."""
+    with pytest.raises((TypeError, ValueError), match=message):
+        images().to_device(CPU, **more)
+
+
+def test_without_jax_the_error_says_what_to_install():
+    """MissingExtraError for each of the doors; importing millrace needs no jax."""
+    program = """
+        import sys
+        sys.modules["jax"] = None
+        import millrace
+        loader = millrace.load(range(3))
+        for call in (lambda: loader.to_device(0), lambda: millrace.device_put([], 0), lambda: millrace.shard_options_for(0)):
+            try:
+                call()
+            except millrace.errors.MissingExtraError as error:
+                print(error)
+    """
+    lines = device_programs.run(program).splitlines()
+    assert len(lines) == 3
+    assert all('pip install "millrace[jax]"' in line for line in lines)
+    assert issubclass(MissingExtraError, ImportError)
+
+
+# ---- Stopping
+
+
+def test_closing_stops_the_threads_and_keeps_the_state():
+    """No thread is left when `close` returns, a second time does nothing, and `next` says what to do."""
+    feeder = iter(images(worker_count=1).to_device(CPU))
+    next(feeder)
+    state = feeder.get_state()
+    feeder.close()
+    assert not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate())
+    feeder.close()
+    assert feeder.get_state() == state
+    with pytest.raises(ClosedError, match="take a new one"):
+        next(feeder)
+
+
+def test_dropping_a_feeder_stops_its_threads():
+    """A loop that breaks leaves nothing; nor does a feeder that nobody has taken a batch from."""
+    for batch in images().to_device(CPU):
+        del batch
+        break
+    untouched = iter(images().to_device(CPU))
+    untouched.start_prefetch()
+    del untouched
+    assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
+
+
+def test_a_batch_that_an_interrupt_lost_on_its_way_to_the_user_is_made_again():
+    """Ctrl-C may come when a batch has left the queue and not reached the user; whoever goes on misses nothing."""
+    with iter(images().to_device(CPU)) as feeder:
+        first = next(feeder)["label"].tolist()
+        state = feeder.get_state()
+        feeder._run.ready.get()  # what an interrupt would have lost
+        assert feeder.get_state() == state
+        assert first + [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
+
+
+def test_an_iterator_that_was_passed_stands_where_the_user_does():
+    """It stays open when the feeder is closed, and goes on behind the last batch that the feeder gave."""
+    iterator = iter(images())
+    next(iterator)
+    with iter(millrace.device_put(iterator, CPU)) as feeder:
+        assert next(feeder)["label"].tolist() == list(range(8, 16))
+    assert next(iterator)["label"].tolist() == list(range(16, 24))
+
+
+def test_an_own_source_is_closed():
+    """A generator that a feeder opened is closed with it."""
+    ended = threading.Event()
+
+    class Endless:
+        def __iter__(self):
+            try:
+                while True:
+                    yield np.ones(2)
+            finally:
+                ended.set()
+
+    with iter(millrace.device_put(Endless(), CPU)) as feeder:
+        next(feeder)
+    assert ended.is_set()
+
+
+def test_a_source_that_does_not_return_does_not_hold_up_what_is_there():
+    """Batches that are on the host already come, while the source is stuck with the next one; `close` returns, too."""
+    go_on = threading.Event()
+
+    def stuck():
+        for number in range(5):
+            yield np.full(2, number)
+        go_on.wait(PATIENCE)
+
+    feeder = iter(millrace.device_put(stuck(), CPU, cpu_buffer_size=2, device_buffer_size=1))
+    assert [int(next(feeder)[0]) for _ in range(5)] == list(range(5))
+    threading.Timer(0.2, go_on.set).start()
+    feeder.close()
+    assert until(lambda: threading.active_count() == 1 or go_on.is_set())
+
+
+def test_two_hundred_starts_and_stops_under_load():
+    """Feeders that are closed, dropped or run to their end at every moment, beside running steps, never get stuck."""
+    step = jax.jit(lambda x: (x @ x.T).sum())
+    stop = threading.Event()
+
+    def load():
+        x = jax.numpy.ones((200, 200))
+        while not stop.is_set():
+            step(x).block_until_ready()
+
+    threads = [threading.Thread(target=load) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(200):
+            feeder = iter(images().to_device(CPU, host_buffer=1 + number % 3, device_buffer=1 + number % 2))
+            feeder.start_prefetch()
+            for _, batch in zip(range(number % 10), feeder):
+                step(batch["image"])
+            if number % 3 == 0:
+                feeder.close()
+            del feeder
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+EXITS = {
+    "ready batches wait": "source = (np.ones(4) for _ in range(10**9))",
+    "the source is slow": """
+        def slow():
+            yield np.ones(4)
+            time.sleep(1000)
+        source = slow()
+    """,
+    "a transfer runs": "source = (np.ones(40_000_000, np.uint8)[1:] for _ in range(10**9))",
+    "a loader with processes": "source = millrace.load(range(10**6), batch_size=64, worker_count=1)",
+    "a loader that reads ahead": "source = millrace.load(Slow(), batch_size=2)",
+}
+
+
+@pytest.mark.parametrize("name", EXITS)
+@pytest.mark.parametrize("ending", ["", "raise KeyboardInterrupt"])
+def test_the_interpreter_exits_at_once_and_quietly(name, ending):
+    """With a feeder that still runs, whatever its threads are doing, and by Ctrl-C too: no hang, no message."""
+    program = f"""
+import sys, time
+import jax, numpy as np, millrace
+
+class Slow:
+    def __len__(self): return 1000
+    def __getitem__(self, key): time.sleep(0.01); return key
+
+{device_programs.textwrap.dedent(EXITS[name])}
+sys.excepthook = lambda *_: None
+feeder = iter(millrace.device_put(source, jax.devices()[0], on_unsupported="keep"))
+next(feeder)
+time.sleep(0.1)
+print("done", flush=True)
+{ending}
+"""
+    done = device_programs.subprocess.run(
+        [device_programs.sys.executable, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**device_programs.ENVIRONMENT, "PYTHONWARNINGS": ""},
+        check=False,
+    )
+    assert done.stdout == "done\n"
+    assert done.stderr == ""
+    assert done.returncode == (-2 if ending else 0)
+
+
+# ---- Where the time went
+
+
+def test_stats_tell_what_was_waited_for():
+    """The parts add up to the wait of each step, and the slow part is the one that is named."""
+
+    def slow(batch):
+        time.sleep(0.02)
+        return batch
+
+    with iter(images().to_device(CPU, transform=slow)) as feeder:
+        list(feeder)
+        stats = feeder.stats()
+    assert stats.steps == len(stats.last) == 8
+    for step in stats.last:
+        assert sum(step[1:]) == pytest.approx(step.waited)
+        assert min(step) >= -1e-9
+    assert stats.total.waited == pytest.approx(sum(step.waited for step in stats.last))
+    assert stats.total.transforming > stats.total.transfer + stats.total.reading
+
+
+def test_the_work_shows_up_in_a_trace(tmp_path):
+    """A trace of jax.profiler has spans named after what the feeder's threads do."""
+    with jax.profiler.trace(tmp_path), iter(images().to_device(CPU, transform=lambda batch: batch)) as feeder:
+        list(feeder)
+    (trace,) = tmp_path.rglob("*.xplane.pb")
+    content = trace.read_bytes()
+    for name in (b"transfer", b"read", b"transform", b"wait"):
+        assert b"millrace: " + name in content

@@ -1,0 +1,304 @@
+"""Several processes under jax.distributed make global arrays together, and agree on how many there are."""
+
+from __future__ import annotations
+
+import json
+
+import device_programs
+import numpy as np
+import pytest
+
+import millrace
+
+PRELUDE = """
+import json
+import numpy as np
+import millrace
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+devices = np.array(sorted(jax.devices(), key=lambda device: (device.process_index, device.id)))
+mesh = Mesh(devices, ("data",))
+data = NamedSharding(mesh, P("data"))
+records = {"x": np.arange(1000, dtype=np.float32).reshape(100, 10), "y": np.arange(100, dtype=np.int32)}
+
+def parts(array):
+    # what this process holds of a global array: where each piece begins, and its bytes
+    return [[[part.indices(size)[0] for part, size in zip(shard.index, array.shape)], np.asarray(shard.data).tolist()]
+            for shard in array.addressable_shards]
+
+def say(*values):
+    print("said " + json.dumps(values), flush=True)
+
+def outcome(feeder):
+    # the rows of each batch, and the error at the end
+    seen = []
+    try:
+        for batch in feeder:
+            seen.append([np.asarray(shard.data).tolist() for shard in batch.addressable_shards])
+    except Exception as error:
+        return seen, f"{type(error).__name__}: {error}"
+    return seen, ""
+"""
+
+
+def together(program, count, *arguments, devices=1):
+    """What each of `count` processes said: one list for each time."""
+    program = PRELUDE + device_programs.textwrap.dedent(program)
+    outputs = device_programs.run_together(program, count, *arguments, devices=devices)
+    said = [[line[5:] for line in output.splitlines() if line.startswith("said ")] for output in outputs]
+    return [[json.loads(line) for line in lines] for lines in said]
+
+
+def assembled(parts_of_all, shape):
+    """The global array whose parts the processes hold; replicas must be equal."""
+    whole = np.full(shape, np.nan)
+    for parts in parts_of_all:
+        for begin, values in parts:
+            values = np.array(values)
+            place = tuple(slice(start, start + size) for start, size in zip(begin, values.shape))
+            known = whole[place]
+            assert (np.isnan(known) | (known == values)).all()
+            whole[place] = values
+    assert not np.isnan(whole).any()
+    return whole
+
+
+@pytest.mark.parametrize(("count", "devices"), [(2, 4), (4, 2)])
+def test_global_batches_are_those_of_one_process(count, devices):
+    """All processes' shards together are the unsharded loader's batches; a sum over the devices is the same to the bit."""
+    said = together(
+        """
+        sampler = millrace.IndexSampler(100, millrace.ShardByJaxProcess(), shuffle=True, seed=4, num_epochs=2)
+        loader = millrace.DataLoader(data_source=records, sampler=sampler, operations=[millrace.Batch(32 // count, True)])
+        total = jax.jit(lambda x: x.sum(axis=0), out_shardings=NamedSharding(mesh, P()))
+        with iter(loader.to_device({"x": data, "y": (mesh, "data")})) as feeder:
+            for batch in feeder:
+                assert batch["x"].sharding == data and batch["x"].shape == (32, 10)
+                say(parts(batch["x"]), parts(batch["y"]), np.asarray(total(batch["x"]).addressable_data(0)).tolist())
+        """,
+        count,
+        devices=devices,
+    )
+    records = np.arange(1000, dtype=np.float32).reshape(100, 10)
+    sampler = millrace.IndexSampler(100, shuffle=True, seed=4, num_epochs=2)
+    whole = millrace.DataLoader(
+        data_source={"x": records, "y": np.arange(100)}, sampler=sampler, operations=[millrace.Batch(32, True)]
+    )
+    steps = list(zip(*said, strict=True))
+    for step, batch in zip(steps, whole, strict=True):
+        x = assembled([parts for parts, _, _ in step], (32, 10))
+        y = assembled([parts for _, parts, _ in step], (32,))
+        # shard s holds the positions s, s + count, …; the arrays of the shards stand one behind the other
+        assert (
+            x.tobytes() == np.concatenate([batch["x"][shard::count] for shard in range(count)]).astype(float).tobytes()
+        )
+        assert y.tolist() == np.concatenate([batch["y"][shard::count] for shard in range(count)]).tolist()
+        assert all(total == batch["x"].sum(axis=0).tolist() for _, _, total in step)
+
+
+def test_processes_that_hold_the_same_rows_load_the_same_data():
+    """On a mesh of data × model over four processes, `shard_options_for` gives the batches of one process."""
+    said = together(
+        """
+        for axes in ("data", "model", "both"):
+            grid = Mesh(devices.reshape(4, 2) if axes == "model" else devices.reshape(2, 4), ("data", "model"))
+            sharding = NamedSharding(grid, P(("data", "model") if axes == "both" else axes))
+            options = millrace.shard_options_for(sharding, drop_remainder=True)
+            loader = millrace.load(records, shard_options=options, batch_size=16 // options.shard_count, shuffle=True, seed=1,
+                                   num_epochs=1, drop_remainder=True)
+            say(axes, options.shard_index, options.shard_count, [parts(batch["x"]) for batch in loader.to_device(sharding)])
+        """,
+        4,
+        devices=2,
+    )
+    records = np.arange(1000, dtype=np.float32).reshape(100, 10)
+    whole = list(millrace.load(records, batch_size=16, shuffle=True, seed=1, num_epochs=1, drop_remainder=True))
+    expected = {"data": [0, 0, 1, 1], "model": [0, 0, 0, 0], "both": [0, 1, 2, 3]}
+    for cases in zip(*said, strict=True):
+        axes, count = cases[0][0], cases[0][2]
+        assert [shard for _, shard, _, _ in cases] == expected[axes]
+        for step, batch in zip(zip(*(steps for *_, steps in cases), strict=True), whole, strict=True):
+            striped = np.concatenate([batch[shard::count] for shard in range(count)])
+            assert (assembled(step, (16, 10)) == striped).all()
+
+
+UNEVEN = """
+# process 0 has 5 batches of 4, process 1 has 3 and one of 2 rows, process 2 (if there is one) has none at all
+own = [range(20), range(100, 114), range(0), range(300, 316)][index]
+kind = sys.argv[4]
+operations = [millrace.Batch(4)] if kind == "aligned" else [millrace.Filter(lambda x: True), millrace.Batch(4)]
+sampler = millrace.IndexSampler(max(len(own), 1), num_epochs=1)
+loader = millrace.DataLoader(data_source=list(own) or [0], sampler=sampler, operations=operations)
+if not own:
+    loader = millrace.load([0], transformations=[millrace.Filter(lambda x: False)], batch_size=4, num_epochs=1)
+for policy in ("drop", "error", "pad"):
+    with iter(loader.to_device(data, on_uneven=policy)) as feeder:
+        if policy != "pad":
+            say(policy, *outcome(feeder))
+            continue
+        rows = []
+        for batch in feeder:
+            assert feeder.mask.sharding == data
+            own_mask = np.concatenate([np.asarray(shard.data) for shard in feeder.mask.addressable_shards])
+            own_rows = np.concatenate([np.asarray(shard.data) for shard in batch.addressable_shards])
+            assert not own_rows[~own_mask].any()
+            rows.append([own_rows[own_mask].tolist(), len(own_rows), feeder.mask.shape[0]])
+        say("pad", rows, "")
+"""
+
+
+@pytest.mark.parametrize("kind", ["aligned", "ragged"])
+@pytest.mark.parametrize("count", [2, 4])
+def test_uneven_hosts_stop_fill_up_or_fail_together(count, kind):
+    """The same number of batches on all, by each policy, in one program after another, with no deadlock."""
+    said = together(UNEVEN, count, kind)
+    full = 3 if count == 2 else 0  # batches that all have whole
+    for policy in ("drop", "error"):
+        for lines in said:
+            (seen, error) = next(line[1:] for line in lines if line[0] == policy)
+            assert len(seen) == full
+            assert bool(error) == (policy == "error")
+            if error:
+                assert "HostsError" in error
+                assert f"for batch {full} of this run" in error
+                assert ("process 1: 2 rows" if count == 2 else "process 2: none, its stream has ended") in error
+                assert "num_epochs=None" in error
+    rows = {index: next(line[1] for line in lines if line[0] == "pad") for index, lines in enumerate(said)}
+    assert all(len(batches) == 5 for batches in rows.values())
+    own = [range(20), range(100, 114), range(0), range(300, 316)]
+    for index, batches in rows.items():
+        assert all((here, everywhere) == (4, 4 * count) for _, here, everywhere in batches)
+        assert sum((real for real, _, _ in batches), []) == list(own[index])  # noqa: RUF017
+
+
+def test_an_error_on_one_host_is_one_on_all_and_all_can_try_again():
+    """The others are told which process failed, with what; the step can be tried again, and an early end is an error, too."""
+    said = together(
+        """
+        failures = []
+        def check(x):
+            if index == 1 and x == 9 and len(failures) < 2:  # a span that fails is run again, to find the record
+                failures.append(x)
+                raise OSError("the disk is gone")
+            return x
+        loader = millrace.load(range(20), transformations=[check, millrace.Filter(lambda x: True)], batch_size=4, num_epochs=1)
+        with iter(loader.to_device(data)) as feeder:
+            seen, error = outcome(feeder)
+            say(len(seen), error)
+            seen, error = outcome(feeder)
+            say(len(seen), error)
+        feeder = iter(loader.to_device(data, device_buffer=1, host_buffer=1))
+        next(feeder)
+        if index == 0:
+            feeder.close()
+            say(0, "")
+        else:
+            seen, error = outcome(feeder)
+            say(0, error)
+        """,
+        2,
+    )
+    assert said[0][:2] == [[2, said[0][0][1]], [3, ""]]
+    assert said[1][:2] == [[2, "OSError: the disk is gone"], [3, ""]]
+    assert "process 1 failed: OSError: the disk is gone" in said[0][0][1]
+    assert "process 0 closed its feeder" in said[1][2][1]
+
+
+def test_whole_batches_that_are_certain_are_agreed_on_once():
+    """An endless aligned loader asks once; an error in the middle can be tried again; unlike batches are refused on all."""
+    said = together(
+        """
+        from millrace.loader.device.store import Store
+        failures = []
+        def check(x):
+            if index == 1 and x == 44 and not failures:
+                failures.append(x)
+                raise OSError("the disk is gone")
+            return x
+        loader = millrace.load(range(100), transformations=[check], batch_size=4)
+        with iter(loader.to_device(data)) as feeder:
+            seen = []
+            while len(seen) < 40:
+                try:
+                    seen.append([np.asarray(shard.data).tolist() for shard in next(feeder).addressable_shards][0])
+                except OSError:
+                    pass
+            words = [word for block in range(3) for step in range(64 * block, 64 * block + 64)
+                     for word in Store().there(f"millrace/0.0/{block}/{step}/")]
+            say(failures, sum(seen, []) == [x % 100 for x in range(160)], sorted(words))
+        wide = millrace.load(np.zeros((8, 3 + index)), batch_size=4)
+        say(*outcome(iter(wide.to_device(data))))
+        """,
+        2,
+    )
+    assert [lines[0] for lines in said] == [[[], True, ["0", "1"]], [[44], True, ["0", "1"]]]
+    for lines in said:
+        seen, error = lines[1]
+        assert seen == []
+        assert "different batches at batch 0" in error
+        assert "process 0: itself float64[rows, 3]; process 1: itself float64[rows, 4]" in error
+
+
+def test_a_batch_that_fails_where_all_had_agreed_is_not_tried_again():
+    """Its hosts could be a batch apart: HostsError, until a state is set on all."""
+    said = together(
+        """
+        loader = millrace.load(np.zeros((16, 3)), batch_size=5, num_epochs=1)  # 5 rows do not divide over 2 devices
+        with iter(loader.to_device(data)) as feeder:
+            start = feeder.get_state()
+            for _ in range(2):
+                say(*outcome(feeder))
+            feeder.set_state(start)
+            say(*outcome(feeder))
+        """,
+        2,
+        devices=2,
+    )
+    for first, second, third in said:
+        assert "ShardingError" in first[1]
+        assert "2 parts of this process of axis data" in first[1]
+        assert "go on from a checkpoint" in second[1]
+        assert third == first
+
+
+def test_states_of_hosts_that_were_filled_up_are_exact():
+    """A run that is filled up goes on from any step, with the same global batches and masks, in feeders of its own."""
+    said = together(
+        """
+        def numbers(start, stop):
+            return millrace.load(list(range(start, stop)), transformations=[millrace.Filter(lambda x: x % 7)], batch_size=4,
+                                 num_epochs=1)
+        loader = numbers(1, 40) if index == 0 else numbers(100, 110)
+        local = lambda array: [np.asarray(shard.data).tolist() for shard in array.addressable_shards]
+        with iter(loader.to_device(data, on_uneven="pad")) as feeder:
+            states, seen = [feeder.get_state()], []
+            for batch in feeder:
+                states.append(feeder.get_state())
+                seen.append([local(batch), local(feeder.mask)])
+        with iter(loader.to_device(data, on_uneven="pad")) as feeder:
+            for step, state in enumerate(states):
+                feeder.set_state(state)
+                rest = [[local(batch), local(feeder.mask)] for batch in feeder]
+                assert len(rest) == len(seen) - step
+                assert all(one == other for one, other in zip(rest, seen[step:])), (step, rest, seen[step:])
+        from millrace.loader.device.store import Store
+        from jax.experimental import multihost_utils
+        multihost_utils.sync_global_devices("all feeders are closed")
+        say(len(seen), Store().there("millrace/"))
+        """,
+        2,
+    )
+    assert said == [[[9, {}]]] * 2
+
+
+def test_without_the_coordination_service_the_error_says_what_to_do():
+    """Nobody to agree with: HostsError names jax.distributed.initialize."""
+    program = """
+        from millrace.loader.device.store import Store
+        try:
+            Store()
+        except millrace.errors.HostsError as error:
+            print(error)
+    """
+    out = device_programs.run("import millrace" + device_programs.textwrap.dedent(program))
+    assert "call jax.distributed.initialize() first" in out

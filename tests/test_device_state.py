@@ -1,0 +1,190 @@
+"""The state of a feeder is that of the last batch the user received, whatever is in the buffers."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from orbax.checkpoint.experimental import v1
+from pipelines import PIPELINES, loader, plain
+
+import millrace
+from millrace.checkpoint import CheckpointRestore, CheckpointSave
+from millrace.errors import CheckpointError
+
+CPU = jax.devices("cpu")[0]
+KINDS = ["batch", "filter, batch", "flat map, random, batch, random"]
+
+
+def feeder_of(name, **more):
+    """A feeder whose unusual leaves stay on the host."""
+    return iter(loader(name, **more).to_device(CPU, on_unsupported="keep", host_buffer=2))
+
+
+def stream(iterator):
+    """All that comes, comparable."""
+    return [plain(jax.tree.map(np.asarray, element)) for element in iterator]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_state_is_that_of_the_host_iterator_at_each_step(name):
+    """Byte for byte, before the first batch, after each, and at the end; the records behind each batch, too."""
+    with feeder_of(name) as feeder:
+        host = iter(loader(name))
+        assert feeder.get_state() == host.get_state()
+        feeder.start_prefetch()
+        assert feeder.get_state() == host.get_state()
+        for _ in host:
+            next(feeder)
+            assert feeder.get_state() == host.get_state()
+            assert feeder.last_records().tolist() == host.last_records().tolist()
+        assert list(feeder) == []
+        assert feeder.get_state() == host.get_state()
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize("name", KINDS)
+def test_resume_at_every_step_gives_the_rest_of_the_stream(name, worker_count):
+    """One feeder, set to the state of any step while its buffers are full of others, goes on right behind it."""
+    with feeder_of(name, worker_count=worker_count) as feeder:
+        states, elements = [feeder.get_state()], []
+        for element in feeder:
+            elements.append(plain(np.asarray(element)))
+            states.append(feeder.get_state())
+        for step, state in list(enumerate(states))[::3]:
+            feeder.set_state(state)
+            assert feeder.get_state() == state
+            feeder.start_prefetch()
+            assert feeder.get_state() == state
+            assert stream(feeder) == elements[step:]
+
+
+def test_states_go_from_feeders_to_host_iterators_and_back():
+    """They are the same bytes; so are the dicts."""
+    feeder, host = feeder_of("filter, batch"), iter(loader("filter, batch"))
+    for _ in range(3):
+        next(feeder)
+    host.load_state_dict(feeder.state_dict())
+    assert [batch.tolist() for batch in host] == [batch.tolist() for batch in feeder]
+    again = feeder_of("filter, batch")
+    host.set_state(iter(loader("filter, batch")).get_state())
+    next(host)
+    again.load_state_dict(host.state_dict())
+    assert again.state_dict() == host.state_dict() == json.loads(again.get_state())
+    assert [batch.tolist() for batch in again] == [batch.tolist() for batch in host]
+
+
+def test_a_state_of_another_pipeline_leaves_the_feeder_where_it_was():
+    """The error is the host iterator's, and the next batch is the one that was due; `strict=False` goes there."""
+
+    def shuffled(records):
+        return millrace.load(range(records), batch_size=9, shuffle=True, seed=1, num_epochs=1)
+
+    expected, theirs = ([batch.tolist() for batch in shuffled(records)] for records in (40, 30))
+    with iter(shuffled(40).to_device(CPU)) as feeder:
+        next(feeder)
+        with pytest.raises(CheckpointError, match="belongs to another pipeline"):
+            feeder.set_state(iter(shuffled(30)).get_state())
+        assert next(feeder).tolist() == expected[1] != theirs[0]
+        feeder.set_state(iter(shuffled(30)).get_state(), strict=False)
+        assert next(feeder).tolist() == expected[0]
+
+
+def test_feeders_go_on_behind_another_number_of_shards():
+    """`set_states` on feeders: each record exactly once."""
+
+    def shard(index, count):
+        options = millrace.ShardOptions(index, count)
+        return iter(
+            millrace.load(range(50), batch_size=3, shuffle=True, seed=0, num_epochs=1, shard_options=options).to_device(
+                CPU
+            )
+        )
+
+    four = [shard(index, 4) for index in range(4)]
+    seen = [next(feeder) for number, feeder in enumerate(four) for _ in range(number)]
+    states = [feeder.get_state() for feeder in four]
+    for feeder in four:
+        feeder.close()
+    for index in range(3):
+        with shard(index, 3) as feeder:
+            feeder.set_states(states)
+            seen += list(feeder)
+    assert sorted(np.concatenate(seen)) == list(range(50))
+
+
+def test_an_iterator_of_another_library_keeps_its_state():
+    """Grain's states go through as they are: that of the last batch received."""
+    grain = pytest.importorskip("grain")
+    dataset = grain.MapDataset.range(20).to_iter_dataset()
+    with iter(millrace.device_put(dataset, CPU)) as feeder:
+        for _ in range(4):
+            next(feeder)
+        time.sleep(0.05)  # the reader is far ahead
+        theirs = iter(dataset)
+        theirs.set_state(feeder.get_state())
+        rest = list(theirs)
+        assert rest == list(range(4, 20))
+        start = feeder.get_state()
+        assert [int(x) for x in feeder] == rest
+        feeder.set_state(start)
+        assert [int(x) for x in feeder] == rest
+
+
+def test_a_plain_iterable_has_no_state():
+    """A TypeError that says what has one."""
+    with iter(millrace.device_put([np.ones(2)] * 3, CPU)) as feeder:
+        next(feeder)
+        for call in (
+            feeder.get_state,
+            lambda: feeder.set_state(b""),
+            feeder.last_records,
+            lambda: feeder.set_states([]),
+        ):
+            with pytest.raises(TypeError, match="DataLoader"):
+                call()
+        assert len(list(feeder)) == 2
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_checkpoint_manager_saves_and_restores_a_feeder(name, asynchronous, tmp_path):
+    """What was to come at the moment of the save comes after the restore, in another feeder."""
+    feeder = feeder_of(name)
+    for _ in range(3):
+        next(feeder)
+    options = ocp.CheckpointManagerOptions(enable_async_checkpointing=asynchronous)
+    with ocp.CheckpointManager(tmp_path, options=options) as manager:
+        manager.save(7, args=ocp.args.Composite(loader=CheckpointSave(feeder)))
+        rest = stream(feeder)  # the save is of the moment of the call
+        manager.wait_until_finished()
+    (file,) = (tmp_path / "7" / "loader").glob("process_*")
+    assert json.loads(file.read_bytes())["step"] == 3
+    with ocp.CheckpointManager(tmp_path) as manager, feeder_of(name, worker_count=1) as again:
+        manager.restore(7, args=ocp.args.Composite(loader=CheckpointRestore(again)))
+        assert stream(again) == rest
+
+
+def test_a_feeder_saves_and_loads_itself_with_the_newer_orbax(tmp_path):
+    """`save_checkpointables` and `load_checkpointables` know what to do with a feeder; a save in the background, too."""
+    with feeder_of("filter, batch") as feeder, feeder_of("filter, batch") as again:
+        next(feeder)
+        response = v1.save_checkpointables_async(tmp_path / "one", {"loader": feeder})
+        rest = stream(feeder)
+        response.result()
+        v1.load_checkpointables(tmp_path / "one", {"loader": again})
+        assert stream(again) == rest
+
+
+def test_steps_that_are_left_out_do_not_come():
+    """A loader that skips steps feeds the same batches, with the same states, as its iterator gives."""
+    skipping = millrace.load(range(60), batch_size=4, shuffle=True, seed=2, num_epochs=1).skip([(2, 5), (9, 10)])
+    with iter(skipping.to_device(CPU)) as feeder:
+        host = iter(skipping)
+        for batch, expected in zip(feeder, host, strict=True):
+            assert batch.tolist() == expected.tolist()
+            assert feeder.get_state() == host.get_state()
