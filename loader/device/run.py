@@ -35,6 +35,13 @@ from .items import Delivered, Ended, Failed, Loaded
 from .stepper import Stepper
 from .transfer import span
 
+LULL_SECONDS = 0.0005
+"""How long the transfer thread lets the user's thread go first, when a batch was taken and others are ready.
+
+That thread is about to begin its step; it gives up the interpreter's lock for a moment while it does, and would wait for the
+whole of a transfer's Python to get it back.
+"""
+
 EXIT_SECONDS = 1.0
 """How long interpreter exit waits for a source."""
 
@@ -153,6 +160,8 @@ class Run:
         ended: Ended | None = None
         numbers = itertools.count()
         while self._device_room.get() and not self._stopping:
+            if self.ready.qsize():
+                time.sleep(LULL_SECONDS)
             item = ended or self._loaded.get()
             self._host_room.put(True)
             if self._stopping or item is None:

@@ -82,20 +82,29 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
 
 
 class Watch:
-    """Adds up; used by the consumer's thread alone."""
+    """Adds up; used by the consumer's thread alone. Sums are made when somebody asks, as `next` should cost little."""
 
     def __init__(self) -> None:
         self._steps = 0
         self._total = [0.0] * len(StepTimes._fields)
         self._last: deque[StepTimes] = deque(maxlen=KEPT)
+        self._noted: list[tuple[float, float, Times]] = []
 
     def note(self, began: float, ended: float, times: Times) -> None:
         """The user waited from `began` to `ended` for a batch."""
-        step = split(began, ended, times)
-        self._steps += 1
-        self._total = [total + seconds for total, seconds in zip(self._total, step)]
-        self._last.append(step)
+        self._noted.append((began, ended, times))
+        if len(self._noted) >= KEPT:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        noted, self._noted = self._noted, []
+        for began, ended, times in noted:
+            step = split(began, ended, times)
+            self._total = [total + seconds for total, seconds in zip(self._total, step)]
+            self._last.append(step)
+        self._steps += len(noted)
 
     def stats(self) -> FeederStats:
         """All of it."""
+        self._add_up()
         return FeederStats(self._steps, StepTimes(*self._total), tuple(self._last))
