@@ -1,44 +1,48 @@
 """millrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
 
-from . import checkpoint
-from .loader import (
-    DataLoader,
-    DataLoaderIterator,
-    DeviceLoader,
-    ReadOptions,
-    check_resume,
-    device_put,
-    load,
-    shard_options_for,
-)
-from .operations import (
-    Batch,
-    Filter,
-    FlatMap,
-    MapTransform,
-    MapWithIndexTransform,
-    Operation,
-    RandomMapTransform,
-    batch_and_pad,
-    pad_batch,
-)
-from .samplers import (
-    IndexSampler,
-    NoSharding,
-    RecordMetadata,
-    Sampler,
-    SequentialSampler,
-    ShardByJaxProcess,
-    ShardOptions,
-)
-from .sources import (
-    ArrayRecordDataSource,
-    DataSource,
-    MemorySource,
-    ParquetDataSource,
-    RangeDataSource,
-    TfdsDataSource,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import checkpoint
+    from .loader import (
+        DataLoader,
+        DataLoaderIterator,
+        DeviceLoader,
+        ReadOptions,
+        check_resume,
+        device_put,
+        load,
+        shard_options_for,
+    )
+    from .operations import (
+        Batch,
+        Filter,
+        FlatMap,
+        MapTransform,
+        MapWithIndexTransform,
+        Operation,
+        RandomMapTransform,
+        batch_and_pad,
+        pad_batch,
+    )
+    from .samplers import (
+        IndexSampler,
+        NoSharding,
+        RecordMetadata,
+        Sampler,
+        SequentialSampler,
+        ShardByJaxProcess,
+        ShardOptions,
+    )
+    from .sources import (
+        ArrayRecordDataSource,
+        DataSource,
+        MemorySource,
+        ParquetDataSource,
+        RangeDataSource,
+        TfdsDataSource,
+    )
 
 __all__ = [
     "ArrayRecordDataSource",
@@ -73,3 +77,21 @@ __all__ = [
     "pad_batch",
     "shard_options_for",
 ]
+
+_ROOMS = ("samplers", "operations", "sources", "loader")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: a worker process needs few of them, and starts sooner."""
+    if name in ("checkpoint", "errors", "tools", *_ROOMS):
+        return import_module(f"{__name__}.{name}")
+    if name in __all__:
+        for room in _ROOMS:
+            module = import_module(f"{__name__}.{room}")
+            if name in module.__all__:
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

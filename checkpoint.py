@@ -19,10 +19,12 @@ Iterators also save themselves with `save_checkpointables(path, {"loader": itera
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import MissingExtraError
-from .loader import DataLoader, DataLoaderIterator
+
+if TYPE_CHECKING:
+    from .loader import DataLoader, DataLoaderIterator
 
 _NAMES = ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
 

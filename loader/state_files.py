@@ -5,7 +5,6 @@ In: a folder, as a path with `/`, `exists`, `read_bytes` and `write_bytes`; the 
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from typing import Any
@@ -61,12 +60,16 @@ def _all_states(folder: Any, own: str) -> list[bytes]:
 
 async def write_later(folder_to_come: Any, state: bytes) -> None:
     """Write the state once the folder exists."""
+    import asyncio  # which takes longer than the rest of this package
+
     folder = await folder_to_come.await_creation()
     await asyncio.to_thread(state_file(folder).write_bytes, state)
 
 
 async def restore_later(folder: Any, iterator: Any) -> None:
     """`restore`, awaitable."""
+    import asyncio
+
     await asyncio.to_thread(restore, folder, iterator)
 
 
