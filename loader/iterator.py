@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import chain
 from types import TracebackType
 from typing import Any
 
@@ -20,12 +21,13 @@ from .flow import Flow
 from .keys import KeyBlocks
 from .mark import Mark
 from .pipeline import Pipeline
-from .resuming import joined, parsed, resumed
+from .resuming import formers, joined, parsed, resumed
 from .rows import RowRun
 from .skipping import SkippedRecords
-from .state import Cursor, LoaderState
+from .state import Cursor, LoaderState, Unfinished
 from .state_files import restore_later, write_later
 from .steps import Ranges, positions_left_out, records_of_step, union, within, without
+from .unfinished import Row, rows
 
 
 class DataLoaderIterator:
@@ -48,12 +50,13 @@ class DataLoaderIterator:
         self._make_executor = make_executor
         self._executor: Executor | None = None
         self._flow: Flow | None = None
-        self._elements: Iterator[tuple[Any, RowRun, int]] | None = None
+        self._elements: Iterator[tuple[Any, Any, int]] | None = None
         self._closed = False
         self._skipped = SkippedRecords(max_errors)
         self._step = 0
         self._start = Cursor(0, (0,) * len(pipeline.segments))
-        self._run: RowRun | None = None  # of the last element delivered since the start …
+        self._unfinished: tuple[Unfinished, ...] = ()
+        self._run: RowRun | Row | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
 
     def __iter__(self) -> DataLoaderIterator:
@@ -140,7 +143,7 @@ class DataLoaderIterator:
 
     def mark(self) -> Mark:
         """What `state_at` makes the present state of, later. Costs less than a microsecond."""
-        return Mark(self._start, self._run, self._index, self._step)
+        return Mark(self._start, self._run, self._index, self._step, self._unfinished)
 
     def state_at(self, mark: Mark) -> bytes:
         """What `get_state` gave, or would have given, at a mark of this iterator. Any thread may ask."""
@@ -150,6 +153,8 @@ class DataLoaderIterator:
         """What `last_records` gave at a mark of this iterator. Any thread may ask."""
         if mark.run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
+        if isinstance(mark.run, Row):
+            return mark.run.record_keys()
         return KeyBlocks(self._pipeline).behind(mark.run.local_positions(mark.row))
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
@@ -171,15 +176,15 @@ class DataLoaderIterator:
         """Go on behind a run on another number of shards, with what none of them delivered: each record exactly once.
 
         All new shards call this, each with the states of all former shards. These may stand at different steps. If they
-        stand at equal ones and the global batch size stays, the same global batches go on.
+        stand at equal ones and the global batch size stays, the same global batches go on. Nothing is read to get there,
+        unless a shard stood inside a batch that a `FlatMap` takes apart: the rest of that is made anew.
 
         Args:
             states: what `get_state` gave on each of the former shards, in any order.
             strict: as in `set_state`.
 
         Raises:
-            CheckpointError: a state is missing, or is of another run or pipeline; or a shard stopped in the middle of a
-                batch that a `FlatMap` takes apart. The iterator stays where it was.
+            CheckpointError: a state is missing, or is of another run or pipeline. The iterator stays where it was.
 
         >>> import millrace
         >>> def shard(index, count):
@@ -227,15 +232,17 @@ class DataLoaderIterator:
         if getattr(self, "_executor", None) is not None and not sys.is_finalizing():
             self._stop()  # at exit the threads have been joined and the processes ended already
 
-    def _begin(self) -> Iterator[tuple[Any, RowRun, int]]:
+    def _begin(self) -> Iterator[tuple[Any, Any, int]]:
         if self._closed:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
         if self._executor is None:
             self._executor = self._make_executor(self._pipeline)
-        self._start, self._run = self._cursor(), None
+        mark = self.mark()
+        self._start, self._unfinished, self._run = mark.cursor, mark.left, None
         flow = Flow(self._pipeline, self._start, self._executor, self._skipped, self._unread())
         flow.begin()
-        self._elements = iter(flow)
+        before = rows(formers(self._loaders, self._unfinished), self._unfinished, self._start)
+        self._elements = chain(before, flow) if self._unfinished else iter(flow)
         return self._elements
 
     def _unread(self) -> Ranges:
@@ -270,6 +277,7 @@ class DataLoaderIterator:
             fingerprint=self._pipeline.fingerprint,
             lineage=self._pipeline.lineage,
             left_out=self._left_out,
+            unfinished=mark.left,
         )
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
@@ -278,5 +286,6 @@ class DataLoaderIterator:
         self._pipeline = pipeline
         skips = state.cursor.skips if any(state.cursor.skips) else (0,) * len(pipeline.segments)
         self._start, self._run, self._step = Cursor(state.cursor.position, skips), None, state.step
+        self._unfinished = state.unfinished
         self._left_out = union((*state.left_out, *self._loader_leaves_out))
         self._skipped = SkippedRecords(self._skipped.limit)

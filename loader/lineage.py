@@ -96,11 +96,6 @@ class Lineage:
         count = len(cursors)
         skips = dict(self.skips)
         for shard, cursor in enumerate(cursors):
-            if any(cursor.skips[1:]):
-                raise CheckpointError(
-                    f"shard {shard} stands inside a batch that a FlatMap takes apart, which another shard cannot make again; "
-                    "take the checkpoint at another step."
-                )
             if cursor.skips[0]:
                 position = int(self.positions(np.array([shard + cursor.position * count]))[0])
                 skips[position] = skips.get(position, 0) + cursor.skips[0]

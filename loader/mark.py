@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .rows import RowRun
-from .state import Cursor
+from .state import Cursor, Unfinished
+from .unfinished import Row
 
 
 class Mark(NamedTuple):
@@ -19,14 +20,21 @@ class Mark(NamedTuple):
         run: the rows of which the element is one; None: nothing was delivered since the start.
         row: its number among the rows of the run's block.
         step: elements delivered in all.
+        unfinished: what came before `start` when the iterator began there.
     """
 
     start: Cursor
-    run: RowRun | None
+    run: RowRun | Row | None
     row: int
     step: int
+    unfinished: tuple[Unfinished, ...] = ()
 
     @property
     def cursor(self) -> Cursor:
         """Where the stream goes on."""
         return self.start if self.run is None else self.run.cursor_after(self.row)
+
+    @property
+    def left(self) -> tuple[Unfinished, ...]:
+        """What is to come before the cursor."""
+        return self.unfinished if self.run is None else self.run.unfinished if isinstance(self.run, Row) else ()

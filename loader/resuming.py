@@ -1,7 +1,7 @@
 """Decides how a pipeline goes on from states: of its own shard, or of all shards of a former run.
 
 In: states, and the pipeline as its loader made it. Out: the pipeline and the state that go on; or a `CheckpointError` that
-says why they cannot. Pure: nothing here reads a record.
+says why they cannot. Nothing here reads a record, unless a shard stood inside a batch that a `FlatMap` takes apart.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from ..samplers.own_orders import OwnOrders
 from ..samplers.protocol import VectorSampler
 from .lineage import Lineage
 from .pipeline import Pipeline
-from .state import Cursor, LoaderState, differences
+from .state import Cursor, LoaderState, Unfinished, differences
 from .steps import Ranges, count_of, positions_left_out, union
+from .unfinished import in_a_batch, place_behind
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -61,6 +62,23 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
             f"the state's cursor {[cursor.position, *cursor.skips]} lies outside this pipeline, which has "
             f"{found.total} positions and {len(found.segments)} segments."
         )
+    formers(pipeline, state.unfinished)
+    return found
+
+
+def formers(pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> list[Pipeline]:
+    """The pipelines of the former shards that were in the middle of something."""
+    found = []
+    for rest in unfinished:
+        order = _order(pipeline.sampler, rest.lineage.order_shards)
+        _check_lineage(pipeline, rest.lineage, order)
+        shard = ShardOptions(*rest.shard, pipeline.shard.drop_remainder)
+        if not rest.lineage.order_shards and getattr(order, "algorithm", "") == "grain":
+            order = order.with_shard_options(shard)
+        former = dataclasses.replace(pipeline, sampler=order, shard=shard, lineage=rest.lineage)
+        if len(rest.cursor.skips) != len(former.segments) or rest.cursor.position > former.total:
+            raise CheckpointError(f"the state's unfinished place {list(rest.cursor)} lies outside this pipeline.")
+        found.append(former)
     return found
 
 
@@ -72,18 +90,12 @@ _REMEDY = (
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     """What is another than it was; another batch size is one of them only in the middle of a batch's rows."""
     saved, present = dict(state.fingerprint), dict(pipeline.fingerprint)
-    if not _in_a_batch(pipeline, state) and len(saved["batch_sizes"]) == len(present["batch_sizes"]):
+    if not in_a_batch(pipeline, state.cursor) and len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         saved.pop("batch_sizes"), present.pop("batch_sizes")
     changed = differences(saved, present)
     if not changed and len(state.cursor.skips) != len(pipeline.segments) and any(state.cursor.skips):
         changed.append(f"segments: {len(state.cursor.skips)} → {len(pipeline.segments)}")
     return changed
-
-
-def _in_a_batch(pipeline: Pipeline, state: LoaderState) -> bool:
-    """Whether a state stands inside what a `Batch` and a `FlatMap` behind it make."""
-    first, *others = state.cursor.skips
-    return any(others) or (first > 0 and pipeline.segments[0].unit > 1)
 
 
 def _check_lineage(pipeline: Pipeline, lineage: Lineage, order: VectorSampler) -> None:
@@ -135,9 +147,27 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> L
     unread = _unread(by_shard, left_out, total) if pipeline.aligned else ()
     passed = left_out if pipeline.aligned else ()
     before = dataclasses.replace(first.lineage, order_shards=order_shards)
-    lineage = before.followed_by([state.cursor for state in by_shard], total, unread, passed)
+    cursors, unfinished = _places(pipeline, by_shard)
+    lineage = before.followed_by(cursors, total, unread, passed)
     start = Cursor(0, (0,) * len(pipeline.segments))
-    return LoaderState(start, max(state.step for state in by_shard), shard, first.fingerprint, lineage, left_out)
+    step = max(state.step for state in by_shard)
+    own = tuple(unfinished[shard[0] :: shard[1]])
+    return LoaderState(start, step, shard, first.fingerprint, lineage, left_out, own)
+
+
+def _places(pipeline: Pipeline, states: Sequence[LoaderState]) -> tuple[list[Cursor], list[Unfinished]]:
+    """Where any shards can go on behind each of these, and what comes before that."""
+    cursors: list[Cursor] = []
+    unfinished: list[Unfinished] = []
+    for state in states:
+        cursor = state.cursor
+        unfinished += state.unfinished
+        if in_a_batch(pipeline, cursor):
+            unfinished.append(Unfinished(state.shard, cursor, state.lineage))
+            (former,) = formers(pipeline, unfinished[-1:])
+            cursor = place_behind(former, cursor)
+        cursors.append(cursor)
+    return cursors, unfinished
 
 
 def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
@@ -161,11 +191,6 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
 
 
 def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None:
-    if _in_a_batch(pipeline, state):
-        raise CheckpointError(
-            f"shard {state.shard[0]} stands inside a batch that a FlatMap takes apart, which another shard cannot make again; "
-            "take the checkpoint at another step."
-        )
     if state.lineage.within_shard:
         raise CheckpointError(
             "the states go on behind a run of Grain on several workers and shards, whose orders cannot be joined; "

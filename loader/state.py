@@ -34,6 +34,42 @@ class Cursor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A batch that a shard of a former run was taking apart; see `unfinished.py`.
+
+    Attributes:
+        shard: that shard, and the number of shards then.
+        cursor: where it stood.
+        lineage: of its order.
+        delivered: elements that were delivered from there on since.
+    """
+
+    shard: tuple[int, int]
+    cursor: Cursor
+    lineage: Lineage
+    delivered: int = 0
+
+    def to_values(self) -> list[Any]:
+        """Plain JSON values."""
+        return [list(self.shard), [self.cursor.position, *self.cursor.skips], self.lineage.values, self.delivered]
+
+    @classmethod
+    def from_values(cls, values: Any) -> Unfinished:
+        """Read what `to_values` gave.
+
+        Raises:
+            CheckpointError: the values are no such thing.
+        """
+        if not isinstance(values, list) or len(values) != 4:
+            raise CheckpointError(f"the state is damaged: unfinished={_start_of(values)}.")
+        shard, cursor, lineage, delivered = values
+        if not _is_place(cursor, shard) or not _are_counts([delivered]):
+            raise CheckpointError(f"the state is damaged: unfinished={_start_of(values)}.")
+        where = Cursor(cursor[0], tuple(cursor[1:]))
+        return cls((shard[0], shard[1]), where, Lineage.from_values(lineage), delivered)
+
+
+@dataclass(frozen=True, slots=True)
 class LoaderState:
     """What is saved: plain values only.
 
@@ -45,6 +81,7 @@ class LoaderState:
         fingerprint: identity of source, sampler and operations.
         lineage: what former runs, on other numbers of shards, left of the order.
         left_out: ranges of steps that the run leaves out.
+        unfinished: what comes before the cursor: the rest of batches that former shards were taking apart.
         version: of this layout.
     """
 
@@ -54,12 +91,13 @@ class LoaderState:
     fingerprint: dict[str, Any]
     lineage: Lineage = field(default_factory=Lineage)
     left_out: tuple[tuple[int, int], ...] = ()
+    unfinished: tuple[Unfinished, ...] = ()
     version: int = VERSION
 
     def to_json(self) -> bytes:
         """The state as UTF-8 JSON, with sorted keys: equal states give equal bytes."""
         values = json.dumps({**self._values(), "lineage": None}, sort_keys=True, separators=(",", ":"))
-        head, _, tail = values.rpartition('"lineage":null')  # behind it stand only numbers
+        head, _, tail = values.rpartition('"lineage":null')  # no name stands behind it
         return f'{head}"lineage":{self.lineage.json}{tail}'.encode()
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,6 +111,7 @@ class LoaderState:
             "cursor": [self.cursor.position, *self.cursor.skips],
             "shard": list(self.shard),
             "left_out": [list(pair) for pair in self.left_out],
+            "unfinished": [rest.to_values() for rest in self.unfinished],
         }
 
     @classmethod
@@ -106,20 +145,24 @@ class LoaderState:
                 "use the millrace that wrote it."
             )
         cursor, shard, step = values["cursor"], values["shard"], values["step"]
-        whole = _are_counts(cursor) and _are_counts(shard) and _are_counts([step])
-        if not whole or len(cursor) < 2 or len(shard) != 2 or not isinstance(values["fingerprint"], dict):
+        whole = _is_place(cursor, shard) and _are_counts([step]) and isinstance(values["unfinished"], list)
+        if not whole or not isinstance(values["fingerprint"], dict):
             raise CheckpointError(f"the state is damaged: cursor={cursor!r}, shard={shard!r}, step={step!r}.")
-        if not shard[0] < shard[1]:
-            raise CheckpointError(f"the state is damaged: shard={shard!r}.")
         _check_fingerprint(values["fingerprint"])
         same = like is not None and values["lineage"] == like.lineage.values
         lineage = like.lineage if like is not None and same else Lineage.from_values(values["lineage"])
+        rests = tuple(map(Unfinished.from_values, values["unfinished"]))
         where = Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1])
-        return cls(*where, values["fingerprint"], lineage, _ranges(values["left_out"]))
+        return cls(*where, values["fingerprint"], lineage, _ranges(values["left_out"]), rests)
 
 
 def _are_counts(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
+
+
+def _is_place(cursor: Any, shard: Any) -> bool:
+    whole = _are_counts(cursor) and _are_counts(shard)
+    return whole and len(cursor) >= 2 and len(shard) == 2 and shard[0] < shard[1]
 
 
 def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
