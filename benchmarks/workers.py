@@ -90,6 +90,7 @@ def _finished_batches(rounds: int) -> Samples:
             for _ in range(8):
                 batch = next(batches)
             for _ in range(100):
+                del batch  # to drop a batch is no part of `next`
                 time.sleep(pause)
                 began = time.perf_counter()
                 batch = next(batches)
