@@ -156,6 +156,24 @@ def test_a_short_last_batch_is_dropped_or_filled_up_or_refused():
     """)
 
 
+def test_leaves_that_are_whole_on_all_devices_are_no_part_of_the_rows():
+    """Beside a divided leaf they decide nothing about short batches, are not filled up, and the mask is not theirs."""
+    with_eight_devices("""
+        mesh = Mesh(devices, ("data",))
+        tree = {"classes": NamedSharding(mesh, P()), "image": NamedSharding(mesh, P("data"))}
+        batches = [{"classes": np.arange(3.0), "image": np.arange(rows) + 1.0} for rows in (16, 16, 3)]
+        for uneven in ("drop", "pad"):
+            feeder = iter(millrace.device_put(batches, tree, on_uneven=uneven))
+            got = list(feeder)
+            assert len(got) == {"drop": 2, "pad": 3}[uneven], len(got)
+            assert all(batch["classes"].tolist() == [0, 1, 2] for batch in got)
+            assert got[1]["image"].tolist() == batches[1]["image"].tolist()
+        assert got[2]["image"].tolist() == [1, 2, 3] + [0] * 13
+        assert feeder.mask.tolist() == [True] * 3 + [False] * 13
+        assert feeder.mask.sharding.spec == P("data")
+    """)
+
+
 def test_numbers_go_to_all_devices():
     """A leaf without axes is replicated, whatever the sharding; leaves with fewer axes take its first entries."""
     with_eight_devices("""

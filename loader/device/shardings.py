@@ -132,6 +132,18 @@ def rows_divisor(sharding: Sharding, rank: int) -> int:
     return parts_of(sharding, rank).own[0] if isinstance(sharding, NamedSharding) and rank else 1
 
 
+def divides_rows(sharding: Sharding, rank: int) -> bool:
+    """Whether a leaf with so many axes is divided along its leading one, be it in one part."""
+    if isinstance(sharding, NamedSharding):
+        return bool(rank and len(sharding.spec) and _names(sharding.spec[0]))
+    return bool(rank) and not sharding.is_fully_replicated
+
+
+def is_everywhere(sharding: Sharding) -> bool:
+    """Whether a leaf is whole on all devices of a mesh."""
+    return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
+
+
 def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
     """See that a leaf can be divided.
 
