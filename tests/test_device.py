@@ -363,6 +363,29 @@ def test_dropping_a_feeder_stops_its_threads():
     assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
 
 
+def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
+    """At once, though a plain iterable went on behind the error: nothing holds the feeder, not even a cycle."""
+
+    def transform(row):
+        if row == 1:
+            raise ValueError("bad")
+        return row
+
+    gc.disable()
+    try:
+        feeder = iter(millrace.device_put(itertools.count(), CPU, transform=transform))
+        next(feeder)
+        with pytest.raises(ValueError, match="bad") as caught:
+            next(feeder)
+        next(feeder)
+        dropped = weakref.ref(feeder)
+        del feeder, caught
+        assert dropped() is None
+    finally:
+        gc.enable()
+    assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
+
+
 def test_a_batch_that_an_interrupt_lost_on_its_way_to_the_user_is_made_again():
     """Ctrl-C may come when a batch has left the queue and not reached the user; whoever goes on misses nothing."""
     with iter(images().to_device(CPU)) as feeder:
@@ -371,6 +394,64 @@ def test_a_batch_that_an_interrupt_lost_on_its_way_to_the_user_is_made_again():
         feeder._run.ready.get()  # what an interrupt would have lost
         assert feeder.get_state() == state
         assert first + [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
+
+
+def taken(feeder):
+    """Takes what comes next from the queue and loses it, as an interrupt does."""
+    return feeder._run.ready.get()
+
+
+def test_an_end_or_error_that_an_interrupt_lost_comes_again():
+    """Whoever goes on after a Ctrl-C finds the end of the stream, and an error of the loader, in place of waiting for ever."""
+    feeder = iter(images().to_device(CPU))
+    assert len([next(feeder) for _ in range(8)]) == 8
+    taken(feeder)
+    assert list(feeder) == []
+    source, _ = _fails_at(6, times=2)
+    with iter(source.to_device(CPU)) as failing:
+        next(failing)
+        taken(failing)
+        with pytest.raises(ValueError, match="record 6 is bad"):
+            next(failing)
+        assert next(failing).tolist() == [4, 5, 6, 7]
+
+
+def test_what_interrupts_lost_of_a_plain_iterable_takes_no_room():
+    """A generator cannot make a lost batch or error again, but the one that follows comes, however small the buffer is."""
+
+    def transform(row):
+        if row == 3:
+            raise ValueError("bad")
+        return row
+
+    feeder = iter(millrace.device_put(iter(range(9)), CPU, transform=transform, device_buffer_size=1))
+    seen = []
+    for _ in range(4):
+        seen.append(int(next(feeder)))
+        taken(feeder)
+    assert seen == [0, 2, 4, 6]
+    assert [int(row) for row in feeder] == [8]
+
+
+@pytest.mark.parametrize("thread", ["read", "transfer"])
+def test_an_interrupt_while_a_run_begins_leaves_one_run(thread, monkeypatch):
+    """Ctrl-C between the start of the threads: the next call begins anew, nothing is lost, no thread is left at the end."""
+    start, interrupts = threading.Thread.start, [KeyboardInterrupt()]
+
+    def interrupted(self):
+        if interrupts and thread in self.name:
+            raise interrupts.pop()
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    for source in (images(), (batch for batch in images())):
+        feeder = iter(millrace.device_put(source, CPU))
+        with pytest.raises(KeyboardInterrupt):
+            next(feeder)
+        assert np.concatenate([np.asarray(batch["label"]) for batch in feeder]).tolist() == list(range(64))
+        feeder.close()
+        assert not any(each.name.startswith("millrace-feeder") for each in threading.enumerate())
+        interrupts.append(KeyboardInterrupt())
 
 
 def test_an_iterator_that_was_passed_stands_where_the_user_does():

@@ -135,6 +135,40 @@ def test_an_iterator_of_another_library_keeps_its_state():
         assert [int(x) for x in feeder] == rest
 
 
+class Counting:
+    """An iterator with a state, of 3 batches; at its end it may have none."""
+
+    def __init__(self, fails):
+        self.place = 0
+        self.fails = fails
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.place >= 3:
+            self.place = 4
+            raise StopIteration
+        self.place += 1
+        return np.full(2, self.place)
+
+    def get_state(self):
+        if self.place == 4 and self.fails:
+            raise ValueError("exhausted")
+        return {"place": self.place}
+
+    def set_state(self, state):
+        self.place = state["place"]
+
+
+def test_an_iterator_that_has_no_state_at_its_end_is_an_error_there():
+    """Its own error comes behind the last batch, in place of the end, and nothing waits for ever."""
+    with iter(millrace.device_put(Counting(fails=True), CPU)) as feeder:
+        assert [int(next(feeder)[0]) for _ in range(3)] == [1, 2, 3]
+        with pytest.raises(ValueError, match="exhausted"):
+            next(feeder)
+
+
 def test_a_plain_iterable_has_no_state():
     """A TypeError that says what has one."""
     with iter(millrace.device_put([np.ones(2)] * 3, CPU)) as feeder:

@@ -47,10 +47,11 @@ class DeviceFeeder:
         self._left: Run | None = None  # one that was told to end
         self._finalizer: Any = None
         self._mark: Any = None  # where the user stands; None: where the host iterator stands
-        self._taken = 0  # batches of the run
+        self._taken = 0  # batches and errors of the run
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
-        self._ended = self._closed = False
+        self._ended = False
+        self._closed = self._done = False  # told to close; nothing is left to be closed
         self._watch = Watch()
 
     def __iter__(self) -> DeviceFeeder:
@@ -58,16 +59,23 @@ class DeviceFeeder:
 
     def __next__(self) -> Any:
         """The next batch, on its devices."""
-        run = self._run or self._begin()
+        run = self._run
+        if run is None or not run.started:
+            run = self._begin()
         began = time.perf_counter()
+        if run.ready.empty():
+            run.give_back_lost(self._taken)
         with span("wait"):
             item = run.ready.get()
         if type(item) is not Delivered:
-            self._without_batch(item)
+            try:
+                return self._without_batch(run, item)
+            finally:
+                del item  # an error's traceback holds this frame
         if item.number != self._taken and self._host.goes_back:
             self._leave_run()  # Ctrl-C came between the queue and the user, and a batch was lost: make it again
             return next(self)
-        run.give_back()
+        run.give_back(item.number)
         self._watch.note(began, time.perf_counter(), item.times)
         self._mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
         self._taken = item.number + 1
@@ -99,7 +107,7 @@ class DeviceFeeder:
 
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background, and not with the first `next`."""
-        if self._run is None and not self._ended:
+        if (self._run is None or not self._run.started) and not self._ended:
             self._begin()
 
     def get_state(self) -> Any:
@@ -154,7 +162,7 @@ class DeviceFeeder:
         is left to its thread, which ends when it returns. A host iterator that you passed stays open, and goes back to where
         you stand if it has a state.
         """
-        if self._closed:
+        if self._done:
             return
         self._closed = True
         if not self._settle(CLOSE_SECONDS):
@@ -164,6 +172,7 @@ class DeviceFeeder:
             self._return_host()
         elif (close := getattr(self._host.iterator, "close", None)) is not None:
             close()
+        self._done = True
 
     def __enter__(self) -> DeviceFeeder:
         return self
@@ -178,12 +187,17 @@ class DeviceFeeder:
             raise ClosedError("the feeder was closed; take a new one, and give it the state.")
         if self._ended:
             raise StopIteration
+        if self._run is not None:  # Ctrl-C came while it was started
+            self._run.start()
+            return self._run
         self._settle()
         self._return_host()
         self._mark, self._taken = self._host.mark(), 0
-        self._run = run = self._runs.start()
+        run = self._runs.next()
         self._finalizer = weakref.finalize(self, run.stop)
         self._finalizer.atexit = False
+        self._run = run  # before its threads: Ctrl-C may come now, and no other run may begin while these run
+        run.start()
         return run
 
     def _here(self) -> Any:
@@ -205,28 +219,42 @@ class DeviceFeeder:
         self._mark = self._mask = None
         self._ended = self._empty = False
 
-    def _without_batch(self, item: Any) -> NoReturn:
-        """An end or an error came in place of a batch."""
-        if isinstance(item, Failed) and not item.final:
-            assert self._run is not None
-            self._run.give_back()
-            raise item.error
-        self._leave_run()
+    def _without_batch(self, run: Run, item: Any) -> Any:
+        """An end or an error came in place of a batch; or None: the run has stopped, or its end was lost to a Ctrl-C."""
         if isinstance(item, Failed):
-            raise item.error
+            try:
+                self._raise(run, item)
+            finally:
+                del item  # an error's traceback holds this frame
+        lost = item is None and not run.stopped
+        self._leave_run()
         if self._closed:
             raise ClosedError("the feeder was closed while a batch was waited for.")
+        if lost:
+            return next(self)
         self._ended = True
         self._settle(CLOSE_SECONDS)
         raise StopIteration
 
+    def _raise(self, run: Run, failed: Failed) -> NoReturn:
+        if failed.final:
+            self._leave_run()
+        else:
+            run.give_back(failed.number)
+            self._taken = failed.number + 1
+        try:
+            raise failed.error
+        finally:
+            del failed
+
     def _leave_run(self) -> None:
-        """Have the run's threads end, without waiting."""
-        run, self._run = self._run, None
-        if run is not None:
-            run.stop()
+        """Have the run's threads end, without waiting. Ctrl-C may come anywhere: there is always one who knows the run."""
+        if self._run is not None:
+            self._left = self._run
+            self._run = None
+        if self._left is not None:
+            self._left.stop()
             self._finalizer.detach()
-            self._left = run
 
     def _settle(self, seconds: float | None = None) -> bool:
         """Have the run end, and wait until nobody but the caller uses the host iterator; False after `seconds`."""

@@ -21,7 +21,6 @@ Races:
 from __future__ import annotations
 
 import atexit
-import itertools
 import threading
 import time
 import weakref
@@ -67,8 +66,9 @@ class Run:
         ends_with_error: whether an error ends the run; otherwise the batch behind it follows.
 
     Attributes:
-        ready: what the user takes: `Delivered`, at last `Ended` or `Failed`.
-        give_back: to be called for each thing taken.
+        ready: what the user takes: `Delivered`, at last `Ended` or `Failed`; behind these, None.
+        started: whether both threads run, or have run.
+        stopped: whether it was told to stop.
     """
 
     def __init__(
@@ -83,7 +83,9 @@ class Run:
         self._transform = transform
         self._stepper = stepper
         self._ends_with_error = ends_with_error
-        self._stopping = False
+        self._stopping = self.started = False
+        self._made = 0  # batches and errors
+        self._given_back = 0
         self._loaded: SimpleQueue[Any] = SimpleQueue()
         self._host_room, self._device_room = _tokens(buffers.host), _tokens(buffers.device)
         self.ready: SimpleQueue[Any] = SimpleQueue()
@@ -91,16 +93,30 @@ class Run:
         self._transferrer = threading.Thread(target=self._transfer_all, name="millrace-feeder-transfer", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin; or go on with that, where Ctrl-C came in between."""
         _runs.add(self)
         atexit.unregister(_stop_all)
         atexit.register(_stop_all)  # anew each time: what was registered last is called first
-        self._reader.start()
-        self._transferrer.start()
+        for thread in (self._reader, self._transferrer):
+            if thread.ident is None:
+                thread.start()
+        self.started = True
 
-    def give_back(self) -> None:
-        """Something was taken from `ready`: there is room for another batch."""
-        self._device_room.put(True)
+    @property
+    def stopped(self) -> bool:
+        """As above."""
+        return self._stopping
+
+    def give_back(self, number: int) -> None:
+        """What has this number was taken from `ready`, and all before it: there is room for as many others."""
+        while self._given_back <= number:
+            self._device_room.put(True)
+            self._given_back += 1
+
+    def give_back_lost(self, taken: int) -> None:
+        """`ready` is empty: what is behind the first `taken` things was lost on its way to the user, or is just coming."""
+        if self._made > taken:
+            self.give_back(self._made - 1)
 
     def stop(self) -> None:
         """Have the threads end soon; does not wait."""
@@ -112,10 +128,12 @@ class Run:
         """Wait until a transfer that has begun is done and, at most `seconds`, until the source has returned.
 
         Returns:
-            Whether both threads have ended.
+            Whether both threads have ended, or were never started: one that is starting ends before it touches anything.
         """
-        self._transferrer.join()
-        self._reader.join(seconds)
+        if self._transferrer.is_alive():
+            self._transferrer.join()
+        if self._reader.is_alive():
+            self._reader.join(seconds)
         return not self._reader.is_alive()
 
     # ---- The reader thread
@@ -134,11 +152,17 @@ class Run:
             with span("read"):
                 batch = next(self._host.iterator)
         except StopIteration:
-            return Ended(self._host.mark())
+            return self._end()
         except BaseException as error:
             return Failed(error, self._ends_with_error)
         try:
             return self._transformed(batch, began)
+        except BaseException as error:
+            return Failed(error, self._ends_with_error)
+
+    def _end(self) -> Ended | Failed:
+        try:
+            return Ended(self._host.mark())
         except BaseException as error:
             return Failed(error, self._ends_with_error)
 
@@ -158,7 +182,6 @@ class Run:
     def _transfer_all(self) -> None:
         error: BaseException | None = None
         ended: Ended | None = None
-        numbers = itertools.count()
         while self._device_room.get() and not self._stopping:
             if self.ready.qsize():
                 time.sleep(LULL_SECONDS)
@@ -168,21 +191,24 @@ class Run:
                 break
             ended = item if isinstance(item, Ended) else None
             item = self._stepped(item)
-            if isinstance(item, Delivered):
-                item.number = next(numbers)
+            if isinstance(item, (Delivered, Failed)):
+                item.number = self._made
+                self._made += 1
             self.ready.put(item)
-            if not isinstance(item, Delivered):
-                error = item.error if isinstance(item, Failed) else None
-                if not isinstance(item, Failed) or item.final:
-                    break
+            if item is None or isinstance(item, Ended):
+                break
+            if isinstance(item, Failed) and item.final:
+                error = item.error  # not of others: its traceback comes to hold the feeder, and would keep it here
+                break
             del item  # it is the user's now
         self._leave(error)
+        self.ready.put(None)  # nothing comes any more
 
     def _stepped(self, item: Loaded | Ended | Failed) -> Delivered | Ended | Failed | None:
         try:
             stepped = self._stepper.step(item, lambda: self._stopping)
         except BaseException as error:
-            stepped = Failed(error)
+            return Failed(error, self._ends_with_error)
         if isinstance(stepped, Failed):
             stepped.final = self._ends_with_error
         return stepped

@@ -37,14 +37,12 @@ class Runs:
     agreements: Agreements
     on_uneven: OnUneven
 
-    def start(self) -> Run:
-        """Begin another run, from where the host iterator stands."""
+    def next(self) -> Run:
+        """Another run, from where the host iterator stands; to be started."""
         agreement, promises = self.agreements.next(), self.transform is None
         stepper = Stepper(self.host, self.transfer, agreement, self.on_uneven, promises)
         ends_with_error = self.host.goes_back or not self.agreements.alone
-        run = Run(self.host, self.transform, self.buffers, stepper, ends_with_error)
-        run.start()
-        return run
+        return Run(self.host, self.transform, self.buffers, stepper, ends_with_error)
 
     def forget(self) -> None:
         """The next run begins elsewhere, or there is none."""
