@@ -463,6 +463,53 @@ def test_an_iterator_that_was_passed_stands_where_the_user_does():
     assert next(iterator)["label"].tolist() == list(range(16, 24))
 
 
+def test_an_iterator_that_was_passed_goes_back_when_its_feeder_is_dropped():
+    """A loop that breaks loses nothing: the next one over the same description goes on behind its last batch."""
+    batches = millrace.device_put(iter(images()), CPU)
+    for start in (0, 8, 16):
+        for batch in batches:
+            assert batch["label"].tolist() == list(range(start, start + 8))
+            break
+
+
+def test_two_feeders_do_not_read_from_one_iterator():
+    """The second is refused as long as the first is open, and then goes on behind it."""
+    iterator = iter(images())
+    with iter(millrace.device_put(iterator, CPU)) as first:
+        next(first)
+        second = iter(millrace.device_put(iterator, CPU))
+        with pytest.raises(ValueError, match="close that one first"):
+            next(second)
+    assert next(second)["label"].tolist() == list(range(8, 16))
+
+
+def test_a_source_that_returns_after_the_close_is_closed_then(monkeypatch):
+    """By its reader, with nobody there to wait; closing a second time waits for that."""
+    monkeypatch.setattr("millrace.loader.device.feeder.CLOSE_SECONDS", 0.1)
+    for closings in (1, 2):
+        go_on, ended = threading.Event(), threading.Event()
+
+        class Slow:
+            def __iter__(self, go_on=go_on, ended=ended):
+                try:
+                    yield np.ones(2)
+                    go_on.wait(PATIENCE)
+                    yield np.ones(2)
+                finally:
+                    ended.set()
+
+        feeder = iter(millrace.device_put(Slow(), CPU))
+        next(feeder)
+        feeder.close()
+        assert not ended.is_set()
+        go_on.set()
+        if closings == 2:
+            monkeypatch.setattr("millrace.loader.device.feeder.CLOSE_SECONDS", PATIENCE)
+            feeder.close()
+            assert ended.is_set()
+        assert until(ended.is_set)
+
+
 def test_an_own_source_is_closed():
     """A generator that a feeder opened is closed with it."""
     ended = threading.Event()

@@ -214,6 +214,48 @@ def test_a_feeder_saves_and_loads_itself_with_the_newer_orbax(tmp_path):
         assert stream(again) == rest
 
 
+def test_records_of_later_steps_are_told_from_where_the_user_stands():
+    """However far ahead the feeder is; those that were received are behind."""
+    source = millrace.load(range(40), batch_size=4, shuffle=True, seed=2, num_epochs=1)
+    with iter(source.to_device(CPU)) as feeder:
+        told = [feeder.records_at(step).tolist() for step in range(10)]
+        assert told == [source.records_at(step).tolist() for step in range(10)]
+        next(feeder)
+        assert feeder.records_at(1).tolist() == told[1]
+        with pytest.raises(IndexError, match="stands before step 1"):
+            feeder.records_at(0)
+    with iter(millrace.device_put([1], CPU)) as plain, pytest.raises(TypeError, match="records_at needs"):
+        plain.records_at(0)
+
+
+def test_a_retry_keeps_the_count_of_what_was_skipped():
+    """An error of the transform begins the run anew; the limit of skipped records is one for all."""
+
+    def check(x):
+        if x == 1:
+            raise ValueError("bad")
+        return x
+
+    failures = [RuntimeError("once")]
+
+    def transform(batch):
+        if 8 in batch and failures:
+            raise failures.pop()
+        return batch
+
+    sampler, operations = millrace.IndexSampler(16, num_epochs=1), [check, millrace.Batch(2)]
+    source = millrace.DataLoader(data_source=range(16), sampler=sampler, operations=operations, on_error="skip")
+    with iter(source.to_device(CPU, transform=transform)) as feeder:
+        seen = [next(feeder).tolist()]
+        with pytest.raises(RuntimeError, match="once"):
+            while True:
+                seen.append(next(feeder).tolist())
+        assert feeder.skipped_count == 1
+        seen += [batch.tolist() for batch in feeder]
+        assert feeder.skipped_count == 1
+    assert [x for batch in seen for x in batch] == [0, *range(2, 16)]
+
+
 def test_steps_that_are_left_out_do_not_come():
     """A loader that skips steps feeds the same batches, with the same states, as its iterator gives."""
     skipping = millrace.load(range(60), batch_size=4, shuffle=True, seed=2, num_epochs=1).skip([(2, 5), (9, 10)])

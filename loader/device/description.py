@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 class DeviceLoader:
     """A stream of batches on devices; made by `loader.to_device(…)` and `millrace.device_put(…)`. Immutable.
 
-    Each `iter()` is an independent run from the start, if the source can begin anew; over an iterator they share it.
+    Each `iter()` is an independent run from the start, if the source can begin anew. Over an iterator one feeder runs at a
+    time, and goes on where that stands: behind what the user of the one before received, if it has a state; otherwise
+    behind what that one had read ahead.
 
     Attributes:
         source: a `DataLoader`, an iterator, or any iterable of trees of arrays.

@@ -64,6 +64,7 @@ class Run:
         buffers: how many batches may wait.
         stepper: brings batches to devices; belongs to the transfer thread.
         ends_with_error: whether an error ends the run; otherwise the batch behind it follows.
+        way_out: the last thing that the reader thread does with the host iterator, when the run was stopped.
 
     Attributes:
         ready: what the user takes: `Delivered`, at last `Ended` or `Failed`; behind these, None.
@@ -78,11 +79,13 @@ class Run:
         buffers: Buffers,
         stepper: Stepper,
         ends_with_error: bool,
+        way_out: Callable[[], None],
     ) -> None:
         self._host = host
         self._transform = transform
         self._stepper = stepper
         self._ends_with_error = ends_with_error
+        self._way_out: Callable[[], None] | None = way_out
         self._stopping = self.started = False
         self._made = 0  # batches and errors
         self._given_back = 0
@@ -107,6 +110,10 @@ class Run:
         """As above."""
         return self._stopping
 
+    def reads(self, iterator: Any) -> bool:
+        """Whether this is the iterator that it reads from."""
+        return self._host.iterator is iterator
+
     def give_back(self, number: int) -> None:
         """What has this number was taken from `ready`, and all before it: there is room for as many others."""
         while self._given_back <= number:
@@ -124,6 +131,11 @@ class Run:
         for queue in (self._host_room, self._loaded, self._device_room, self.ready):
             queue.put(None)
 
+    def abandon(self) -> None:
+        """As `stop`, and leave the host iterator as it is: the interpreter ends."""
+        self._way_out = None
+        self.stop()
+
     def join(self, seconds: float | None = None) -> bool:
         """Wait until a transfer that has begun is done and, at most `seconds`, until the source has returned.
 
@@ -139,6 +151,13 @@ class Run:
     # ---- The reader thread
 
     def _read_all(self) -> None:
+        self._read_to_end()
+        while not self._stopping:
+            self._host_room.get()
+        if self._way_out is not None:
+            self._way_out()
+
+    def _read_to_end(self) -> None:
         while self._host_room.get() and not self._stopping:
             item = self._read()
             self._loaded.put(item)
@@ -227,10 +246,25 @@ def _tokens(count: int) -> SimpleQueue[Any]:
     return queue
 
 
+def leave_to(iterator: Any) -> None:
+    """Wait until runs that were stopped leave an iterator to another one.
+
+    Raises:
+        ValueError: a run that was not stopped reads from it.
+    """
+    for run in [run for run in _runs if run.reads(iterator)]:
+        if not run.stopped:
+            raise ValueError(
+                f"another feeder reads ahead on this {type(iterator).__name__}; close that one first, or give each feeder an "
+                "iterator of its own."
+            )
+        run.join()
+
+
 def _stop_all() -> None:
     """At interpreter exit."""
     runs = list(_runs)
     for run in runs:
-        run.stop()
+        run.abandon()
     for run in runs:
         run.join(EXIT_SECONDS)
