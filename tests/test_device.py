@@ -208,6 +208,29 @@ def test_what_jax_has_no_array_of_is_kept_as_it_is(leaf):
     assert batch["x"].item() == 1.5
 
 
+class Foreign:
+    """An array of another library, in short."""
+
+    dtype = "their own"
+    shape = (3,)
+
+
+@pytest.mark.parametrize("leaf", [Foreign(), np.arange(3, dtype=">i4"), np.ma.masked_array([1, 2, 3], [0, 1, 0])])
+def test_arrays_that_jax_would_refuse_or_misread_are_named_or_kept(leaf):
+    """Those of other libraries, of another byte order, and masked ones."""
+    with pytest.raises(TypeError, match=r"leaf \['odd'\] is of .*leave it out"):
+        next(iter(millrace.device_put([{"odd": leaf}], CPU)))
+    assert next(iter(millrace.device_put([{"odd": leaf}], CPU, on_unsupported="keep")))["odd"] is leaf
+
+
+def test_a_number_that_does_not_fit_is_an_error():
+    """It would wrap; the message has the leaf, the value and the limit."""
+    limit = np.iinfo(np.int32).max
+    assert next(iter(millrace.device_put([limit], CPU))).item() == limit
+    with pytest.raises(OverflowError, match=r"leaf \['n'\] is 1099511627776, outside of .* 2147483647"):
+        next(iter(millrace.device_put([{"n": 2**40}], CPU)))
+
+
 def test_every_dtype_of_jax_goes():
     """Numbers of all kinds, booleans, bfloat16, jax's own arrays and keys."""
     leaves = [np.zeros(2, dtype) for dtype in ("bool", "int8", "uint16", "float16", "float32", "complex64")]

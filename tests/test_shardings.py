@@ -185,6 +185,25 @@ def test_numbers_go_to_all_devices():
     """)
 
 
+def test_what_is_no_sharding_is_refused_with_the_right_words():
+    """When the feeder is described: None, a list of devices, a keyword of another function."""
+    for target in (None, [CPU], [CPU, CPU]):
+        with pytest.raises(TypeError, match=r'pass \(Mesh\(devices, \("data",\)\), "data"\)'):
+            millrace.device_put([1], target)
+    with pytest.raises(TypeError, match="no argument host_buffer=; it has cpu_buffer_size, device_buffer_size"):
+        millrace.device_put([1], CPU, host_buffer=3)
+
+
+def test_arrays_of_random_keys_are_filled_up():
+    """Their rows stay, and the mask tells them."""
+    batches = [jax.random.split(jax.random.key(0), rows) for rows in (4, 3)]
+    with iter(millrace.device_put(batches, CPU, on_uneven="pad")) as feeder:
+        next(feeder)
+        filled = next(feeder)
+        assert feeder.mask.tolist() == [True, True, True, False]
+    assert (jax.random.key_data(filled)[:3] == jax.random.key_data(batches[1])).all()
+
+
 def test_mask_needs_filling():
     """A ValueError that says by what."""
     feeder = iter(millrace.load(range(4), batch_size=2).to_device(CPU))

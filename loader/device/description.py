@@ -153,4 +153,9 @@ def device_put(
     >>> next(iter(millrace.device_put([np.ones(3)], jax.devices()[0]))).sum().item()
     3.0
     """
+    known = ("transform", "on_unsupported", "on_uneven", "pinned_host")
+    for name in more:
+        if name not in known:
+            others = ", ".join(("cpu_buffer_size", "device_buffer_size", *known))
+            raise TypeError(f"device_put has no argument {name}=; it has {others}.")
     return DeviceLoader(ds, device, host_buffer=cpu_buffer_size, device_buffer=device_buffer_size, **more)

@@ -28,6 +28,11 @@ def as_shardings(target: Any) -> Any:
         TypeError: something in it is neither a device nor a sharding.
         ValueError: `(mesh, axis names)` names an axis that the mesh has not.
     """
+    if target is None or (isinstance(target, list) and target and all(isinstance(each, jax.Device) for each in target)):
+        what = "None" if target is None else "a list of devices"
+        raise TypeError(
+            f'{what} is no sharding; to divide batches over devices, pass (Mesh(devices, ("data",)), "data").'
+        )
     if not _is_one(target):
         flatten(target)  # makes known the dataclasses in it
     return optree.tree_map(_as_sharding, target, is_leaf=_is_one, namespace=NAMESPACE)
@@ -162,12 +167,22 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
     sizes = f"{below} and {below + parts}" if below else str(parts)
     axes = " × ".join(str(each) for each in _names(sharding.spec[axis]))
     here = "" if sharding.is_fully_addressable else " of this process"
-    return (
-        f"the batch's leaf {name or 'itself'} has shape {shape}, whose axis {axis} of size {shape[axis]} cannot be divided "
-        f"over the {parts} parts{here} of axis {axes} of the mesh ({_described(sharding.mesh)}); the nearest sizes that can "
-        f"are {sizes}. Change the batch size, or leave out a short last batch (Batch(…, drop_remainder=True), or "
+    remedy = (
+        "Change the batch size, or leave out a short last batch (Batch(…, drop_remainder=True), or "
         'on_uneven="drop" or "pad").'
+        if axis == 0
+        else "Change the shape of the records, or the sharding of this leaf."
     )
+    return (
+        f"{told(name)} has shape {shape}, whose axis {axis} of size {shape[axis]} cannot be divided "
+        f"over the {parts} parts{here} of axis {axes} of the mesh ({_described(sharding.mesh)}); the nearest sizes that can "
+        f"are {sizes}. {remedy}"
+    )
+
+
+def told(name: str) -> str:
+    """A leaf in messages; a batch that is no tree has one without a name."""
+    return f"the batch's leaf {name}" if name else "the batch"
 
 
 def for_mask(sharding: Sharding) -> Sharding:

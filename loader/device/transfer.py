@@ -15,10 +15,11 @@ from functools import cached_property
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ...operations.trees import Structure, flatten, leaf_names
-from .shardings import check, divides_rows, for_leaves, for_mask, is_everywhere, rows_divisor
+from .shardings import check, divides_rows, for_leaves, for_mask, is_everywhere, rows_divisor, told
 
 OnUnsupported = Literal["error", "keep"]
 
@@ -98,11 +99,14 @@ class Transfer:
 
         Raises:
             TypeError: a leaf cannot go to a device.
+            OverflowError: a Python int does not fit in one.
             ShardingError: the shardings are not for such a batch.
         """
         leaves, structure = flatten(batch)
-        leaves = [np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf for leaf in leaves]
-        kinds = [(np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves]
+        for number, leaf in enumerate(leaves):
+            if isinstance(leaf, (bool, int, float, complex)):
+                leaves[number] = _number(leaf, structure, number)
+        kinds = [(np.shape(leaf), _dtype(leaf)) for leaf in leaves]
         known = self._layout
         if known is None or known.kinds != kinds or known.structure != structure:
             known = self._layout = self._lay_out(structure, kinds)
@@ -127,7 +131,7 @@ class Transfer:
         if self._on_unsupported == "keep":
             return False
         raise TypeError(
-            f"the batch's leaf {name or 'itself'} is of {_kind(dtype)}, which no device can hold; leave it out, or pass "
+            f"{told(name)} is of {_kind(dtype)}, which no device can hold; leave it out, or pass "
             'on_unsupported="keep" to receive it as it is, on the host.'
         )
 
@@ -181,6 +185,27 @@ def _empty(leaf: Any, has_rows: bool) -> Any:
     return np.zeros((0, *shape[1:]) if has_rows else shape, leaf.dtype)
 
 
+def _number(value: Any, structure: Structure, number: int) -> Any:
+    """A Python number as an array; jax would wrap an int that does not fit."""
+    if isinstance(value, int):
+        limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
+        if not limits.min <= value <= limits.max:
+            raise OverflowError(
+                f"{told(leaf_names(structure)[number])} is {value}, outside of [{limits.min}, {limits.max}], what jax's "
+                f"{limits.dtype} holds; pass a smaller number, or an array of another dtype (jax_enable_x64 has int64)."
+            )
+    return np.asarray(value)
+
+
+def _dtype(leaf: Any) -> Any:
+    """The dtype of what jax may take; of others the type."""
+    if type(leaf) is np.ndarray:
+        return leaf.dtype
+    dtype = getattr(leaf, "dtype", None)
+    known = isinstance(dtype, np.dtype) or isinstance(leaf, jax.Array)
+    return dtype if known and not isinstance(leaf, np.ma.MaskedArray) else type(leaf)
+
+
 def _kind(dtype: Any) -> str:
     return f"dtype {dtype}" if isinstance(dtype, np.dtype) else f"type {dtype.__name__}"
 
@@ -189,6 +214,8 @@ def _is_supported(dtype: Any) -> bool:
     """Whether jax has arrays of a dtype; its own, such as bfloat16 and those of random keys, too."""
     if not isinstance(dtype, np.dtype):
         return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended)) if not isinstance(dtype, type) else False
+    if not dtype.isnative:
+        return False
     if dtype.kind in "biu":
         return True
     return bool(jax.dtypes.issubdtype(dtype, np.number)) and dtype.name not in (
@@ -201,6 +228,8 @@ def _is_supported(dtype: Any) -> bool:
 
 def _filled(leaf: Any, wanted: int) -> Any:
     """A leaf with zeros behind its rows."""
+    if isinstance(leaf, jax.Array):  # of random keys, too, which NumPy has no zeros of
+        return jnp.concatenate([leaf, jnp.zeros((wanted - len(leaf), *leaf.shape[1:]), leaf.dtype)])
     filled = np.zeros((wanted, *leaf.shape[1:]), leaf.dtype)
     filled[: len(leaf)] = leaf
     return filled
