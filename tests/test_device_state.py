@@ -161,6 +161,34 @@ class Counting:
         self.place = state["place"]
 
 
+def test_states_that_are_dicts_go_through_dicts_and_checkpoints(tmp_path):
+    """As those of Grain's datasets are: `load_state_dict`, and both protocols of Orbax, which write them as JSON."""
+
+    def after_one():
+        feeder = iter(millrace.device_put(Counting(fails=False), CPU))
+        next(feeder)
+        return feeder
+
+    def rest(feeder):
+        with feeder:
+            return [int(batch[0]) for batch in feeder]
+
+    with after_one() as feeder, iter(millrace.device_put(Counting(fails=False), CPU)) as again:
+        again.load_state_dict(feeder.state_dict())
+        assert again.get_state() == {"place": 1}
+        assert rest(again) == [2, 3]
+    with after_one() as feeder, ocp.CheckpointManager(tmp_path / "manager") as manager:
+        manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(feeder)))
+        manager.wait_until_finished()
+        again = iter(millrace.device_put(Counting(fails=False), CPU))
+        manager.restore(1, args=ocp.args.Composite(loader=CheckpointRestore(again)))
+        assert rest(again) == [2, 3]
+    with after_one() as feeder, iter(millrace.device_put(Counting(fails=False), CPU)) as again:
+        v1.save_checkpointables(tmp_path / "newer", {"loader": feeder})
+        v1.load_checkpointables(tmp_path / "newer", {"loader": again})
+        assert rest(again) == [2, 3]
+
+
 def test_an_iterator_that_has_no_state_at_its_end_is_an_error_there():
     """Its own error comes behind the last batch, in place of the end, and nothing waits for ever."""
     with iter(millrace.device_put(Counting(fails=True), CPU)) as feeder:

@@ -167,7 +167,7 @@ class DeviceFeeder:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """`set_state` for what `state_dict` gave."""
-        self.set_state(json.dumps(state).encode())
+        self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
 
     async def save(self, directory: Any) -> Awaitable[None]:
         """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""

@@ -154,7 +154,7 @@ class Transfer:
         for number, leaf, sharding in zip(layout.going, going, layout.shardings):
             check(layout.names[number], np.shape(leaf), sharding)
         shardings, masked = layout.shardings, self._with_mask and layout.leading is not None
-        if masked:
+        if layout.leading is not None and masked:
             going.append(np.arange(layout.rows if rows is None else rows) < layout.rows)
             shardings = [*shardings, for_mask(shardings[layout.leading])]
         arrays = to_devices(going, shardings, self._pinned_host)
