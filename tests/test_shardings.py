@@ -204,6 +204,21 @@ def test_arrays_of_random_keys_are_filled_up():
     assert (jax.random.key_data(filled)[:3] == jax.random.key_data(batches[1])).all()
 
 
+def test_leaves_without_a_sharding_stay_when_leaves_may_stay():
+    """None, or a key that is missing, at any depth; without "keep" the error says so."""
+    name, more = np.array(["a", "b"]), (np.ones(2), np.zeros(2))
+    batch = {"x": np.ones(2), "name": name, "deep": {"y": np.ones(2), "z": more[0]}, "more": more}
+    tree = {"x": CPU, "deep": {"y": CPU}, "more": (CPU, None)}
+    for shardings in (tree, {**tree, "name": None}):
+        got = next(iter(millrace.device_put([batch], shardings, on_unsupported="keep")))
+        assert all(isinstance(leaf, jax.Array) for leaf in (got["x"], got["deep"]["y"], got["more"][0]))
+        assert got["name"] is name
+        assert got["deep"]["z"] is more[0]
+        assert got["more"][1] is more[1]
+    with pytest.raises(ShardingError, match='on_unsupported="keep"'):
+        next(iter(millrace.device_put([batch], tree)))
+
+
 def test_mask_needs_filling():
     """A ValueError that says by what."""
     feeder = iter(millrace.load(range(4), batch_size=2).to_device(CPU))

@@ -34,7 +34,8 @@ class DeviceLoader:
         host_buffer: batches that may wait on the host, read and transformed.
         device_buffer: batches that may wait on the devices, transferred. So many are there beside those you hold.
         transform: applied to each batch on the host, on the feeder's thread; None: nothing is.
-        on_unsupported: "error", or "keep" to receive strings and objects as they are, on the host.
+        on_unsupported: "error", or "keep" to receive strings and objects as they are, on the host, and leaves for which a
+            tree of shardings has None, or no key.
         on_uneven: what to do when hosts have different amounts of data, or a batch does not divide: "error"; "drop" to end
             there, on all hosts; "pad" to fill up with zeros, see `feeder.mask`.
         pinned_host: go through page-locked memory. Untested on GPUs.

@@ -75,22 +75,49 @@ def _described(mesh: Mesh) -> str:
     return ", ".join(f"{name!r}: {size}" for name, size in mesh.shape.items())
 
 
-def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int]) -> list[Sharding]:
+class Stays:
+    """In place of a sharding: the leaf stays on the host."""
+
+
+STAYS = Stays()
+
+
+def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep: bool) -> list[Any]:
     """The sharding of each leaf; a sharding in the tree is that of all leaves below it.
 
-    A leaf with fewer axes than a `PartitionSpec` has entries takes the first of them; a number is on every device.
+    A leaf with fewer axes than a `PartitionSpec` has entries takes the first of them; a number is on every device. With `keep`,
+    None and a key that is missing mean `STAYS`.
 
     Raises:
         ShardingError: the tree of shardings is not one for this batch.
     """
+    batch = structure.unflatten(range(structure.num_leaves))
+    if keep:
+        shardings = _completed(shardings, batch)
     try:
-        tree = optree.tree_broadcast_prefix(
-            shardings, structure.unflatten(range(structure.num_leaves)), is_leaf=_is_one, namespace=NAMESPACE
-        )
+        tree = optree.tree_broadcast_prefix(shardings, batch, is_leaf=_is_one, namespace=NAMESPACE)
     except ValueError as error:
-        raise ShardingError(f"the tree of shardings is none for this batch: {error}") from None
+        raise ShardingError(
+            f'the tree of shardings is none for this batch: {error}. With on_unsupported="keep", leaves without one stay on '
+            "the host."
+        ) from None
     flat = optree.tree_leaves(tree, is_leaf=_is_one, namespace=NAMESPACE)
     return [with_rank(sharding, rank) for sharding, rank in zip(flat, ranks)]
+
+
+def _completed(shardings: Any, batch: Any) -> Any:
+    """Shardings with `STAYS` where there is None, or a key of the batch is missing."""
+    if isinstance(shardings, dict) and isinstance(batch, dict):
+        return {key: _completed(shardings.get(key), part) for key, part in batch.items()} | {
+            key: sharding for key, sharding in shardings.items() if key not in batch
+        }
+    return optree.tree_map(
+        lambda each: STAYS if each is None else each,
+        shardings,
+        is_leaf=_is_one,
+        none_is_leaf=True,
+        namespace=NAMESPACE,
+    )
 
 
 @lru_cache(maxsize=256)

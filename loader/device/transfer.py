@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...operations.trees import Structure, flatten, leaf_names
-from .shardings import check, divides_rows, for_leaves, for_mask, is_everywhere, rows_divisor, told
+from .shardings import STAYS, check, divides_rows, for_leaves, for_mask, is_everywhere, rows_divisor, told
 
 OnUnsupported = Literal["error", "keep"]
 
@@ -114,8 +114,13 @@ class Transfer:
 
     def _lay_out(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Layout:
         names = leaf_names(structure)
-        going = [number for number, (_, dtype) in enumerate(kinds) if self._goes(names[number], dtype)]
-        every = for_leaves(self._shardings, structure, [len(shape) for shape, _ in kinds])
+        keep = self._on_unsupported == "keep"
+        every = for_leaves(self._shardings, structure, [len(shape) for shape, _ in kinds], keep)
+        going = [
+            number
+            for number, (_, dtype) in enumerate(kinds)
+            if every[number] is not STAYS and self._goes(names[number], dtype)
+        ]
         shardings = [every[number] for number in going]
         shapes = [kinds[number][0] for number in going]
         leading, rows, with_rows = _rows(shapes, shardings)
