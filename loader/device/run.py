@@ -87,6 +87,7 @@ class Run:
         self._ends_with_error = ends_with_error
         self._way_out: Callable[[], None] | None = way_out
         self._stopping = self.started = False
+        self._reader_done = threading.Event()
         self._made = 0  # batches and errors
         self._given_back = 0
         self._loaded: SimpleQueue[Any] = SimpleQueue()
@@ -144,9 +145,14 @@ class Run:
         """
         if self._transferrer.is_alive():
             self._transferrer.join()
-        if self._reader.is_alive():
-            self._reader.join(seconds)
-        return not self._reader.is_alive()
+        if self._reader.ident is None:
+            return True
+        if not self._reader_done.wait(
+            seconds
+        ):  # a join that Ctrl-C interrupts takes the thread for ended in Python 3.11
+            return False
+        self._reader.join()
+        return True
 
     # ---- The reader thread
 
@@ -156,6 +162,7 @@ class Run:
             self._host_room.get()
         if self._way_out is not None:
             self._way_out()
+        self._reader_done.set()
 
     def _read_to_end(self) -> None:
         while self._host_room.get() and not self._stopping:
