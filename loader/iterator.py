@@ -115,14 +115,7 @@ class DataLoaderIterator:
         >>> other.records_at(2).tolist()
         [5, 6, 7]
         """
-        step = whole_number("step", step, 0, None, "the number of an element, from 0")
-        passed = self._pipeline.lineage.left_out
-        if step < self._step or within(passed, step) is not None:
-            raise IndexError(
-                f"step {step} is behind this iterator, which stands before step {self._step}, or was left out; ask for a "
-                "later one, or before."
-            )
-        return records_of_step(self._pipeline, step, (self._cursor().position, self._step), passed)
+        return self.records_at_mark(self.mark(), step)
 
     @property
     def skipped_count(self) -> int:
@@ -148,6 +141,23 @@ class DataLoaderIterator:
     def state_at(self, mark: Mark) -> bytes:
         """What `get_state` gave, or would have given, at a mark of this iterator. Any thread may ask."""
         return self._state(mark).to_json()
+
+    def go_back(self, mark: Mark) -> None:
+        """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
+        skipped = self._skipped
+        self._go_to(self._state(mark), strict=False)
+        self._skipped = skipped
+
+    def records_at_mark(self, mark: Mark, step: int) -> NDArray[np.int64]:
+        """What `records_at` gave at a mark of this iterator. Any thread may ask."""
+        step = whole_number("step", step, 0, None, "the number of an element, from 0")
+        passed = self._pipeline.lineage.left_out
+        if step < mark.step or within(passed, step) is not None:
+            raise IndexError(
+                f"step {step} is behind this iterator, which stands before step {mark.step}, or was left out; ask for a "
+                "later one, or before."
+            )
+        return records_of_step(self._pipeline, step, (mark.cursor.position, mark.step), passed)
 
     def records_behind(self, mark: Mark) -> NDArray[np.int64]:
         """What `last_records` gave at a mark of this iterator. Any thread may ask."""

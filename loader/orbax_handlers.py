@@ -11,7 +11,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 
-from .state_files import restore, state_file
+from .state_files import restore, state_file, to_bytes
 
 
 class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
@@ -23,7 +23,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
         """Write the state of `args.item` (or `item`, as older Orbax has it)."""
         state = _iterator(item if args is None else args.item).get_state()
-        state_file(directory).write_bytes(state)
+        state_file(directory).write_bytes(to_bytes(state))
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
         """Bring `args.item` to the saved place and begin to prefetch there.

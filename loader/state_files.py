@@ -5,6 +5,7 @@ In: a folder, as a path with `/`, `exists`, `read_bytes` and `write_bytes`; the 
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from typing import Any
@@ -31,7 +32,7 @@ def restore(folder: Any, iterator: Any) -> None:
     own = state_file(folder)
     try:
         if own.exists():
-            iterator.set_state(own.read_bytes())
+            iterator.set_state(_from_bytes(own.read_bytes(), iterator))
         else:
             iterator.set_states(_all_states(folder, own.name))
     except CheckpointError as error:
@@ -58,12 +59,23 @@ def _all_states(folder: Any, own: str) -> list[bytes]:
     )
 
 
-async def write_later(folder_to_come: Any, state: bytes) -> None:
+def to_bytes(state: Any) -> bytes:
+    """What a file holds of a state: itself, or JSON if it is a dict, as those of other libraries are."""
+    return json.dumps(state).encode() if isinstance(state, dict) else state
+
+
+def _from_bytes(content: bytes, iterator: Any) -> Any:
+    """The state that `to_bytes` had from an iterator like this one."""
+    return json.loads(content) if isinstance(iterator.get_state(), dict) else content
+
+
+async def write_later(folder_to_come: Any, state: Any) -> None:
     """Write the state once the folder exists."""
     import asyncio  # which takes longer than the rest of this package
 
+    content = to_bytes(state)  # now: a dict may change
     folder = await folder_to_come.await_creation()
-    await asyncio.to_thread(state_file(folder).write_bytes, state)
+    await asyncio.to_thread(state_file(folder).write_bytes, content)
 
 
 async def restore_later(folder: Any, iterator: Any) -> None:

@@ -208,6 +208,29 @@ def test_what_jax_has_no_array_of_is_kept_as_it_is(leaf):
     assert batch["x"].item() == 1.5
 
 
+class Foreign:
+    """An array of another library, in short."""
+
+    dtype = "their own"
+    shape = (3,)
+
+
+@pytest.mark.parametrize("leaf", [Foreign(), np.arange(3, dtype=">i4"), np.ma.masked_array([1, 2, 3], [0, 1, 0])])
+def test_arrays_that_jax_would_refuse_or_misread_are_named_or_kept(leaf):
+    """Those of other libraries, of another byte order, and masked ones."""
+    with pytest.raises(TypeError, match=r"leaf \['odd'\] is of .*leave it out"):
+        next(iter(millrace.device_put([{"odd": leaf}], CPU)))
+    assert next(iter(millrace.device_put([{"odd": leaf}], CPU, on_unsupported="keep")))["odd"] is leaf
+
+
+def test_a_number_that_does_not_fit_is_an_error():
+    """It would wrap; the message has the leaf, the value and the limit."""
+    limit = np.iinfo(np.int32).max
+    assert next(iter(millrace.device_put([limit], CPU))).item() == limit
+    with pytest.raises(OverflowError, match=r"leaf \['n'\] is 1099511627776, outside of .* 2147483647"):
+        next(iter(millrace.device_put([{"n": 2**40}], CPU)))
+
+
 def test_every_dtype_of_jax_goes():
     """Numbers of all kinds, booleans, bfloat16, jax's own arrays and keys."""
     leaves = [np.zeros(2, dtype) for dtype in ("bool", "int8", "uint16", "float16", "float32", "complex64")]
@@ -363,6 +386,29 @@ def test_dropping_a_feeder_stops_its_threads():
     assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
 
 
+def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
+    """At once, though a plain iterable went on behind the error: nothing holds the feeder, not even a cycle."""
+
+    def transform(row):
+        if row == 1:
+            raise ValueError("bad")
+        return row
+
+    gc.disable()
+    try:
+        feeder = iter(millrace.device_put(itertools.count(), CPU, transform=transform))
+        next(feeder)
+        with pytest.raises(ValueError, match="bad") as caught:
+            next(feeder)
+        next(feeder)
+        dropped = weakref.ref(feeder)
+        del feeder, caught
+        assert dropped() is None
+    finally:
+        gc.enable()
+    assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
+
+
 def test_a_batch_that_an_interrupt_lost_on_its_way_to_the_user_is_made_again():
     """Ctrl-C may come when a batch has left the queue and not reached the user; whoever goes on misses nothing."""
     with iter(images().to_device(CPU)) as feeder:
@@ -373,6 +419,64 @@ def test_a_batch_that_an_interrupt_lost_on_its_way_to_the_user_is_made_again():
         assert first + [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
 
 
+def taken(feeder):
+    """Takes what comes next from the queue and loses it, as an interrupt does."""
+    return feeder._run.ready.get()
+
+
+def test_an_end_or_error_that_an_interrupt_lost_comes_again():
+    """Whoever goes on after a Ctrl-C finds the end of the stream, and an error of the loader, in place of waiting for ever."""
+    feeder = iter(images().to_device(CPU))
+    assert len([next(feeder) for _ in range(8)]) == 8
+    taken(feeder)
+    assert list(feeder) == []
+    source, _ = _fails_at(6, times=2)
+    with iter(source.to_device(CPU)) as failing:
+        next(failing)
+        taken(failing)
+        with pytest.raises(ValueError, match="record 6 is bad"):
+            next(failing)
+        assert next(failing).tolist() == [4, 5, 6, 7]
+
+
+def test_what_interrupts_lost_of_a_plain_iterable_takes_no_room():
+    """A generator cannot make a lost batch or error again, but the one that follows comes, however small the buffer is."""
+
+    def transform(row):
+        if row == 3:
+            raise ValueError("bad")
+        return row
+
+    feeder = iter(millrace.device_put(iter(range(9)), CPU, transform=transform, device_buffer_size=1))
+    seen = []
+    for _ in range(4):
+        seen.append(int(next(feeder)))
+        taken(feeder)
+    assert seen == [0, 2, 4, 6]
+    assert [int(row) for row in feeder] == [8]
+
+
+@pytest.mark.parametrize("thread", ["read", "transfer"])
+def test_an_interrupt_while_a_run_begins_leaves_one_run(thread, monkeypatch):
+    """Ctrl-C between the start of the threads: the next call begins anew, nothing is lost, no thread is left at the end."""
+    start, interrupts = threading.Thread.start, [KeyboardInterrupt()]
+
+    def interrupted(self):
+        if interrupts and thread in self.name:
+            raise interrupts.pop()
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    for source in (images(), (batch for batch in images())):
+        feeder = iter(millrace.device_put(source, CPU))
+        with pytest.raises(KeyboardInterrupt):
+            next(feeder)
+        assert np.concatenate([np.asarray(batch["label"]) for batch in feeder]).tolist() == list(range(64))
+        feeder.close()
+        assert not any(each.name.startswith("millrace-feeder") for each in threading.enumerate())
+        interrupts.append(KeyboardInterrupt())
+
+
 def test_an_iterator_that_was_passed_stands_where_the_user_does():
     """It stays open when the feeder is closed, and goes on behind the last batch that the feeder gave."""
     iterator = iter(images())
@@ -380,6 +484,53 @@ def test_an_iterator_that_was_passed_stands_where_the_user_does():
     with iter(millrace.device_put(iterator, CPU)) as feeder:
         assert next(feeder)["label"].tolist() == list(range(8, 16))
     assert next(iterator)["label"].tolist() == list(range(16, 24))
+
+
+def test_an_iterator_that_was_passed_goes_back_when_its_feeder_is_dropped():
+    """A loop that breaks loses nothing: the next one over the same description goes on behind its last batch."""
+    batches = millrace.device_put(iter(images()), CPU)
+    for start in (0, 8, 16):
+        for batch in batches:
+            assert batch["label"].tolist() == list(range(start, start + 8))
+            break
+
+
+def test_two_feeders_do_not_read_from_one_iterator():
+    """The second is refused as long as the first is open, and then goes on behind it."""
+    iterator = iter(images())
+    with iter(millrace.device_put(iterator, CPU)) as first:
+        next(first)
+        second = iter(millrace.device_put(iterator, CPU))
+        with pytest.raises(ValueError, match="close that one first"):
+            next(second)
+    assert next(second)["label"].tolist() == list(range(8, 16))
+
+
+def test_a_source_that_returns_after_the_close_is_closed_then(monkeypatch):
+    """By its reader, with nobody there to wait; closing a second time waits for that."""
+    monkeypatch.setattr("millrace.loader.device.feeder.CLOSE_SECONDS", 0.1)
+    for closings in (1, 2):
+        go_on, ended = threading.Event(), threading.Event()
+
+        class Slow:
+            def __iter__(self, go_on=go_on, ended=ended):
+                try:
+                    yield np.ones(2)
+                    go_on.wait(PATIENCE)
+                    yield np.ones(2)
+                finally:
+                    ended.set()
+
+        feeder = iter(millrace.device_put(Slow(), CPU))
+        next(feeder)
+        feeder.close()
+        assert not ended.is_set()
+        go_on.set()
+        if closings == 2:
+            monkeypatch.setattr("millrace.loader.device.feeder.CLOSE_SECONDS", PATIENCE)
+            feeder.close()
+            assert ended.is_set()
+        assert until(ended.is_set)
 
 
 def test_an_own_source_is_closed():

@@ -135,6 +135,68 @@ def test_an_iterator_of_another_library_keeps_its_state():
         assert [int(x) for x in feeder] == rest
 
 
+class Counting:
+    """An iterator with a state, of 3 batches; at its end it may have none."""
+
+    def __init__(self, fails):
+        self.place = 0
+        self.fails = fails
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.place >= 3:
+            self.place = 4
+            raise StopIteration
+        self.place += 1
+        return np.full(2, self.place)
+
+    def get_state(self):
+        if self.place == 4 and self.fails:
+            raise ValueError("exhausted")
+        return {"place": self.place}
+
+    def set_state(self, state):
+        self.place = state["place"]
+
+
+def test_states_that_are_dicts_go_through_dicts_and_checkpoints(tmp_path):
+    """As those of Grain's datasets are: `load_state_dict`, and both protocols of Orbax, which write them as JSON."""
+
+    def after_one():
+        feeder = iter(millrace.device_put(Counting(fails=False), CPU))
+        next(feeder)
+        return feeder
+
+    def rest(feeder):
+        with feeder:
+            return [int(batch[0]) for batch in feeder]
+
+    with after_one() as feeder, iter(millrace.device_put(Counting(fails=False), CPU)) as again:
+        again.load_state_dict(feeder.state_dict())
+        assert again.get_state() == {"place": 1}
+        assert rest(again) == [2, 3]
+    with after_one() as feeder, ocp.CheckpointManager(tmp_path / "manager") as manager:
+        manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(feeder)))
+        manager.wait_until_finished()
+        again = iter(millrace.device_put(Counting(fails=False), CPU))
+        manager.restore(1, args=ocp.args.Composite(loader=CheckpointRestore(again)))
+        assert rest(again) == [2, 3]
+    with after_one() as feeder, iter(millrace.device_put(Counting(fails=False), CPU)) as again:
+        v1.save_checkpointables(tmp_path / "newer", {"loader": feeder})
+        v1.load_checkpointables(tmp_path / "newer", {"loader": again})
+        assert rest(again) == [2, 3]
+
+
+def test_an_iterator_that_has_no_state_at_its_end_is_an_error_there():
+    """Its own error comes behind the last batch, in place of the end, and nothing waits for ever."""
+    with iter(millrace.device_put(Counting(fails=True), CPU)) as feeder:
+        assert [int(next(feeder)[0]) for _ in range(3)] == [1, 2, 3]
+        with pytest.raises(ValueError, match="exhausted"):
+            next(feeder)
+
+
 def test_a_plain_iterable_has_no_state():
     """A TypeError that says what has one."""
     with iter(millrace.device_put([np.ones(2)] * 3, CPU)) as feeder:
@@ -178,6 +240,48 @@ def test_a_feeder_saves_and_loads_itself_with_the_newer_orbax(tmp_path):
         response.result()
         v1.load_checkpointables(tmp_path / "one", {"loader": again})
         assert stream(again) == rest
+
+
+def test_records_of_later_steps_are_told_from_where_the_user_stands():
+    """However far ahead the feeder is; those that were received are behind."""
+    source = millrace.load(range(40), batch_size=4, shuffle=True, seed=2, num_epochs=1)
+    with iter(source.to_device(CPU)) as feeder:
+        told = [feeder.records_at(step).tolist() for step in range(10)]
+        assert told == [source.records_at(step).tolist() for step in range(10)]
+        next(feeder)
+        assert feeder.records_at(1).tolist() == told[1]
+        with pytest.raises(IndexError, match="stands before step 1"):
+            feeder.records_at(0)
+    with iter(millrace.device_put([1], CPU)) as plain, pytest.raises(TypeError, match="records_at needs"):
+        plain.records_at(0)
+
+
+def test_a_retry_keeps_the_count_of_what_was_skipped():
+    """An error of the transform begins the run anew; the limit of skipped records is one for all."""
+
+    def check(x):
+        if x == 1:
+            raise ValueError("bad")
+        return x
+
+    failures = [RuntimeError("once")]
+
+    def transform(batch):
+        if 8 in batch and failures:
+            raise failures.pop()
+        return batch
+
+    sampler, operations = millrace.IndexSampler(16, num_epochs=1), [check, millrace.Batch(2)]
+    source = millrace.DataLoader(data_source=range(16), sampler=sampler, operations=operations, on_error="skip")
+    with iter(source.to_device(CPU, transform=transform)) as feeder:
+        seen = [next(feeder).tolist()]
+        with pytest.raises(RuntimeError, match="once"):
+            while True:
+                seen.append(next(feeder).tolist())
+        assert feeder.skipped_count == 1
+        seen += [batch.tolist() for batch in feeder]
+        assert feeder.skipped_count == 1
+    assert [x for batch in seen for x in batch] == [0, *range(2, 16)]
 
 
 def test_steps_that_are_left_out_do_not_come():

@@ -156,6 +156,24 @@ def test_a_short_last_batch_is_dropped_or_filled_up_or_refused():
     """)
 
 
+def test_leaves_that_are_whole_on_all_devices_are_no_part_of_the_rows():
+    """Beside a divided leaf they decide nothing about short batches, are not filled up, and the mask is not theirs."""
+    with_eight_devices("""
+        mesh = Mesh(devices, ("data",))
+        tree = {"classes": NamedSharding(mesh, P()), "image": NamedSharding(mesh, P("data"))}
+        batches = [{"classes": np.arange(3.0), "image": np.arange(rows) + 1.0} for rows in (16, 16, 3)]
+        for uneven in ("drop", "pad"):
+            feeder = iter(millrace.device_put(batches, tree, on_uneven=uneven))
+            got = list(feeder)
+            assert len(got) == {"drop": 2, "pad": 3}[uneven], len(got)
+            assert all(batch["classes"].tolist() == [0, 1, 2] for batch in got)
+            assert got[1]["image"].tolist() == batches[1]["image"].tolist()
+        assert got[2]["image"].tolist() == [1, 2, 3] + [0] * 13
+        assert feeder.mask.tolist() == [True] * 3 + [False] * 13
+        assert feeder.mask.sharding.spec == P("data")
+    """)
+
+
 def test_numbers_go_to_all_devices():
     """A leaf without axes is replicated, whatever the sharding; leaves with fewer axes take its first entries."""
     with_eight_devices("""
@@ -165,6 +183,40 @@ def test_numbers_go_to_all_devices():
         assert batch["n"].is_fully_replicated and batch["z"].item() == 1
         assert batch["x"].sharding.spec == P("data", "model")
     """)
+
+
+def test_what_is_no_sharding_is_refused_with_the_right_words():
+    """When the feeder is described: None, a list of devices, a keyword of another function."""
+    for target in (None, [CPU], [CPU, CPU]):
+        with pytest.raises(TypeError, match=r'pass \(Mesh\(devices, \("data",\)\), "data"\)'):
+            millrace.device_put([1], target)
+    with pytest.raises(TypeError, match="no argument host_buffer=; it has cpu_buffer_size, device_buffer_size"):
+        millrace.device_put([1], CPU, host_buffer=3)
+
+
+def test_arrays_of_random_keys_are_filled_up():
+    """Their rows stay, and the mask tells them."""
+    batches = [jax.random.split(jax.random.key(0), rows) for rows in (4, 3)]
+    with iter(millrace.device_put(batches, CPU, on_uneven="pad")) as feeder:
+        next(feeder)
+        filled = next(feeder)
+        assert feeder.mask.tolist() == [True, True, True, False]
+    assert (jax.random.key_data(filled)[:3] == jax.random.key_data(batches[1])).all()
+
+
+def test_leaves_without_a_sharding_stay_when_leaves_may_stay():
+    """None, or a key that is missing, at any depth; without "keep" the error says so."""
+    name, more = np.array(["a", "b"]), (np.ones(2), np.zeros(2))
+    batch = {"x": np.ones(2), "name": name, "deep": {"y": np.ones(2), "z": more[0]}, "more": more}
+    tree = {"x": CPU, "deep": {"y": CPU}, "more": (CPU, None)}
+    for shardings in (tree, {**tree, "name": None}):
+        got = next(iter(millrace.device_put([batch], shardings, on_unsupported="keep")))
+        assert all(isinstance(leaf, jax.Array) for leaf in (got["x"], got["deep"]["y"], got["more"][0]))
+        assert got["name"] is name
+        assert got["deep"]["z"] is more[0]
+        assert got["more"][1] is more[1]
+    with pytest.raises(ShardingError, match='on_unsupported="keep"'):
+        next(iter(millrace.device_put([batch], tree)))
 
 
 def test_mask_needs_filling():

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 class DeviceLoader:
     """A stream of batches on devices; made by `loader.to_device(…)` and `millrace.device_put(…)`. Immutable.
 
-    Each `iter()` is an independent run from the start, if the source can begin anew; over an iterator they share it.
+    Each `iter()` is an independent run from the start, if the source can begin anew. Over an iterator one feeder runs at a
+    time, and goes on where that stands: behind what the user of the one before received, if it has a state; otherwise
+    behind what that one had read ahead.
 
     Attributes:
         source: a `DataLoader`, an iterator, or any iterable of trees of arrays.
@@ -32,7 +34,8 @@ class DeviceLoader:
         host_buffer: batches that may wait on the host, read and transformed.
         device_buffer: batches that may wait on the devices, transferred. So many are there beside those you hold.
         transform: applied to each batch on the host, on the feeder's thread; None: nothing is.
-        on_unsupported: "error", or "keep" to receive strings and objects as they are, on the host.
+        on_unsupported: "error", or "keep" to receive strings and objects as they are, on the host, and leaves for which a
+            tree of shardings has None, or no key.
         on_uneven: what to do when hosts have different amounts of data, or a batch does not divide: "error"; "drop" to end
             there, on all hosts; "pad" to fill up with zeros, see `feeder.mask`.
         pinned_host: go through page-locked memory. Untested on GPUs.
@@ -151,4 +154,9 @@ def device_put(
     >>> next(iter(millrace.device_put([np.ones(3)], jax.devices()[0]))).sum().item()
     3.0
     """
+    known = ("transform", "on_unsupported", "on_uneven", "pinned_host")
+    for name in more:
+        if name not in known:
+            others = ", ".join(("cpu_buffer_size", "device_buffer_size", *known))
+            raise TypeError(f"device_put has no argument {name}=; it has {others}.")
     return DeviceLoader(ds, device, host_buffer=cpu_buffer_size, device_buffer=device_buffer_size, **more)

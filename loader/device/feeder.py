@@ -19,7 +19,8 @@ from ...errors import ClosedError
 from ..state_files import restore_later, write_later
 from .host import Host
 from .items import Delivered, Failed
-from .run import Run
+from .place import Place
+from .run import Run, leave_to
 from .runs import Runs
 from .stats import FeederStats, Watch
 from .transfer import span
@@ -31,7 +32,9 @@ CLOSE_SECONDS = 5.0
 class DeviceFeeder:
     """One pass over a stream, ahead of the user and on the devices; made by `iter(loader.to_device(…))`.
 
-    Use it from one thread at a time. The host iterator belongs to it while it runs. Its state is that of the last batch that
+    Use it from one thread at a time. The host iterator belongs to it until it is closed: one that you passed stands at some
+    place ahead of you till then. When the feeder is dropped it goes back to where you stand, a moment later, on the feeder's
+    thread; a plain iterator cannot, and what was read ahead is lost. Its state is that of the last batch that
     *you received*, whatever is in the buffers. It keeps no batch that it gave you: drop it, or donate its buffers.
 
     After an error the state is that of the last batch delivered, and the next `next` tries again, as for the host iterator
@@ -42,15 +45,15 @@ class DeviceFeeder:
     def __init__(self, host: Host, runs: Runs, owns_host: bool) -> None:
         self._host = host
         self._runs = runs
-        self._owns_host = owns_host
         self._run: Run | None = None
         self._left: Run | None = None  # one that was told to end
         self._finalizer: Any = None
-        self._mark: Any = None  # where the user stands; None: where the host iterator stands
-        self._taken = 0  # batches of the run
+        self._place = Place(host, owns_host)
+        self._taken = 0  # batches and errors of the run
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
-        self._ended = self._closed = False
+        self._ended = False
+        self._closed = self._done = False  # told to close; nothing is left to be closed
         self._watch = Watch()
 
     def __iter__(self) -> DeviceFeeder:
@@ -58,18 +61,25 @@ class DeviceFeeder:
 
     def __next__(self) -> Any:
         """The next batch, on its devices."""
-        run = self._run or self._begin()
+        run = self._run
+        if run is None or not run.started:
+            run = self._begin()
         began = time.perf_counter()
+        if run.ready.empty():
+            run.give_back_lost(self._taken)
         with span("wait"):
             item = run.ready.get()
         if type(item) is not Delivered:
-            self._without_batch(item)
+            try:
+                return self._without_batch(run, item)
+            finally:
+                del item  # an error's traceback holds this frame
         if item.number != self._taken and self._host.goes_back:
             self._leave_run()  # Ctrl-C came between the queue and the user, and a batch was lost: make it again
             return next(self)
-        run.give_back()
+        run.give_back(item.number)
         self._watch.note(began, time.perf_counter(), item.times)
-        self._mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
+        self._place.mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
         self._taken = item.number + 1
         return item.batch
 
@@ -97,9 +107,29 @@ class DeviceFeeder:
         """
         return np.empty(0, np.int64) if self._empty else self._host.records_behind(self._here())
 
+    def records_at(self, step: int) -> NDArray[np.int64]:
+        """The record keys behind a step that you have not received yet; see `DataLoaderIterator.records_at`.
+
+        Raises:
+            TypeError: it feeds from something else than a `DataLoader`, or an operation decides which records make an element.
+            IndexError: you received the step, or the stream ends before.
+        """
+        return self._host.records_at(self._here(), step)
+
+    @property
+    def skipped_count(self) -> int:
+        """Records or batches left out because they failed, ahead of you included; see `DataLoaderIterator.skipped_count`.
+
+        What is read again, after an error for one, is counted again.
+
+        Raises:
+            TypeError: it feeds from something else than a `DataLoader`.
+        """
+        return self._host.skipped_count
+
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background, and not with the first `next`."""
-        if self._run is None and not self._ended:
+        if (self._run is None or not self._run.started) and not self._ended:
             self._begin()
 
     def get_state(self) -> Any:
@@ -137,7 +167,7 @@ class DeviceFeeder:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """`set_state` for what `state_dict` gave."""
-        self.set_state(json.dumps(state).encode())
+        self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
 
     async def save(self, directory: Any) -> Awaitable[None]:
         """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
@@ -151,19 +181,17 @@ class DeviceFeeder:
         """Stop all work; the state can still be read. May be called twice.
 
         Waits for a transfer that has begun, and some seconds for a source that is asked for a record; one that takes longer
-        is left to its thread, which ends when it returns. A host iterator that you passed stays open, and goes back to where
-        you stand if it has a state.
+        is left to its thread, which closes it when it returns; closing again waits for that again. A host iterator that you
+        passed stays open, and goes back to where you stand if it has a state.
         """
-        if self._closed:
+        if self._done:
             return
-        self._closed = True
+        self._closed = self._place.gone = True
         if not self._settle(CLOSE_SECONDS):
             return
         self._runs.forget()
-        if not self._owns_host:
-            self._return_host()
-        elif (close := getattr(self._host.iterator, "close", None)) is not None:
-            close()
+        self._place.leave()
+        self._done = True
 
     def __enter__(self) -> DeviceFeeder:
         return self
@@ -178,55 +206,70 @@ class DeviceFeeder:
             raise ClosedError("the feeder was closed; take a new one, and give it the state.")
         if self._ended:
             raise StopIteration
+        if self._run is not None:  # Ctrl-C came while it was started
+            self._run.start()
+            return self._run
         self._settle()
-        self._return_host()
-        self._mark, self._taken = self._host.mark(), 0
-        self._run = run = self._runs.start()
-        self._finalizer = weakref.finalize(self, run.stop)
+        leave_to(self._host.iterator)
+        self._place.go_back()
+        self._place.mark, self._taken = self._host.mark(), 0
+        run = self._runs.next(self._place)
+        self._finalizer = weakref.finalize(self, _dropped, self._place, run)
         self._finalizer.atexit = False
+        self._run = run  # before its threads: Ctrl-C may come now, and no other run may begin while these run
+        run.start()
         return run
 
     def _here(self) -> Any:
         """Where the user stands. The host iterator itself is asked only while nobody else uses it."""
-        return self._host.mark() if self._mark is None else self._mark
+        return self._host.mark() if self._place.mark is None else self._place.mark
 
     def _give_up_buffers(self) -> None:
         """For another place to begin at; what comes from a source that cannot go back could not be read again."""
         if self._host.goes_back:
             self._settle()
 
-    def _return_host(self) -> None:
-        """The host iterator has read ahead of the user: have it go back."""
-        if self._mark is not None:
-            self._host.go_to(self._mark)
-
     def _stand_with_host(self) -> None:
         self._runs.forget()
-        self._mark = self._mask = None
+        self._place.mark = self._mask = None
         self._ended = self._empty = False
 
-    def _without_batch(self, item: Any) -> NoReturn:
-        """An end or an error came in place of a batch."""
-        if isinstance(item, Failed) and not item.final:
-            assert self._run is not None
-            self._run.give_back()
-            raise item.error
-        self._leave_run()
+    def _without_batch(self, run: Run, item: Any) -> Any:
+        """An end or an error came in place of a batch; or None: the run has stopped, or its end was lost to a Ctrl-C."""
         if isinstance(item, Failed):
-            raise item.error
+            try:
+                self._raise(run, item)
+            finally:
+                del item  # an error's traceback holds this frame
+        lost = item is None and not run.stopped
+        self._leave_run()
         if self._closed:
             raise ClosedError("the feeder was closed while a batch was waited for.")
+        if lost:
+            return next(self)
         self._ended = True
         self._settle(CLOSE_SECONDS)
         raise StopIteration
 
+    def _raise(self, run: Run, failed: Failed) -> NoReturn:
+        if failed.final:
+            self._leave_run()
+        else:
+            run.give_back(failed.number)
+            self._taken = failed.number + 1
+        try:
+            raise failed.error
+        finally:
+            del failed
+
     def _leave_run(self) -> None:
-        """Have the run's threads end, without waiting."""
-        run, self._run = self._run, None
-        if run is not None:
-            run.stop()
+        """Have the run's threads end, without waiting. Ctrl-C may come anywhere: there is always one who knows the run."""
+        if self._run is not None:
+            self._left = self._run
+            self._run = None
+        if self._left is not None:
+            self._left.stop()
             self._finalizer.detach()
-            self._left = run
 
     def _settle(self, seconds: float | None = None) -> bool:
         """Have the run end, and wait until nobody but the caller uses the host iterator; False after `seconds`."""
@@ -235,3 +278,8 @@ class DeviceFeeder:
             return self._left is None
         self._left = None
         return True
+
+
+def _dropped(place: Place, run: Run) -> None:
+    place.gone = True
+    run.stop()

@@ -41,6 +41,13 @@ class Host(Protocol):
     def records_behind(self, mark: Any) -> NDArray[np.int64]:
         """The record keys behind the batch before a mark."""
 
+    def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:
+        """The record keys behind a step that comes behind a mark."""
+
+    @property
+    def skipped_count(self) -> int:
+        """Records or batches left out because they failed."""
+
     def go_to(self, mark: Any) -> None:
         """Have the stream go on from a mark; nothing where that is impossible."""
 
@@ -64,8 +71,14 @@ class LoaderHost:
         self.mark = iterator.mark
         self.state_at = iterator.state_at
         self.records_behind = iterator.records_behind
+        self.records_at = iterator.records_at_mark
         self.set_state = iterator.set_state
         self.set_states = iterator.set_states
+
+    @property
+    def skipped_count(self) -> int:
+        """Of the iterator."""
+        return self.iterator.skipped_count
 
     @property
     def batch_size(self) -> int | None:
@@ -76,7 +89,7 @@ class LoaderHost:
 
     def go_to(self, mark: Mark) -> None:
         """As the protocol says."""
-        self.iterator.set_state(self.iterator.state_at(mark), strict=False)
+        self.iterator.go_back(mark)
 
     def steady(self, mark: Mark) -> int:
         """As the protocol says: whole batches that are left of an aligned pipeline that ends with its `Batch`."""
@@ -106,7 +119,16 @@ class OtherHost:
 
     def records_behind(self, mark: Any) -> NDArray[np.int64]:
         """As the protocol says."""
-        raise TypeError(f"last_records needs the iterator of a DataLoader, and this is a {self._kind()}.")
+        raise self._no_loader("last_records")
+
+    def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:
+        """As the protocol says."""
+        raise self._no_loader("records_at")
+
+    @property
+    def skipped_count(self) -> int:
+        """As the protocol says."""
+        raise self._no_loader("skipped_count")
 
     def go_to(self, mark: Any) -> None:
         """As the protocol says."""
@@ -120,7 +142,7 @@ class OtherHost:
 
     def set_states(self, states: Sequence[Any], strict: bool) -> None:
         """As the protocol says."""
-        raise TypeError(f"set_states needs the iterator of a DataLoader, and this is a {self._kind()}.")
+        raise self._no_loader("set_states")
 
     def steady(self, mark: Any) -> int:
         """As the protocol says."""
@@ -132,6 +154,9 @@ class OtherHost:
                 f"{method} needs an iterator that has get_state and set_state, and a {self._kind()} has not; "
                 "feed from a millrace.DataLoader, or from an iterator that has."
             )
+
+    def _no_loader(self, what: str) -> TypeError:
+        return TypeError(f"{what} needs the iterator of a DataLoader, and this is a {self._kind()}.")
 
     def _kind(self) -> str:
         return type(self.iterator).__name__

@@ -40,7 +40,7 @@ class Delivered:
         mark: where the host iterator stands behind it.
         times: of its way.
         empty: it is filling alone: other hosts have a batch, and this one has none.
-        number: among the batches of its run, from 0.
+        number: among the batches and errors of its run, from 0.
     """
 
     batch: Any
@@ -69,7 +69,9 @@ class Failed:
     Attributes:
         error: to be raised.
         final: the run ends with it. Otherwise the next batch follows.
+        number: among the batches and errors of its run, from 0.
     """
 
     error: BaseException
     final: bool = True
+    number: int = 0

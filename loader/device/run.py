@@ -21,7 +21,6 @@ Races:
 from __future__ import annotations
 
 import atexit
-import itertools
 import threading
 import time
 import weakref
@@ -65,10 +64,12 @@ class Run:
         buffers: how many batches may wait.
         stepper: brings batches to devices; belongs to the transfer thread.
         ends_with_error: whether an error ends the run; otherwise the batch behind it follows.
+        way_out: the last thing that the reader thread does with the host iterator, when the run was stopped.
 
     Attributes:
-        ready: what the user takes: `Delivered`, at last `Ended` or `Failed`.
-        give_back: to be called for each thing taken.
+        ready: what the user takes: `Delivered`, at last `Ended` or `Failed`; behind these, None.
+        started: whether both threads run, or have run.
+        stopped: whether it was told to stop.
     """
 
     def __init__(
@@ -78,12 +79,17 @@ class Run:
         buffers: Buffers,
         stepper: Stepper,
         ends_with_error: bool,
+        way_out: Callable[[], None],
     ) -> None:
         self._host = host
         self._transform = transform
         self._stepper = stepper
         self._ends_with_error = ends_with_error
-        self._stopping = False
+        self._way_out: Callable[[], None] | None = way_out
+        self._stopping = self.started = False
+        self._reader_done = threading.Event()
+        self._made = 0  # batches and errors
+        self._given_back = 0
         self._loaded: SimpleQueue[Any] = SimpleQueue()
         self._host_room, self._device_room = _tokens(buffers.host), _tokens(buffers.device)
         self.ready: SimpleQueue[Any] = SimpleQueue()
@@ -91,16 +97,34 @@ class Run:
         self._transferrer = threading.Thread(target=self._transfer_all, name="millrace-feeder-transfer", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin; or go on with that, where Ctrl-C came in between."""
         _runs.add(self)
         atexit.unregister(_stop_all)
         atexit.register(_stop_all)  # anew each time: what was registered last is called first
-        self._reader.start()
-        self._transferrer.start()
+        for thread in (self._reader, self._transferrer):
+            if thread.ident is None:
+                thread.start()
+        self.started = True
 
-    def give_back(self) -> None:
-        """Something was taken from `ready`: there is room for another batch."""
-        self._device_room.put(True)
+    @property
+    def stopped(self) -> bool:
+        """As above."""
+        return self._stopping
+
+    def reads(self, iterator: Any) -> bool:
+        """Whether this is the iterator that it reads from."""
+        return self._host.iterator is iterator
+
+    def give_back(self, number: int) -> None:
+        """What has this number was taken from `ready`, and all before it: there is room for as many others."""
+        while self._given_back <= number:
+            self._device_room.put(True)
+            self._given_back += 1
+
+    def give_back_lost(self, taken: int) -> None:
+        """`ready` is empty: what is behind the first `taken` things was lost on its way to the user, or is just coming."""
+        if self._made > taken:
+            self.give_back(self._made - 1)
 
     def stop(self) -> None:
         """Have the threads end soon; does not wait."""
@@ -108,19 +132,39 @@ class Run:
         for queue in (self._host_room, self._loaded, self._device_room, self.ready):
             queue.put(None)
 
+    def abandon(self) -> None:
+        """As `stop`, and leave the host iterator as it is: the interpreter ends."""
+        self._way_out = None
+        self.stop()
+
     def join(self, seconds: float | None = None) -> bool:
         """Wait until a transfer that has begun is done and, at most `seconds`, until the source has returned.
 
         Returns:
-            Whether both threads have ended.
+            Whether both threads have ended, or were never started: one that is starting ends before it touches anything.
         """
-        self._transferrer.join()
-        self._reader.join(seconds)
-        return not self._reader.is_alive()
+        if self._transferrer.is_alive():
+            self._transferrer.join()
+        if self._reader.ident is None:
+            return True
+        if not self._reader_done.wait(
+            seconds
+        ):  # a join that Ctrl-C interrupts takes the thread for ended in Python 3.11
+            return False
+        self._reader.join()
+        return True
 
     # ---- The reader thread
 
     def _read_all(self) -> None:
+        self._read_to_end()
+        while not self._stopping:
+            self._host_room.get()
+        if self._way_out is not None:
+            self._way_out()
+        self._reader_done.set()
+
+    def _read_to_end(self) -> None:
         while self._host_room.get() and not self._stopping:
             item = self._read()
             self._loaded.put(item)
@@ -134,11 +178,17 @@ class Run:
             with span("read"):
                 batch = next(self._host.iterator)
         except StopIteration:
-            return Ended(self._host.mark())
+            return self._end()
         except BaseException as error:
             return Failed(error, self._ends_with_error)
         try:
             return self._transformed(batch, began)
+        except BaseException as error:
+            return Failed(error, self._ends_with_error)
+
+    def _end(self) -> Ended | Failed:
+        try:
+            return Ended(self._host.mark())
         except BaseException as error:
             return Failed(error, self._ends_with_error)
 
@@ -158,7 +208,6 @@ class Run:
     def _transfer_all(self) -> None:
         error: BaseException | None = None
         ended: Ended | None = None
-        numbers = itertools.count()
         while self._device_room.get() and not self._stopping:
             if self.ready.qsize():
                 time.sleep(LULL_SECONDS)
@@ -168,21 +217,24 @@ class Run:
                 break
             ended = item if isinstance(item, Ended) else None
             item = self._stepped(item)
-            if isinstance(item, Delivered):
-                item.number = next(numbers)
+            if isinstance(item, (Delivered, Failed)):
+                item.number = self._made
+                self._made += 1
             self.ready.put(item)
-            if not isinstance(item, Delivered):
-                error = item.error if isinstance(item, Failed) else None
-                if not isinstance(item, Failed) or item.final:
-                    break
+            if item is None or isinstance(item, Ended):
+                break
+            if isinstance(item, Failed) and item.final:
+                error = item.error  # not of others: its traceback comes to hold the feeder, and would keep it here
+                break
             del item  # it is the user's now
         self._leave(error)
+        self.ready.put(None)  # nothing comes any more
 
     def _stepped(self, item: Loaded | Ended | Failed) -> Delivered | Ended | Failed | None:
         try:
             stepped = self._stepper.step(item, lambda: self._stopping)
         except BaseException as error:
-            stepped = Failed(error)
+            return Failed(error, self._ends_with_error)
         if isinstance(stepped, Failed):
             stepped.final = self._ends_with_error
         return stepped
@@ -201,10 +253,25 @@ def _tokens(count: int) -> SimpleQueue[Any]:
     return queue
 
 
+def leave_to(iterator: Any) -> None:
+    """Wait until runs that were stopped leave an iterator to another one.
+
+    Raises:
+        ValueError: a run that was not stopped reads from it.
+    """
+    for run in [run for run in _runs if run.reads(iterator)]:
+        if not run.stopped:
+            raise ValueError(
+                f"another feeder reads ahead on this {type(iterator).__name__}; close that one first, or give each feeder an "
+                "iterator of its own."
+            )
+        run.join()
+
+
 def _stop_all() -> None:
     """At interpreter exit."""
     runs = list(_runs)
     for run in runs:
-        run.stop()
+        run.abandon()
     for run in runs:
         run.join(EXIT_SECONDS)

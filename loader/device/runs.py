@@ -12,6 +12,7 @@ from typing import Any
 from .agreement import Agreements
 from .host import Host
 from .offers import OnUneven
+from .place import Place
 from .run import Buffers, Run
 from .stepper import Stepper
 from .transfer import Transfer
@@ -37,14 +38,12 @@ class Runs:
     agreements: Agreements
     on_uneven: OnUneven
 
-    def start(self) -> Run:
-        """Begin another run, from where the host iterator stands."""
+    def next(self, place: Place) -> Run:
+        """Another run, from where the host iterator stands; to be started."""
         agreement, promises = self.agreements.next(), self.transform is None
         stepper = Stepper(self.host, self.transfer, agreement, self.on_uneven, promises)
         ends_with_error = self.host.goes_back or not self.agreements.alone
-        run = Run(self.host, self.transform, self.buffers, stepper, ends_with_error)
-        run.start()
-        return run
+        return Run(self.host, self.transform, self.buffers, stepper, ends_with_error, place.way_out)
 
     def forget(self) -> None:
         """The next run begins elsewhere, or there is none."""

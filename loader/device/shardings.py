@@ -28,6 +28,11 @@ def as_shardings(target: Any) -> Any:
         TypeError: something in it is neither a device nor a sharding.
         ValueError: `(mesh, axis names)` names an axis that the mesh has not.
     """
+    if target is None or (isinstance(target, list) and target and all(isinstance(each, jax.Device) for each in target)):
+        what = "None" if target is None else "a list of devices"
+        raise TypeError(
+            f'{what} is no sharding; to divide batches over devices, pass (Mesh(devices, ("data",)), "data").'
+        )
     if not _is_one(target):
         flatten(target)  # makes known the dataclasses in it
     return optree.tree_map(_as_sharding, target, is_leaf=_is_one, namespace=NAMESPACE)
@@ -70,22 +75,49 @@ def _described(mesh: Mesh) -> str:
     return ", ".join(f"{name!r}: {size}" for name, size in mesh.shape.items())
 
 
-def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int]) -> list[Sharding]:
+class Stays:
+    """In place of a sharding: the leaf stays on the host."""
+
+
+STAYS = Stays()
+
+
+def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep: bool) -> list[Any]:
     """The sharding of each leaf; a sharding in the tree is that of all leaves below it.
 
-    A leaf with fewer axes than a `PartitionSpec` has entries takes the first of them; a number is on every device.
+    A leaf with fewer axes than a `PartitionSpec` has entries takes the first of them; a number is on every device. With `keep`,
+    None and a key that is missing mean `STAYS`.
 
     Raises:
         ShardingError: the tree of shardings is not one for this batch.
     """
+    batch = structure.unflatten(range(structure.num_leaves))
+    if keep:
+        shardings = _completed(shardings, batch)
     try:
-        tree = optree.tree_broadcast_prefix(
-            shardings, structure.unflatten(range(structure.num_leaves)), is_leaf=_is_one, namespace=NAMESPACE
-        )
+        tree = optree.tree_broadcast_prefix(shardings, batch, is_leaf=_is_one, namespace=NAMESPACE)
     except ValueError as error:
-        raise ShardingError(f"the tree of shardings is none for this batch: {error}") from None
+        raise ShardingError(
+            f'the tree of shardings is none for this batch: {error}. With on_unsupported="keep", leaves without one stay on '
+            "the host."
+        ) from None
     flat = optree.tree_leaves(tree, is_leaf=_is_one, namespace=NAMESPACE)
     return [with_rank(sharding, rank) for sharding, rank in zip(flat, ranks)]
+
+
+def _completed(shardings: Any, batch: Any) -> Any:
+    """Shardings with `STAYS` where there is None, or a key of the batch is missing."""
+    if isinstance(shardings, dict) and isinstance(batch, dict):
+        return {key: _completed(shardings.get(key), part) for key, part in batch.items()} | {
+            key: sharding for key, sharding in shardings.items() if key not in batch
+        }
+    return optree.tree_map(
+        lambda each: STAYS if each is None else each,
+        shardings,
+        is_leaf=_is_one,
+        none_is_leaf=True,
+        namespace=NAMESPACE,
+    )
 
 
 @lru_cache(maxsize=256)
@@ -132,6 +164,18 @@ def rows_divisor(sharding: Sharding, rank: int) -> int:
     return parts_of(sharding, rank).own[0] if isinstance(sharding, NamedSharding) and rank else 1
 
 
+def divides_rows(sharding: Sharding, rank: int) -> bool:
+    """Whether a leaf with so many axes is divided along its leading one, be it in one part."""
+    if isinstance(sharding, NamedSharding):
+        return bool(rank and len(sharding.spec) and _names(sharding.spec[0]))
+    return bool(rank) and not sharding.is_fully_replicated
+
+
+def is_everywhere(sharding: Sharding) -> bool:
+    """Whether a leaf is whole on all devices of a mesh."""
+    return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
+
+
 def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
     """See that a leaf can be divided.
 
@@ -150,12 +194,22 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
     sizes = f"{below} and {below + parts}" if below else str(parts)
     axes = " × ".join(str(each) for each in _names(sharding.spec[axis]))
     here = "" if sharding.is_fully_addressable else " of this process"
-    return (
-        f"the batch's leaf {name or 'itself'} has shape {shape}, whose axis {axis} of size {shape[axis]} cannot be divided "
-        f"over the {parts} parts{here} of axis {axes} of the mesh ({_described(sharding.mesh)}); the nearest sizes that can "
-        f"are {sizes}. Change the batch size, or leave out a short last batch (Batch(…, drop_remainder=True), or "
+    remedy = (
+        "Change the batch size, or leave out a short last batch (Batch(…, drop_remainder=True), or "
         'on_uneven="drop" or "pad").'
+        if axis == 0
+        else "Change the shape of the records, or the sharding of this leaf."
     )
+    return (
+        f"{told(name)} has shape {shape}, whose axis {axis} of size {shape[axis]} cannot be divided "
+        f"over the {parts} parts{here} of axis {axes} of the mesh ({_described(sharding.mesh)}); the nearest sizes that can "
+        f"are {sizes}. {remedy}"
+    )
+
+
+def told(name: str) -> str:
+    """A leaf in messages; a batch that is no tree has one without a name."""
+    return f"the batch's leaf {name}" if name else "the batch"
 
 
 def for_mask(sharding: Sharding) -> Sharding:

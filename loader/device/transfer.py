@@ -15,10 +15,11 @@ from functools import cached_property
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ...operations.trees import Structure, flatten, leaf_names
-from .shardings import check, for_leaves, for_mask, rows_divisor
+from .shardings import STAYS, check, divides_rows, for_leaves, for_mask, is_everywhere, rows_divisor, told
 
 OnUnsupported = Literal["error", "keep"]
 
@@ -33,7 +34,10 @@ class Layout:
         names: of the leaves.
         going: numbers of the leaves that go to devices.
         shardings: of those.
-        rows: length of the leading axis; -1 if there is none.
+        leading: which of those the rows are taken from: the first divided along its leading axis, or else the first that has
+            one; None: none has.
+        with_rows: numbers of the leaves whose leading axis is the rows.
+        rows: length of that axis; -1 if there is none.
         divisor: number that `rows` must be a multiple of.
     """
 
@@ -42,19 +46,19 @@ class Layout:
     names: list[str]
     going: list[int]
     shardings: list[Any]
+    leading: int | None
+    with_rows: frozenset[int]
     rows: int
     divisor: int
 
     @cached_property
     def described(self) -> str:
         """The leaves that go, without the number of rows: what must be the same on all hosts."""
-        leaves = [(self.names[number] or "itself", *self.kinds[number]) for number in self.going]
-        return "; ".join(f"{name} {dtype}{_without_rows(shape, self.rows)}" for name, shape, dtype in leaves)
+        return "; ".join(self._described(number, *self.kinds[number]) for number in self.going)
 
-
-def _without_rows(shape: tuple[int, ...], rows: int) -> str:
-    sizes = ["rows", *shape[1:]] if shape and shape[0] == rows else shape
-    return f"[{', '.join(map(str, sizes))}]"
+    def _described(self, number: int, shape: tuple[int, ...], dtype: Any) -> str:
+        sizes = ["rows", *shape[1:]] if number in self.with_rows else shape
+        return f"{self.names[number] or 'itself'} {dtype}[{', '.join(map(str, sizes))}]"
 
 
 @dataclass(slots=True)
@@ -66,8 +70,10 @@ class Prepared:
 
     def template(self) -> Any:
         """The same tree without rows: what a process that has no batch fills up with zeros."""
-        rows, going = self.layout.rows, set(self.layout.going)
-        leaves = [_without(leaf, rows) if number in going else None for number, leaf in enumerate(self.leaves)]
+        going, with_rows = set(self.layout.going), self.layout.with_rows
+        leaves = [
+            _empty(leaf, number in with_rows) if number in going else None for number, leaf in enumerate(self.leaves)
+        ]
         return self.layout.structure.unflatten(leaves)
 
 
@@ -93,11 +99,14 @@ class Transfer:
 
         Raises:
             TypeError: a leaf cannot go to a device.
+            OverflowError: a Python int does not fit in one.
             ShardingError: the shardings are not for such a batch.
         """
         leaves, structure = flatten(batch)
-        leaves = [np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf for leaf in leaves]
-        kinds = [(np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves]
+        for number, leaf in enumerate(leaves):
+            if isinstance(leaf, (bool, int, float, complex)):
+                leaves[number] = _number(leaf, structure, number)
+        kinds = [(np.shape(leaf), _dtype(leaf)) for leaf in leaves]
         known = self._layout
         if known is None or known.kinds != kinds or known.structure != structure:
             known = self._layout = self._lay_out(structure, kinds)
@@ -105,13 +114,21 @@ class Transfer:
 
     def _lay_out(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Layout:
         names = leaf_names(structure)
-        going = [number for number, (_, dtype) in enumerate(kinds) if self._goes(names[number], dtype)]
-        every = for_leaves(self._shardings, structure, [len(shape) for shape, _ in kinds])
+        keep = self._on_unsupported == "keep"
+        every = for_leaves(self._shardings, structure, [len(shape) for shape, _ in kinds], keep)
+        going = [
+            number
+            for number, (_, dtype) in enumerate(kinds)
+            if every[number] is not STAYS and self._goes(names[number], dtype)
+        ]
         shardings = [every[number] for number in going]
         shapes = [kinds[number][0] for number in going]
-        rows = next((shape[0] for shape in shapes if shape), -1)
-        divisors = [rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes)]
-        return Layout(structure, kinds, names, going, shardings, rows, int(np.lcm.reduce([1, *divisors])))
+        leading, rows, with_rows = _rows(shapes, shardings)
+        divisor = int(
+            np.lcm.reduce([1, *(rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes))])
+        )
+        filled = frozenset(going[index] for index in with_rows)
+        return Layout(structure, kinds, names, going, shardings, leading, filled, rows, divisor)
 
     def _goes(self, name: str, dtype: Any) -> bool:
         if _is_supported(dtype):
@@ -119,7 +136,7 @@ class Transfer:
         if self._on_unsupported == "keep":
             return False
         raise TypeError(
-            f"the batch's leaf {name or 'itself'} is of {_kind(dtype)}, which no device can hold; leave it out, or pass "
+            f"{told(name)} is of {_kind(dtype)}, which no device can hold; leave it out, or pass "
             'on_unsupported="keep" to receive it as it is, on the host.'
         )
 
@@ -136,13 +153,15 @@ class Transfer:
         layout = prepared.layout
         going = [prepared.leaves[number] for number in layout.going]
         if rows is not None and rows != layout.rows:
-            going = [_filled(leaf, layout.rows, rows) for leaf in going]
+            going = [
+                _filled(leaf, rows) if number in layout.with_rows else leaf for number, leaf in zip(layout.going, going)
+            ]
         for number, leaf, sharding in zip(layout.going, going, layout.shardings):
             check(layout.names[number], np.shape(leaf), sharding)
-        shardings, masked = layout.shardings, self._with_mask and layout.rows >= 0
-        if masked:
+        shardings, masked = layout.shardings, self._with_mask and layout.leading is not None
+        if layout.leading is not None and masked:
             going.append(np.arange(layout.rows if rows is None else rows) < layout.rows)
-            shardings = [*shardings, for_mask(_with_rows(layout))]
+            shardings = [*shardings, for_mask(shardings[layout.leading])]
         arrays = to_devices(going, shardings, self._pinned_host)
         mask = arrays.pop() if masked else None
         leaves = prepared.leaves
@@ -151,14 +170,45 @@ class Transfer:
         return layout.structure.unflatten(leaves), mask
 
 
-def _without(leaf: Any, rows: int) -> Any:
+def _rows(shapes: list[tuple[int, ...]], shardings: list[Any]) -> tuple[int | None, int, list[int]]:
+    """Which leaf tells the number of rows, that number, and the leaves that have these rows.
+
+    Where some leaf is divided along its leading axis, one that is whole on every device is no part of the batch's axis, though
+    it may be as long.
+    """
+    divided = [index for index, shape in enumerate(shapes) if divides_rows(shardings[index], len(shape))]
+    leading = next(iter(divided or [index for index, shape in enumerate(shapes) if shape]), None)
+    if leading is None:
+        return None, -1, []
+    rows = shapes[leading][0]
+    alike = [index for index, shape in enumerate(shapes) if shape and shape[0] == rows]
+    return leading, rows, [index for index in alike if not (divided and is_everywhere(shardings[index]))]
+
+
+def _empty(leaf: Any, has_rows: bool) -> Any:
     shape = np.shape(leaf)
-    return np.zeros((0, *shape[1:]) if shape and shape[0] == rows else shape, leaf.dtype)
+    return np.zeros((0, *shape[1:]) if has_rows else shape, leaf.dtype)
 
 
-def _with_rows(layout: Layout) -> Any:
-    """The sharding of the first leaf that has rows."""
-    return next(sharding for sharding, number in zip(layout.shardings, layout.going) if layout.kinds[number][0])
+def _number(value: Any, structure: Structure, number: int) -> Any:
+    """A Python number as an array; jax would wrap an int that does not fit."""
+    if isinstance(value, int):
+        limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
+        if not limits.min <= value <= limits.max:
+            raise OverflowError(
+                f"{told(leaf_names(structure)[number])} is {value}, outside of [{limits.min}, {limits.max}], what jax's "
+                f"{limits.dtype} holds; pass a smaller number, or an array of another dtype (jax_enable_x64 has int64)."
+            )
+    return np.asarray(value)
+
+
+def _dtype(leaf: Any) -> Any:
+    """The dtype of what jax may take; of others the type."""
+    if type(leaf) is np.ndarray:
+        return leaf.dtype
+    dtype = getattr(leaf, "dtype", None)
+    known = isinstance(dtype, np.dtype) or isinstance(leaf, jax.Array)
+    return dtype if known and not isinstance(leaf, np.ma.MaskedArray) else type(leaf)
 
 
 def _kind(dtype: Any) -> str:
@@ -169,6 +219,8 @@ def _is_supported(dtype: Any) -> bool:
     """Whether jax has arrays of a dtype; its own, such as bfloat16 and those of random keys, too."""
     if not isinstance(dtype, np.dtype):
         return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended)) if not isinstance(dtype, type) else False
+    if not dtype.isnative:
+        return False
     if dtype.kind in "biu":
         return True
     return bool(jax.dtypes.issubdtype(dtype, np.number)) and dtype.name not in (
@@ -179,12 +231,12 @@ def _is_supported(dtype: Any) -> bool:
     )
 
 
-def _filled(leaf: Any, rows: int, wanted: int) -> Any:
-    """A leaf with zeros behind its rows; one that has other rows is no part of the batch's axis, and stays as it is."""
-    if not np.ndim(leaf) or len(leaf) != rows:
-        return leaf
+def _filled(leaf: Any, wanted: int) -> Any:
+    """A leaf with zeros behind its rows."""
+    if isinstance(leaf, jax.Array):  # of random keys, too, which NumPy has no zeros of
+        return jnp.concatenate([leaf, jnp.zeros((wanted - len(leaf), *leaf.shape[1:]), leaf.dtype)])
     filled = np.zeros((wanted, *leaf.shape[1:]), leaf.dtype)
-    filled[:rows] = leaf
+    filled[: len(leaf)] = leaf
     return filled
 
 
