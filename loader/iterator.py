@@ -238,8 +238,8 @@ class DataLoaderIterator:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_executor", None) is not None and not sys.is_finalizing():
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:  # at exit the name may be gone
+        if getattr(self, "_executor", None) is not None and not is_finalizing():
             self._stop()  # at exit the threads have been joined and the processes ended already
 
     def _begin(self) -> Iterator[tuple[Any, Any, int]]:

@@ -6,7 +6,7 @@ In: what workers lend. Out: elements on that memory, and the numbers of slabs wh
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -28,9 +28,9 @@ class MappedSlab(Slab):
         super().__init__(memory, number)
         self.descriptor = descriptor
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at exit the name may be gone
         if self.descriptor >= 0:
-            os.close(self.descriptor)
+            close(self.descriptor)
 
 
 Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
