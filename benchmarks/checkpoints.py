@@ -21,8 +21,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from measure import closing, settle_allocator
 from rich.console import Console
-from rich.table import Table
-from workers import Samples, _markdown, _turns
+from tables import Samples, markdown, show, turns
 
 import millrace
 from millrace.checkpoint import CheckpointSave
@@ -45,12 +44,11 @@ def main() -> int:
         "a loop of steps of 5 ms (ms for a step)": _saving(options.rounds),
     }
     console = Console(width=110)
-    for title, samples in tables.items():
-        _show(console, title, samples)
+    show(console, tables)
     options.out.mkdir(parents=True, exist_ok=True)
     content = {"facts": machine.facts(), "tables": tables}
     (options.out / "checkpoints.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    (options.out / "checkpoints.md").write_text("\n".join(_markdown(tables)) + "\n")
+    (options.out / "checkpoints.md").write_text("\n".join(markdown(tables)) + "\n")
     return 0
 
 
@@ -79,7 +77,7 @@ def _states(rounds: int) -> Samples:
     iterator.set_state(far)
     next(iterator)
     return {
-        **_turns(
+        **turns(
             rounds,
             {
                 "get_state, step 10^9": lambda: _timed(iterator.get_state, 100, 1e-6),
@@ -109,7 +107,7 @@ def _elastic(rounds: int) -> Samples:
         pipeline.positions(0, 16384)
         return [(time.perf_counter() - began) / 16384 / 1e-9]
 
-    return _turns(
+    return turns(
         rounds,
         {
             "set_states (ms)": lambda: _timed(lambda: one.set_states(states), 1, 1e-3),
@@ -140,7 +138,7 @@ def _first_batches(rounds: int) -> Samples:
             next(iterator)
             return [(time.perf_counter() - began) / 1e-3]
 
-    return _turns(
+    return turns(
         rounds,
         {
             f"{'no restore' if step is None else f'at step {step:,}'}, {workers} workers": (
@@ -175,7 +173,7 @@ def _saving(rounds: int) -> Samples:
             with ocp.CheckpointManager(Path(folder, str(next(managers))), options=options) as manager:
                 return loop(lambda it, step: manager.save(step, args=ocp.args.Composite(loader=CheckpointSave(it))))
 
-        return _turns(
+        return turns(
             rounds,
             {
                 "no save": lambda: loop(lambda iterator, step: None),
@@ -184,13 +182,6 @@ def _saving(rounds: int) -> Samples:
                 "Orbax's manager, asynchronous": with_orbax,
             },
         )
-
-
-def _show(console: Console, title: str, samples: Samples) -> None:
-    table = Table("", "median", "min", "max", title=title, title_justify="left")
-    for name, values in samples.items():
-        table.add_row(name, *(f"{value:,.2f}" for value in np.percentile(values, [50, 0, 100])))
-    console.print(table)
 
 
 if __name__ == "__main__":

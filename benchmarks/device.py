@@ -9,7 +9,6 @@ a step and the loading share the cores: the step is sized to leave room, it runs
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import sys
@@ -27,7 +26,7 @@ import machine
 import numpy as np
 from measure import closing, frozen, settle_allocator
 from rich.console import Console
-from rich.table import Table
+from tables import Samples, markdown, show, turns
 from workloads import large_images, normalise
 
 import millrace
@@ -36,7 +35,6 @@ BATCH = 128
 SMALL = (8, 8, 1)
 """A batch of the training loop is float32[128, 8, 8, 1], 33 KB; that of the loop that only consumes the workload's `images`."""
 
-Samples = dict[str, list[float]]
 DEVICE = jax.devices()[0]
 
 
@@ -57,24 +55,12 @@ def main() -> int:
             "next() on a ready batch (µs)": _ready(options.rounds),
         }
     console = Console(width=110)
-    for title, samples in tables.items():
-        _show(console, title, samples)
+    show(console, tables)
     options.out.mkdir(parents=True, exist_ok=True)
     content = {"facts": facts, "tables": tables}
     (options.out / "device.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    (options.out / "device.md").write_text("\n".join(_markdown(tables)) + "\n")
+    (options.out / "device.md").write_text("\n".join(markdown(tables)) + "\n")
     return 0
-
-
-def _turns(rounds: int, contenders: dict[str, Callable[[], float]]) -> Samples:
-    """One figure of each contender for each round; who begins changes."""
-    samples: Samples = {name: [] for name in contenders}
-    for number in range(rounds):
-        for place in range(len(contenders)):
-            name = list(contenders)[(place + number) % len(contenders)]
-            gc.collect()
-            samples[name].append(contenders[name]())
-    return samples
 
 
 # ---- A training loop whose step takes longer than loading
@@ -132,15 +118,15 @@ def _steps(rounds: int, seconds: float, layers: int) -> Samples:
                 steps += 1
         return (time.perf_counter() - began) / steps
 
-    def ratio(make: Callable[[], Iterable[Any]]) -> Callable[[], float]:
-        def measure() -> float:
+    def ratio(make: Callable[[], Iterable[Any]]) -> Callable[[], list[float]]:
+        def measure() -> list[float]:
             before = step_time(_resident(loader))
             own = step_time(make())
-            return own / (0.5 * (before + step_time(_resident(loader))))
+            return [own / (0.5 * (before + step_time(_resident(loader))))]
 
         return measure
 
-    return _turns(
+    return turns(
         rounds,
         {
             "resident batch": ratio(lambda: _resident(loader)),
@@ -161,7 +147,7 @@ def _consumed(rounds: int, seconds: float) -> Samples:
 
     inline, workers = loader(0), loader(2)
 
-    def rate(batches: Iterable[Any]) -> float:
+    def rate(batches: Iterable[Any]) -> list[float]:
         with closing(iter(batches)) as iterator:
             for _ in range(4):
                 batch = next(iterator)
@@ -171,9 +157,9 @@ def _consumed(rounds: int, seconds: float) -> Samples:
                 count += 1
             elapsed = time.perf_counter() - began
             del batch
-        return count / elapsed
+        return [count / elapsed]
 
-    return _turns(
+    return turns(
         rounds,
         {
             "host iterator": lambda: rate(inline),
@@ -201,24 +187,6 @@ def _ready(rounds: int) -> Samples:
                 samples["to_device"].append(1e6 * (time.perf_counter() - began))
                 del batch  # to drop a batch is no part of `next`
     return samples
-
-
-def _cells(values: list[float]) -> list[str]:
-    return [f"{value:,.3g}" for value in np.percentile(values, [50, 0, 99, 100])]
-
-
-def _show(console: Console, title: str, samples: Samples) -> None:
-    table = Table("", "median", "min", "p99", "max", title=title, title_justify="left")
-    for name, values in samples.items():
-        table.add_row(name, *_cells(values))
-    console.print(table)
-
-
-def _markdown(tables: dict[str, Samples]) -> Iterator[str]:
-    for title, samples in tables.items():
-        yield f"\n**{title}**\n\n| | median | min | p99 | max |\n|---|---:|---:|---:|---:|"
-        for name, values in samples.items():
-            yield f"| {name} | {' | '.join(_cells(values))} |"
 
 
 if __name__ == "__main__":

@@ -8,11 +8,9 @@ Writes workers.json and workers.md. Contenders take turns within each round; med
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ import numpy as np
 import psutil
 from measure import closing, frozen, settle_allocator, take_turn
 from rich.console import Console
-from rich.table import Table
+from tables import Samples, markdown, show, turns
 from workloads import digits, normalise
 
 import millrace
@@ -29,7 +27,6 @@ import millrace
 SMALL, LARGE = (2,), (224, 224, 3)
 """Shapes of float32 rows, 128 of which are a batch of 1 KB or of 77 MB."""
 
-Samples = dict[str, list[float]]
 ME = psutil.Process()
 
 
@@ -49,23 +46,12 @@ def main() -> int:
             "records read per second, 2 workers (thousands)": _ragged(records, options.rounds),
             "memory of all processes with a source of 50 MB, proportional (MB)": _memory(options.rounds),
         }
-    for title, samples in tables.items():
-        _show(console, title, samples)
+    show(console, tables)
     options.out.mkdir(parents=True, exist_ok=True)
     content = {"facts": facts, "tables": tables}
     (options.out / "workers.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    (options.out / "workers.md").write_text("\n".join(_markdown(tables)) + "\n")
+    (options.out / "workers.md").write_text("\n".join(markdown(tables)) + "\n")
     return 0
-
-
-def _turns(rounds: int, contenders: dict[str, Callable[[], list[float]]]) -> Samples:
-    samples: Samples = {name: [] for name in contenders}
-    for number in range(rounds):
-        for place in range(len(contenders)):
-            name = list(contenders)[(place + number) % len(contenders)]
-            gc.collect()
-            samples[name] += contenders[name]()
-    return samples
 
 
 def _first_batches(rounds: int) -> Samples:
@@ -78,7 +64,7 @@ def _first_batches(rounds: int) -> Samples:
             next(batches)
             return [1e3 * (time.perf_counter() - began)]
 
-    return _turns(rounds, {f"{count} workers": lambda count=count: first(count) for count in (1, 2, 16)})  # type: ignore[misc]
+    return turns(rounds, {f"{count} workers": lambda count=count: first(count) for count in (1, 2, 16)})  # type: ignore[misc]
 
 
 def _finished_batches(rounds: int) -> Samples:
@@ -98,9 +84,7 @@ def _finished_batches(rounds: int) -> Samples:
             del batch
         return times
 
-    return _turns(
-        rounds, {"batches of 1 KB": lambda: waits(SMALL, 0.02), "batches of 77 MB": lambda: waits(LARGE, 0.1)}
-    )
+    return turns(rounds, {"batches of 1 KB": lambda: waits(SMALL, 0.02), "batches of 77 MB": lambda: waits(LARGE, 0.1)})
 
 
 def _ragged(records: list[Any], rounds: int) -> Samples:
@@ -110,7 +94,7 @@ def _ragged(records: list[Any], rounds: int) -> Samples:
         return [take_turn(loader, read_per_batch, 1.5).rate / 1e3]
 
     half = millrace.Filter(lambda element: element["label"] < 5)
-    return _turns(
+    return turns(
         rounds,
         {
             "aligned: map, Batch(128)": lambda: rate([normalise, millrace.Batch(128)], 128),
@@ -129,25 +113,7 @@ def _memory(rounds: int) -> Samples:
             processes = [ME, *ME.children(recursive=True)]
             return [sum(process.memory_full_info().pss for process in processes) / 1e6]
 
-    return _turns(rounds, {f"{count} workers": lambda count=count: used(count) for count in (1, 2, 5)})  # type: ignore[misc]
-
-
-def _cells(values: list[float]) -> list[str]:
-    return [f"{value:,.1f}" for value in np.percentile(values, [50, 0, 99, 100])]
-
-
-def _show(console: Console, title: str, samples: Samples) -> None:
-    table = Table("", "median", "min", "p99", "max", title=title, title_justify="left")
-    for name, values in samples.items():
-        table.add_row(name, *_cells(values))
-    console.print(table)
-
-
-def _markdown(tables: dict[str, Samples]) -> Iterator[str]:
-    for title, samples in tables.items():
-        yield f"\n**{title}**\n\n| | median | min | p99 | max |\n|---|---:|---:|---:|---:|"
-        for name, values in samples.items():
-            yield f"| {name} | {' | '.join(_cells(values))} |"
+    return turns(rounds, {f"{count} workers": lambda count=count: used(count) for count in (1, 2, 5)})  # type: ignore[misc]
 
 
 if __name__ == "__main__":

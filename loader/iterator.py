@@ -49,7 +49,6 @@ class DataLoaderIterator:
         self._loader_leaves_out = self._left_out = left_out
         self._make_executor = make_executor
         self._executor: Executor | None = None
-        self._flow: Flow | None = None
         self._elements: Iterator[tuple[Any, Any, int]] | None = None
         self._closed = False
         self._skipped = SkippedRecords(max_errors)
@@ -273,10 +272,6 @@ class DataLoaderIterator:
         self._stop()
         if not self._closed:
             self._elements = iter(())
-
-    def _cursor(self) -> Cursor:
-        """Where the user stands."""
-        return self.mark().cursor
 
     def _state(self, mark: Mark | None = None) -> LoaderState:
         shard, mark = self._pipeline.shard, mark or self.mark()

@@ -91,7 +91,7 @@ class Lineage:
             left_out: the steps that these are.
 
         Raises:
-            CheckpointError: a shard stopped where no other can go on.
+            CheckpointError: a shard is said to have gone beyond its part.
         """
         count = len(cursors)
         skips = dict(self.skips)

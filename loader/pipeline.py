@@ -113,10 +113,9 @@ class Pipeline:
 
     def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
         """Global positions `int64[n]` at any local ones."""
-        count, index = self.shard.shard_count, self.shard.shard_index
         if self.lineage.within_shard:
-            return self.lineage.positions(local) * count + index
-        return self.lineage.positions(local * count + index)
+            return self.shard.global_positions(self.lineage.positions(local))
+        return self.lineage.positions(self.shard.global_positions(local))
 
     def position(self, local: int) -> int:
         """The global position at a local one."""

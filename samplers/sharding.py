@@ -56,9 +56,9 @@ class ShardOptions:
         """The global position at a local one."""
         return local * self.shard_count + self.shard_index
 
-    def global_positions(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The global positions `int64[stop - start]` at the local ones `[start, stop)`."""
-        return np.arange(start, stop, dtype=np.int64) * self.shard_count + self.shard_index
+    def global_positions(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The global positions `int64[n]` at local ones `int64[n]`."""
+        return local * self.shard_count + self.shard_index
 
 
 def as_shard_options(options: Any) -> ShardOptions:
