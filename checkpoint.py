@@ -1,4 +1,4 @@
-"""Saving iterators with Orbax.
+"""Saving iterators: with Orbax, or at every step to a file.
 
 >>> import pathlib, tempfile
 >>> import orbax.checkpoint as ocp
@@ -22,13 +22,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .errors import MissingExtraError
+from .loader.every_step import StateFile
 
 if TYPE_CHECKING:
     from .loader import DataLoader, DataLoaderIterator
 
 _NAMES = ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
 
-__all__ = [*_NAMES, "from_grain_state"]
+__all__ = [*_NAMES, "StateFile", "from_grain_state"]
 
 
 def from_grain_state(state: bytes, loader: DataLoader) -> DataLoaderIterator:

@@ -24,7 +24,7 @@ from rich.console import Console
 from tables import Samples, markdown, show, turns
 
 import millrace
-from millrace.checkpoint import CheckpointSave
+from millrace.checkpoint import CheckpointSave, StateFile
 
 SHARDS = 4096
 STEP_SECONDS = 5e-3
@@ -173,12 +173,14 @@ def _saving(rounds: int) -> Samples:
             with ocp.CheckpointManager(Path(folder, str(next(managers))), options=options) as manager:
                 return loop(lambda it, step: manager.save(step, args=ocp.args.Composite(loader=CheckpointSave(it))))
 
+        state_file = StateFile(Path(folder, "loader.json"))
         return turns(
             rounds,
             {
                 "no save": lambda: loop(lambda iterator, step: None),
                 "get_state at every step": lambda: loop(lambda iterator, step: iterator.get_state()),
-                "get_state, written to a file": lambda: loop(lambda it, step: file.write_bytes(it.get_state())),
+                "saved to a StateFile": lambda: loop(lambda iterator, step: state_file.save(iterator)),
+                "get_state, written to a new file": lambda: loop(lambda it, step: file.write_bytes(it.get_state())),
                 "Orbax's manager, asynchronous": with_orbax,
             },
         )

@@ -32,7 +32,7 @@ def restore(folder: Any, iterator: Any) -> None:
     own = state_file(folder)
     try:
         if own.exists():
-            iterator.set_state(_from_bytes(own.read_bytes(), iterator))
+            iterator.set_state(from_bytes(own.read_bytes(), iterator))
         else:
             iterator.set_states(_all_states(folder, own.name))
     except CheckpointError as error:
@@ -64,7 +64,7 @@ def to_bytes(state: Any) -> bytes:
     return json.dumps(state).encode() if isinstance(state, dict) else state
 
 
-def _from_bytes(content: bytes, iterator: Any) -> Any:
+def from_bytes(content: bytes, iterator: Any) -> Any:
     """The state that `to_bytes` had from an iterator like this one."""
     return json.loads(content) if isinstance(iterator.get_state(), dict) else content
 

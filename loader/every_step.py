@@ -1,0 +1,116 @@
+"""A file with the state of one iterator, for saving at every step.
+
+In: an iterator. Out: a file with its state, written in place, in one write that is over before the process can be killed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..errors import CheckpointError, ClosedError
+from .state_files import from_bytes, to_bytes
+
+PAGE = 4096
+"""The bytes that the kernel copies into a file without a look at signals between them; JSON may end in blanks."""
+
+
+class StateFile:
+    """The state of an iterator in a local file, at every step: a loop of 5 ms steps takes less than 1 % longer.
+
+    The file is JSON and always holds a whole state: that of the last `save`, or of the one before if the process was killed
+    during `save`. It survives the death of the process. What is to survive the death of the machine belongs into Orbax's
+    checkpoints, which take milliseconds. Each process has a file of its own; to go on with another number of processes
+    pass the contents of all of them to `set_states`.
+
+    Args:
+        path: the file; folders above it are made.
+
+    >>> import pathlib, tempfile
+    >>> import millrace
+    >>> batches, again = (iter(millrace.load(range(8), batch_size=2)) for _ in range(2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with millrace.checkpoint.StateFile(pathlib.Path(folder, "loader.json")) as file:
+    ...         batch = next(batches)
+    ...         file.save(batches)
+    ...         file.restore(again)
+    True
+    >>> next(again).tolist()
+    [2, 3]
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path).absolute()
+        if self._path.is_dir():
+            raise IsADirectoryError(f"{self._path} is a folder; pass the path of a file in it.")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor: int | None = None  # of a file of one page
+        self._closed = False
+
+    def save(self, iterator: Any) -> None:
+        """Write the state of this moment.
+
+        Raises:
+            OSError: as the file system says.
+        """
+        if self._closed:
+            raise ClosedError("the state file was closed; make a new one, StateFile(path).")
+        content = to_bytes(iterator.get_state()).ljust(PAGE)
+        if self._descriptor is None or len(content) > PAGE:
+            self._replace(content)
+        else:
+            os.pwrite(self._descriptor, content, 0)
+
+    def restore(self, iterator: Any) -> bool:
+        """Bring an iterator to the saved place, and have it begin to prefetch there. False: nothing was saved yet.
+
+        Raises:
+            CheckpointError: the file holds no state, or that of another pipeline; the iterator stays where it was.
+        """
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return False
+        try:
+            iterator.set_state(from_bytes(content, iterator))
+        except CheckpointError as error:
+            raise CheckpointError(f"{self._path}: {error}") from None
+        iterator.start_prefetch()
+        return True
+
+    def close(self) -> None:
+        """Close the file. May be called twice."""
+        self._closed = True
+        self._let_go()
+
+    def __enter__(self) -> StateFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _replace(self, content: bytes) -> None:
+        """Have another file take the place of the one there is, if any."""
+        self._let_go()
+        beside = self._path.with_name(f"{self._path.name}.new")
+        beside.write_bytes(content)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CLOEXEC)
+        os.replace(beside, self._path)
+        if len(content) == PAGE:
+            self._descriptor = descriptor
+        else:
+            os.close(descriptor)
+
+    def _let_go(self, close: Callable[[int], None] = os.close) -> None:  # at exit the name may be gone
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            close(descriptor)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self._let_go()

@@ -1,0 +1,136 @@
+"""A state saved to a file at every step is always whole, and no record is lost or repeated by a kill."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+import millrace
+from millrace.checkpoint import StateFile
+
+
+def _loader(shard=(0, 1), size=1000, **more):
+    options = millrace.ShardOptions(*shard)
+    return millrace.load(range(size), shuffle=True, seed=1, num_epochs=1, batch_size=2, shard_options=options, **more)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_iterator_goes_on_where_the_file_says_at_every_step(workers, tmp_path):
+    expected = [batch.tolist() for batch in _loader(size=20)]
+    with StateFile(tmp_path / "folder" / "state.json") as file, iter(_loader(size=20)) as batches:
+        assert file.restore(batches) is False
+        for step, _ in enumerate(batches, start=1):
+            file.save(batches)
+            if step % 3 == 0:
+                with iter(_loader(size=20, worker_count=workers)) as again:
+                    assert file.restore(again) is True
+                    assert [batch.tolist() for batch in again] == expected[step:]
+
+
+def test_the_file_is_the_state_that_get_state_gives(tmp_path):
+    path, batches = tmp_path / "state.json", iter(_loader())
+    next(batches)
+    StateFile(path).save(batches)
+    assert json.loads(path.read_bytes()) == json.loads(batches.get_state())
+
+
+def test_a_file_goes_on_after_the_program_that_wrote_it(tmp_path):
+    batches = iter(_loader())
+    for _ in range(3):
+        next(batches)
+        with StateFile(tmp_path / "state.json") as file:
+            file.save(batches)
+    again = iter(_loader())
+    assert StateFile(tmp_path / "state.json").restore(again)
+    assert next(again).tolist() == next(batches).tolist()
+    assert os.listdir(tmp_path) == ["state.json"]
+
+
+def test_states_longer_and_shorter_than_a_page_take_turns(tmp_path):
+    """A run on other shards remembers where the former ones stood: with 2,000 of them at steps of their own that is long."""
+    shards = [iter(_loader((shard, 2000), 10**5)) for shard in range(2000)]
+    for shard in shards[::3]:
+        next(shard)
+    long, short = (iter(_loader(size=10**5)) for _ in range(2))
+    long.set_states([shard.get_state() for shard in shards])
+    assert len(short.get_state()) < 4096 < len(long.get_state())
+    with StateFile(tmp_path / "state.json") as file:
+        for one in (short, long, long, short, short, long):
+            next(one)
+            file.save(one)
+            again = iter(_loader(size=10**5))
+            assert file.restore(again)
+            assert again.get_state() == one.get_state()
+    assert os.listdir(tmp_path) == ["state.json"]
+
+
+def test_a_feeder_saves_the_place_of_its_user(tmp_path):
+    jax = pytest.importorskip("jax")
+    with StateFile(tmp_path / "state.json") as file, iter(_loader().to_device(jax.devices()[0])) as feeder:
+        next(feeder), next(feeder)
+        file.save(feeder)
+        with iter(_loader()) as again:
+            assert file.restore(again)
+            assert next(again).tolist() == next(feeder).tolist()
+
+
+@pytest.mark.parametrize("content", [b"", b"no state", b"{}"])
+def test_a_file_that_holds_no_state_is_named_and_the_iterator_unharmed(content, tmp_path):
+    path, batches = tmp_path / "state.json", iter(_loader())
+    path.write_bytes(content)
+    first = next(batches).tolist()
+    with pytest.raises(millrace.errors.CheckpointError, match=r"state\.json"):
+        StateFile(path).restore(batches)
+    assert [first, next(batches).tolist()] == [batch.tolist() for _, batch in zip(range(2), _loader())]
+
+
+def test_a_folder_and_a_closed_file_are_refused(tmp_path):
+    with pytest.raises(IsADirectoryError, match="pass the path of a file in it"):
+        StateFile(tmp_path)
+    file = StateFile(tmp_path / "state.json")
+    file.close()
+    file.close()
+    with pytest.raises(millrace.errors.ClosedError, match="make a new one"):
+        file.save(iter(_loader()))
+
+
+PROGRAM = textwrap.dedent("""
+    import json, sys
+    import millrace
+
+    state, log = sys.argv[1:]
+    batches = iter(millrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1))
+    with millrace.checkpoint.StateFile(state) as file, open(log, "a") as lines:
+        file.restore(batches)
+        print("ready", flush=True)
+        for batch in batches:
+            file.save(batches)
+            lines.write(json.dumps(batch.tolist()) + "\\n")
+            lines.flush()
+""")
+
+
+def test_a_program_that_is_killed_at_any_moment_leaves_a_whole_state(tmp_path):
+    """It saves, then works: so a kill loses at most the work on one batch, and repeats none."""
+    state, log, chance = tmp_path / "state.json", tmp_path / "log", random.Random(2)
+    for _ in range(8):
+        program = subprocess.Popen([sys.executable, "-c", PROGRAM, state, log], stdout=subprocess.PIPE, text=True)
+        assert program.stdout.readline() == "ready\n"
+        time.sleep(chance.uniform(0.0, 0.1))
+        program.send_signal(signal.SIGKILL)
+        program.communicate()
+    batches = iter(millrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1))
+    assert StateFile(state).restore(batches)
+    step = json.loads(state.read_bytes())["step"]
+    done = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("]")]
+    fresh = millrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1)
+    expected = [batch.tolist() for _, batch in zip(range(step), fresh)]
+    assert step - 8 <= len(done) <= step
+    missing = iter(expected)
+    assert all(batch in missing for batch in done), "the work was done in the order of the stream, nothing twice"
