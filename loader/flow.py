@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+from .ahead import Ahead
 from .executors import Executor
 from .order import Ended, FromIterator, Pull, stage
 from .pipeline import Pipeline
@@ -24,10 +25,19 @@ from .tasks import Task
 
 
 class Flow:
-    """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`."""
+    """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`.
+
+    With `ahead`, rows that come from other processes are taken before they are asked for.
+    """
 
     def __init__(
-        self, pipeline: Pipeline, start: Cursor, executor: Executor, skipped: SkippedRecords, unread: Ranges = ()
+        self,
+        pipeline: Pipeline,
+        start: Cursor,
+        executor: Executor,
+        skipped: SkippedRecords,
+        unread: Ranges = (),
+        ahead: bool = True,
     ) -> None:
         total = start.position + pipeline.segments[0].useful(pipeline.total - start.position)
         tasks: Pull[Task] = FromIterator(
@@ -35,15 +45,22 @@ class Flow:
                 spans(*part, pipeline.span, lambda: executor.units) for part in kept(unread, start.position, total)
             )
         )
-        self._runs = RowRuns(stage(tasks, executor, 0), pipeline, 0, start, skipped)
+        runs = RowRuns(stage(tasks, executor, 0), pipeline, 0, start, skipped)
         for number, segment in enumerate(pipeline.segments[1:], start=1):
             at = Cursor(start.position, start.skips[:number])
-            tasks = Rebatch(self._runs, number, segment, at)
-            self._runs = RowRuns(stage(tasks, executor, number), pipeline, number, start, skipped)
+            tasks = Rebatch(runs, number, segment, at)
+            runs = RowRuns(stage(tasks, executor, number), pipeline, number, start, skipped)
+        self._ahead = Ahead(runs) if ahead and executor.elsewhere else None
+        self._runs = self._ahead or runs
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""
         self._runs.fill()
+
+    def close(self) -> None:
+        """Stop what was begun here; the executor is its owner's to close."""
+        if self._ahead is not None:
+            self._ahead.close()
 
     def __iter__(self) -> Iterator[tuple[Any, RowRun, int]]:
         """Elements, each with its run and its place there, which know the cursor that follows it.

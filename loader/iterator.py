@@ -49,7 +49,9 @@ class DataLoaderIterator:
         self._loader_leaves_out = self._left_out = left_out
         self._make_executor = make_executor
         self._executor: Executor | None = None
+        self._flow: Flow | None = None
         self._elements: Iterator[tuple[Any, Any, int]] | None = None
+        self.takes_ahead = True  # on a thread of its own, if there are worker processes; from the next start on
         self._closed = False
         self._skipped = SkippedRecords(max_errors)
         self._step = 0
@@ -248,7 +250,8 @@ class DataLoaderIterator:
             self._executor = self._make_executor(self._pipeline)
         mark = self.mark()
         self._start, self._unfinished, self._run = mark.cursor, mark.left, None
-        flow = Flow(self._pipeline, self._start, self._executor, self._skipped, self._unread())
+        flow = Flow(self._pipeline, self._start, self._executor, self._skipped, self._unread(), self.takes_ahead)
+        self._flow = flow
         flow.begin()
         before = rows(formers(self._loaders, self._unfinished), self._unfinished, self._start)
         self._elements = chain(before, flow) if self._unfinished else iter(flow)
@@ -263,6 +266,9 @@ class DataLoaderIterator:
 
     def _stop(self) -> None:
         self._elements = None
+        flow, self._flow = self._flow, None
+        if flow is not None:
+            flow.close()
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.close()

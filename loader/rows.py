@@ -38,8 +38,13 @@ class RowRun:
 
     def take(self, index: int) -> Any:
         """Row `index` of the block, which lets go of it, so that its memory is free once the user drops it."""
-        element, self.block.elements[index] = self.block.elements[index], None
+        elements = self.block.elements
+        element, elements[index] = elements[index], None
         return element
+
+    def decode(self) -> None:
+        """Decode rows of another process now, and not when the first of them is taken."""
+        len(self.block.elements)
 
     def rows(self, start: int, stop: int) -> Rows:
         """A part of the run."""

@@ -22,6 +22,7 @@ def _loader(shard=(0, 1), size=1000, **more):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_iterator_goes_on_where_the_file_says_at_every_step(workers, tmp_path):
+    """Also on another number of workers."""
     expected = [batch.tolist() for batch in _loader(size=20)]
     with StateFile(tmp_path / "folder" / "state.json") as file, iter(_loader(size=20)) as batches:
         assert file.restore(batches) is False
@@ -34,6 +35,7 @@ def test_an_iterator_goes_on_where_the_file_says_at_every_step(workers, tmp_path
 
 
 def test_the_file_is_the_state_that_get_state_gives(tmp_path):
+    """It is JSON, and whatever reads states can read it."""
     path, batches = tmp_path / "state.json", iter(_loader())
     next(batches)
     StateFile(path).save(batches)
@@ -41,6 +43,7 @@ def test_the_file_is_the_state_that_get_state_gives(tmp_path):
 
 
 def test_a_file_goes_on_after_the_program_that_wrote_it(tmp_path):
+    """Another `StateFile` of the same path takes over; nothing lies beside the file."""
     batches = iter(_loader())
     for _ in range(3):
         next(batches)
@@ -71,6 +74,7 @@ def test_states_longer_and_shorter_than_a_page_take_turns(tmp_path):
 
 
 def test_a_feeder_saves_the_place_of_its_user(tmp_path):
+    """And not that of its buffers."""
     jax = pytest.importorskip("jax")
     with StateFile(tmp_path / "state.json") as file, iter(_loader().to_device(jax.devices()[0])) as feeder:
         next(feeder), next(feeder)
@@ -82,6 +86,7 @@ def test_a_feeder_saves_the_place_of_its_user(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"no state", b"{}"])
 def test_a_file_that_holds_no_state_is_named_and_the_iterator_unharmed(content, tmp_path):
+    """An empty file is none either."""
     path, batches = tmp_path / "state.json", iter(_loader())
     path.write_bytes(content)
     first = next(batches).tolist()
@@ -91,6 +96,7 @@ def test_a_file_that_holds_no_state_is_named_and_the_iterator_unharmed(content, 
 
 
 def test_a_folder_and_a_closed_file_are_refused(tmp_path):
+    """The errors say what to do."""
     with pytest.raises(IsADirectoryError, match="pass the path of a file in it"):
         StateFile(tmp_path)
     file = StateFile(tmp_path / "state.json")

@@ -221,10 +221,10 @@ def test_two_hundred_iterators_and_twenty_epochs_leave_nothing():
     with iter(long) as iterator:
         for step, _batch in enumerate(iterator):
             del _batch
-            if step in (40, 310):
+            if step in (20, 40, 175, 310):  # to measure takes long, and long steps need one batch more than short ones
                 held.append(_proportional_bytes([ME, *ME.children(recursive=True)]))
     assert step == 319
-    assert held[1] - held[0] < 4 << 20
+    assert max(held[2:]) - held[1] < 4 << 20
     assert not _more_than(before)
 
 

@@ -68,6 +68,7 @@ class LoaderHost:
 
     def __init__(self, iterator: DataLoaderIterator) -> None:
         self.iterator = iterator
+        iterator.takes_ahead = False  # the feeder's own threads do
         self.mark = iterator.mark
         self.state_at = iterator.state_at
         self.records_behind = iterator.records_behind

@@ -17,6 +17,7 @@ from ..work import Worker
 class InlineExecutor:
     """Runs tasks on demand; reads the records of the next spans meanwhile."""
 
+    elsewhere = False
     units = 1
 
     def __init__(self, pipeline: Pipeline, read_options: ReadOptions) -> None:

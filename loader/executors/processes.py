@@ -1,6 +1,6 @@
 """The executor with worker processes: tasks go to the least loaded worker, and to another one when that dies.
 
-In: tasks. Out: blocks. Runs on the consumer's thread alone: messages are handled while a result is waited for.
+In: tasks. Out: blocks. Has no thread of its own: messages are handled while somebody asks for a result.
 
 What may happen at any moment, and what is done then:
 * a worker ends: what it had already answered is taken from its channel, the rest of its tasks go to a new worker. The task
@@ -85,6 +85,8 @@ class _Remote:
 class ProcessExecutor:
     """Runs tasks in `worker_count` processes."""
 
+    elsewhere = True
+
     def __init__(
         self,
         pipeline: Pipeline,
@@ -150,8 +152,6 @@ class ProcessExecutor:
 
     def submit(self, task: Task) -> ProcessHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
-        if os.getpid() != self._pid:
-            raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
         handle = ProcessHandle(self, self._next_task, task)
         self._next_task += 1
         if isinstance(task, Span):

@@ -11,7 +11,7 @@ from ..tasks import Block, Task
 
 
 class Handle(Protocol):
-    """The result of one task, now or later. Used by the consumer's thread only."""
+    """The result of one task, now or later."""
 
     def ready(self) -> bool:
         """Whether `result` would return without waiting or working."""
@@ -21,7 +21,11 @@ class Handle(Protocol):
 
 
 class Executor(Protocol):
-    """Runs tasks. All methods are called by the consumer's thread."""
+    """Runs tasks. All methods, and those of its handles, are called by one thread at a time."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether tasks run in other processes, so that to take their results is work for this one."""
 
     @property
     def units(self) -> int:

@@ -17,6 +17,7 @@ from ..work import Worker
 class ThreadExecutor:
     """Runs tasks on `worker_count` threads."""
 
+    elsewhere = False
     units = 1
 
     def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int) -> None:
