@@ -3,9 +3,11 @@
 In: the rows of the last stage. Out: the same, in the same order.
 
 To take a message, answer it with the next task and decode a batch is 30 µs of work; but up to 400 µs after a step in which the
-workers wrote megabytes, as nothing of ours is in the caches then. So it is done before the user asks, if the user stays away
-for long enough. A loop that comes back soon does it itself: to be handed every batch would cost it a switch between threads.
-To wake the thread would cost as much, so that it looks by itself whether there is something to do, about twice in a step.
+workers wrote megabytes, as nothing of ours is in the caches then. So it is done before the user asks, if rows last the user
+for long enough. A loop that comes back soon does it itself: to be handed all rows would cost it a switch between threads. To
+wake the thread would cost as much, so that it looks by itself whether there is something to do, about twice in that time.
+
+No code of the user's runs on the thread: rows with objects of the user's classes are left for the user's own to decode.
 """
 
 from __future__ import annotations
@@ -13,20 +15,22 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any
-from weakref import finalize
+from typing import cast
+from weakref import WeakSet, finalize
 
 from .order import Ended
 from .rows import RowRun, RowRuns
 from .tasks import Failure
 
 AWAY_SECONDS = 4e-3
-"""A step at least as long is worth a thread."""
+"""If the user is busy with rows for at least as long, they are worth a thread."""
 
-PAUSE_SECONDS = (1e-3, 50e-3)
+PAUSE_SECONDS = (1e-3, 1.0)
 """The least and the most time between two looks."""
+
+CLOSE_SECONDS = 5.0
+"""How long closing waits for a look to end. After it the thread finds everything closed, and ends."""
 
 
 class Ahead:
@@ -34,13 +38,14 @@ class Ahead:
 
     def __init__(self, runs: RowRuns) -> None:
         self._runs = runs
-        self._taken: RowRun | Ended | None = None
+        self._taken: RowRun | Ended | None = None  # set by the thread, and taken by the user
         self._turn = threading.Lock()  # whose it is to ask `runs`
         self._since = float("inf")  # when rows were taken last, here or there
-        self._awake = False
+        self._awake = self._closed = False
         self._pauses: SimpleQueue[float | None] = SimpleQueue()  # seconds to the first look, which awakes; None stops
-        self._stop: Any = None  # once there is a thread
-        self._pid = os.getpid()
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        _ALL.add(self)
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
@@ -52,15 +57,13 @@ class Ahead:
         if taken is not None:  # the way that must be short; the thread leaves alone what it has put there
             self._taken = None
             return taken
-        if os.getpid() != self._pid:
-            raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
         away = time.monotonic() - self._since
         with self._turn:
             taken, self._taken = self._taken, None
             if taken is None:
                 taken = self._runs.next(wait)
         if away > AWAY_SECONDS:
-            self._wake(_limited(away / 2))
+            self._wake(away / 2)
         else:
             self._awake = False
         self._since = time.monotonic()
@@ -68,19 +71,25 @@ class Ahead:
 
     def close(self) -> None:
         """Stop the thread. May be called twice, and on that thread, when it drops the last reference to an iterator."""
-        if self._stop is not None:
-            self._stop()
+        self._closed = True
+        _stop(self._thread, self._pauses, self._ended)
+
+    def after_fork(self) -> None:
+        """In a forked child: what was taken is its parent's, as the executor says to whoever asks for more."""
+        self._taken, self._thread, self._closed = None, None, True
+        self._turn = threading.Lock()
 
     def _wake(self, pause: float) -> None:
-        if self._stop is None:
+        if self._closed:
+            return
+        if self._thread is None:
             thread = threading.Thread(target=self._work, name="millrace-ahead", daemon=True)
-            self._stop = finalize(self, _stop, thread, self._pauses)  # at exit before the executor's, which is older
             try:
                 thread.start()
             except RuntimeError:  # the system gives no more threads, or is about to exit: this one does it all
-                self._stop.detach()
-                self._stop = None
                 return
+            self._thread = thread
+            finalize(self, _stop, thread, self._pauses, self._ended)  # at exit, before the executor's, which is older
         self._awake = True
         self._pauses.put(pause)
 
@@ -93,24 +102,26 @@ class Ahead:
                 pause = self._pauses.get(timeout=last if self._awake else None)
             except Empty:
                 pause = _limited(last * self._look())
+        self._ended.set()
 
     def _look(self) -> float:
         """Take a run if there is none and one is at hand. The factor for the time to the next look."""
         if self._taken is not None:
             return 1.25
-        if not self._turn.acquire(blocking=False):
+        if self._closed or not self._turn.acquire(blocking=False):
             return 1.0
         try:
-            self._taken = self._runs.next(wait=False)
-            if isinstance(self._taken, RowRun):
-                self._taken.decode()
-        except Exception as error:
-            self._taken = Ended(Failure(error))  # to be raised where the user asks
+            taken = self._runs.next(wait=False)
+            if taken is None:
+                return 1.0
+            if isinstance(taken, RowRun):
+                taken.block.decode_plain()
+            self._since = time.monotonic()
+            self._taken = taken  # the user may have it from here on
+        except BaseException as error:  # to be raised where the user asks
+            self._taken = Ended(Failure(cast(Exception, error)))
         finally:
             self._turn.release()
-        if self._taken is None:
-            return 1.0
-        self._since = time.monotonic()
         return 0.8
 
 
@@ -119,8 +130,19 @@ def _limited(pause: float) -> float:
     return min(max(pause, least), most)
 
 
-def _stop(thread: threading.Thread, pauses: SimpleQueue[float | None]) -> None:
+def _stop(thread: threading.Thread | None, pauses: SimpleQueue[float | None], ended: threading.Event) -> None:
     pauses.put(None)
-    if thread is not threading.current_thread():
-        with suppress(RuntimeError):  # it was interrupted while it started, and ends at once
-            thread.join()
+    if thread is not None and thread is not threading.current_thread():
+        ended.wait(CLOSE_SECONDS)
+
+
+_ALL: WeakSet[Ahead] = WeakSet()
+
+
+def _after_fork() -> None:
+    for ahead in _ALL:
+        ahead.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

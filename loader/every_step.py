@@ -5,6 +5,8 @@ In: an iterator. Out: a file with its state, written in place, in one write that
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +23,10 @@ PAGE = 4096
 class StateFile:
     """The state of an iterator in a local file, at every step: a loop of 5 ms steps takes less than 1 % longer.
 
-    The file is JSON and always holds a whole state: that of the last `save`, or of the one before if the process was killed
-    during `save`. It survives the death of the process. What is to survive the death of the machine belongs into Orbax's
-    checkpoints, which take milliseconds. Each process has a file of its own; to go on with another number of processes
-    pass the contents of all of them to `set_states`.
+    The file is JSON. Once the process that writes it has ended, however that happened, it holds a whole state: that of the
+    last `save`, or of the one before if the process was killed during `save`. What is to survive the death of the machine
+    belongs into Orbax's checkpoints, which take milliseconds. Each process has a file of its own; to go on with another
+    number of processes pass the contents of all of them to `set_states`.
 
     Args:
         path: the file; folders above it are made.
@@ -43,26 +45,27 @@ class StateFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path).absolute()
+        self._path = Path(path).resolve()
         if self._path.is_dir():
             raise IsADirectoryError(f"{self._path} is a folder; pass the path of a file in it.")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor: int | None = None  # of a file of one page
+        self._identity: tuple[int, int] | None = None  # of the file that was written last
         self._closed = False
 
     def save(self, iterator: Any) -> None:
         """Write the state of this moment.
 
         Raises:
+            CheckpointError: another file has taken the place of this one since the last call.
             OSError: as the file system says.
         """
         if self._closed:
             raise ClosedError("the state file was closed; make a new one, StateFile(path).")
         content = to_bytes(iterator.get_state()).ljust(PAGE)
-        if self._descriptor is None or len(content) > PAGE:
+        if not self._is_there() or self._descriptor is None or len(content) > PAGE:
             self._replace(content)
         else:
-            os.pwrite(self._descriptor, content, 0)
+            self._write(self._descriptor, content)
 
     def restore(self, iterator: Any) -> bool:
         """Bring an iterator to the saved place, and have it begin to prefetch there. False: nothing was saved yet.
@@ -75,8 +78,8 @@ class StateFile:
         except FileNotFoundError:
             return False
         try:
-            iterator.set_state(from_bytes(content, iterator))
-        except CheckpointError as error:
+            iterator.set_state(from_bytes(content.rstrip(), iterator))
+        except (CheckpointError, json.JSONDecodeError) as error:
             raise CheckpointError(f"{self._path}: {error}") from None
         iterator.start_prefetch()
         return True
@@ -94,13 +97,42 @@ class StateFile:
     ) -> None:
         self.close()
 
+    def _write(self, descriptor: int, content: bytes) -> None:
+        if os.pwrite(descriptor, content, 0) != len(content):
+            raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
+
+    def _is_there(self) -> bool:
+        """Whether the file is the one that was written last; False if there is none, or none was written."""
+        if self._identity is None:
+            return False
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise CheckpointError(
+                f"{self._path}: another file has taken the place of the one that was written to; give each iterator a path of "
+                "its own, and make a new StateFile after moving files."
+            )
+        return True
+
     def _replace(self, content: bytes) -> None:
         """Have another file take the place of the one there is, if any."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            self._write(descriptor, content)
+            if self._identity is None:
+                os.fsync(descriptor)  # what is replaced may have been there for long
+            os.replace(beside, self._path)
+        except BaseException:
+            os.close(descriptor)
+            beside.unlink(missing_ok=True)
+            raise
         self._let_go()
-        beside = self._path.with_name(f"{self._path.name}.new")
-        beside.write_bytes(content)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CLOEXEC)
-        os.replace(beside, self._path)
+        found = os.fstat(descriptor)
+        self._identity = found.st_dev, found.st_ino
         if len(content) == PAGE:
             self._descriptor = descriptor
         else:

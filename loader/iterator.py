@@ -51,7 +51,7 @@ class DataLoaderIterator:
         self._executor: Executor | None = None
         self._flow: Flow | None = None
         self._elements: Iterator[tuple[Any, Any, int]] | None = None
-        self.takes_ahead = True  # on a thread of its own, if there are worker processes; from the next start on
+        self._takes_ahead = True  # on a thread of its own, if there are worker processes
         self._closed = False
         self._skipped = SkippedRecords(max_errors)
         self._step = 0
@@ -246,11 +246,11 @@ class DataLoaderIterator:
     def _begin(self) -> Iterator[tuple[Any, Any, int]]:
         if self._closed:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
-        if self._executor is None:
-            self._executor = self._make_executor(self._pipeline)
+        self._stop()  # if that was interrupted
+        self._executor = self._make_executor(self._pipeline)
         mark = self.mark()
         self._start, self._unfinished, self._run = mark.cursor, mark.left, None
-        flow = Flow(self._pipeline, self._start, self._executor, self._skipped, self._unread(), self.takes_ahead)
+        flow = Flow(self._pipeline, self._start, self._executor, self._skipped, self._unread(), self._takes_ahead)
         self._flow = flow
         flow.begin()
         before = rows(formers(self._loaders, self._unfinished), self._unfinished, self._start)
@@ -266,9 +266,9 @@ class DataLoaderIterator:
 
     def _stop(self) -> None:
         self._elements = None
-        flow, self._flow = self._flow, None
-        if flow is not None:
-            flow.close()
+        if self._flow is not None:
+            self._flow.close()  # and forget it then: Ctrl-C may come in between
+            self._flow = None
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.close()

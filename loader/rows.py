@@ -42,10 +42,6 @@ class RowRun:
         element, elements[index] = elements[index], None
         return element
 
-    def decode(self) -> None:
-        """Decode rows of another process now, and not when the first of them is taken."""
-        len(self.block.elements)
-
     def rows(self, start: int, stop: int) -> Rows:
         """A part of the run."""
         return Rows(self.block, start, stop, self.local_positions)

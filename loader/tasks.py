@@ -103,6 +103,9 @@ class Block:
         """Number of rows."""
         return len(self.elements)
 
+    def decode_plain(self) -> None:
+        """Nothing: these rows are no bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:

@@ -1,8 +1,11 @@
 """A state saved to a file at every step is always whole, and no record is lost or repeated by a kill."""
 
+import contextlib
 import json
 import os
 import random
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +109,72 @@ def test_a_folder_and_a_closed_file_are_refused(tmp_path):
         file.save(iter(_loader()))
 
 
+def test_a_file_that_was_deleted_is_written_again(tmp_path):
+    """With its folder, too."""
+    path, batches = tmp_path / "folder" / "state.json", iter(_loader())
+    with StateFile(path) as file:
+        for remove in (path.unlink, lambda: shutil.rmtree(path.parent)):
+            next(batches)
+            file.save(batches)
+            remove()
+            file.save(batches)
+            assert json.loads(path.read_bytes()) == json.loads(batches.get_state())
+
+
+def test_a_second_writer_is_told_and_harms_nothing(tmp_path):
+    """The one that wrote last goes on, and the other one gets an error that names the file."""
+    path, batches = tmp_path / "state.json", iter(_loader())
+    with StateFile(path) as first, StateFile(path) as second:
+        first.save(batches)
+        next(batches)
+        second.save(batches)
+        with pytest.raises(millrace.errors.CheckpointError, match=r"state\.json: another file has taken the place"):
+            first.save(batches)
+        next(batches)
+        second.save(batches)
+        assert json.loads(path.read_bytes())["step"] == 2
+
+
+def test_a_file_behind_a_link_stays_behind_it(tmp_path):
+    """And a path is that of the folder in which the program stood."""
+    target, link, batches = tmp_path / "disk" / "state.json", tmp_path / "state.json", iter(_loader())
+    target.parent.mkdir()
+    link.symlink_to(target)
+    with contextlib.chdir(tmp_path):
+        file = StateFile("state.json")
+    with file:
+        file.save(batches)
+    assert link.is_symlink()
+    assert StateFile(target).restore(iter(_loader()))
+
+
+def test_a_save_that_fails_leaves_the_state_of_before_and_nothing_else(tmp_path):
+    """Long states are written beside the file: here there is no room for them, and the short ones after them go in place."""
+    state = iter(_loader()).get_state()
+
+    class Named:
+        def __init__(self, size):
+            self.size = size
+
+        def get_state(self):
+            return state.ljust(self.size)
+
+    with StateFile(tmp_path / "state.json") as file:
+        file.save(Named(0))
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        former = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, hard))
+        try:
+            with pytest.raises(OSError, match=r"part of a state.*state\.json"):
+                file.save(Named(9000))
+            file.save(Named(0))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            signal.signal(signal.SIGXFSZ, former)
+    assert os.listdir(tmp_path) == ["state.json"]
+    assert StateFile(tmp_path / "state.json").restore(iter(_loader()))
+
+
 PROGRAM = textwrap.dedent("""
     import json, sys
     import millrace
@@ -136,7 +205,8 @@ def test_a_program_that_is_killed_at_any_moment_leaves_a_whole_state(tmp_path):
     step = json.loads(state.read_bytes())["step"]
     done = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("]")]
     fresh = millrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1)
-    expected = [batch.tolist() for _, batch in zip(range(step), fresh)]
+    *expected, following = [batch.tolist() for _, batch in zip(range(step + 1), fresh)]
+    assert next(batches).tolist() == following
     assert step - 8 <= len(done) <= step
     missing = iter(expected)
     assert all(batch in missing for batch in done), "the work was done in the order of the stream, nothing twice"

@@ -83,8 +83,9 @@ class DeviceLoader:
         from .feeder import DeviceFeeder
 
         iterator = iter(self.source)
-        host = as_host(iterator)
-        return DeviceFeeder(host, self._runs_of(host), owns_host=iterator is not self.source)
+        owned = iterator is not self.source
+        host = as_host(iterator, owned)
+        return DeviceFeeder(host, self._runs_of(host), owned)
 
     def _runs_of(self, host: Host) -> Runs:
         """What begins the runs of a feeder; the feeder itself is not to be known there."""

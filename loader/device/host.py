@@ -66,9 +66,10 @@ class LoaderHost:
 
     goes_back = True
 
-    def __init__(self, iterator: DataLoaderIterator) -> None:
+    def __init__(self, iterator: DataLoaderIterator, owned: bool) -> None:
         self.iterator = iterator
-        iterator.takes_ahead = False  # the feeder's own threads do
+        if owned:
+            iterator._takes_ahead = False  # the thread that reads has nothing else to do
         self.mark = iterator.mark
         self.state_at = iterator.state_at
         self.records_behind = iterator.records_behind
@@ -163,6 +164,6 @@ class OtherHost:
         return type(self.iterator).__name__
 
 
-def as_host(iterator: Iterator[Any]) -> Host:
-    """The face of an iterator."""
-    return LoaderHost(iterator) if isinstance(iterator, DataLoaderIterator) else OtherHost(iterator)
+def as_host(iterator: Iterator[Any], owned: bool) -> Host:
+    """The face of an iterator; `owned`: nobody else has it."""
+    return LoaderHost(iterator, owned) if isinstance(iterator, DataLoaderIterator) else OtherHost(iterator)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 from ..slabs import Lease, Slab
 from ..stacked import StackedRows
 from ..tasks import Failure, RowTags
-from ..transport import memory
-from ..transport.codec import decode
+from ..transport import errors, memory
+from ..transport.codec import NotPlainError, decode
 from ..transport.messages import Done, SlabName
 
 
@@ -35,6 +36,18 @@ class MappedSlab(Slab):
 
 Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
 """The slabs of a block, and their leased memory."""
+
+
+class EncodedFailure(Failure):
+    """A `Failure` whose error stays encoded until somebody wants it: it is of a class of the user's."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def error(self) -> Exception:  # type: ignore[override]
+        """The exception."""
+        return errors.decode(self._data)
 
 
 class EncodedBlock:
@@ -60,17 +73,24 @@ class EncodedBlock:
     @property
     def elements(self) -> list[Any]:
         """The rows, decoded. The leases are theirs from now on."""
-        if self._elements is None:
-            rows = decode(self.rows, lambda name: self.leases[name][1])
-            self._elements = list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
-            self.leases = {}
+        return self._decoded() if self._elements is None else self._elements
+
+    def decode_plain(self) -> None:
+        """Decode the rows now, unless that would run code of the user's."""
+        with suppress(NotPlainError):
+            self._decoded(plain=True)
+
+    def _decoded(self, plain: bool = False) -> list[Any]:
+        rows = decode(self.rows, lambda name: self.leases[name][1], plain)
+        self._elements = list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
+        self.leases = {}
         return self._elements
 
 
 class Slabs:
     """All slabs that workers have lent.
 
-    Leases end in any thread, at any moment: that appends to a list, which the consumer's thread takes from.
+    Leases end in any thread, at any moment: that appends to a list, which whoever sends the next task takes from.
     """
 
     def __init__(self, keep_descriptors: bool) -> None:

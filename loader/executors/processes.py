@@ -31,7 +31,7 @@ from ..transport.channel import Channel
 from ..transport.messages import Answer, Broken, Done, EncodedRows, Exited, Ready, RunGroups, RunSpan
 from ..transport.payload import pack
 from .deaths import description
-from .handout import EncodedBlock, Leases, Slabs
+from .handout import EncodedBlock, EncodedFailure, Leases, Slabs
 from .pace import Pace
 from .spawner import Spawner
 
@@ -152,6 +152,7 @@ class ProcessExecutor:
 
     def submit(self, task: Task) -> ProcessHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
+        self._check_process()
         handle = ProcessHandle(self, self._next_task, task)
         self._next_task += 1
         if isinstance(task, Span):
@@ -161,6 +162,10 @@ class ProcessExecutor:
         if len(self._gathered) >= self._together(task.segment):
             self.send_gathered()
         return handle
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
 
     def send_gathered(self) -> None:
         """Give the groups that were gathered to a worker."""
@@ -200,6 +205,7 @@ class ProcessExecutor:
 
     def handle_messages(self, wait: float | None) -> None:
         """Take what has arrived; with `wait=None`, wait for something to arrive, or for a task to be late."""
+        self._check_process()
         events = self._selector.select(self._until_late() if wait is None else wait)
         for key, _ in events:
             if key.data is None:
@@ -342,7 +348,7 @@ def _encoded(group: Group) -> list[EncodedRows]:
 
 
 def _encoded_block(answer: Answer, leases: Leases) -> EncodedBlock:
-    failure = None if answer.error is None else Failure(errors.decode(answer.error))
+    failure = None if answer.error is None else EncodedFailure(answer.error)
     return EncodedBlock(answer.rows, answer.row_count, leases, answer.tags, failure, answer.skipped)
 
 

@@ -28,6 +28,9 @@ TINY = 512
 """Bytes of an array that is not worth a place on a slab."""
 
 
+_PLAIN_MODULES = ("builtins", "_codecs", "collections", "numpy", __name__.partition(".")[0])
+
+
 class Encoder:
     """Encodes elements whose arrays stand on slabs of `pool`, the pool of worker `worker`."""
 
@@ -92,9 +95,19 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return (self.worker, lease.slab.number), offset, value.shape, kind, strides, value.flags.writeable
 
 
-def decode(rows: bytes, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
-    """The elements again, or the columns that they were stacked to. Arrays stand on the given memory, and keep it."""
-    unpickler = _Unpickler(io.BytesIO(rows))
+class NotPlainError(pickle.UnpicklingError):
+    """Elements hold objects of classes of other modules than NumPy's, ours and a few of Python's."""
+
+
+def decode(
+    rows: bytes, memory_of: Callable[[SlabName], NDArray[np.uint8]], plain: bool = False
+) -> list[Any] | StackedRows:
+    """The elements again, or the columns that they were stacked to. Arrays stand on the given memory, and keep it.
+
+    Raises:
+        NotPlainError: with `plain`, to decode them would run code of the user's.
+    """
+    unpickler = (_PlainUnpickler if plain else _Unpickler)(io.BytesIO(rows))
     unpickler.memory_of = memory_of
     return unpickler.load()  # type: ignore[no-any-return]
 
@@ -108,3 +121,10 @@ class _Unpickler(pickle.Unpickler):
         if not writeable:
             array.flags.writeable = False
         return array
+
+
+class _PlainUnpickler(_Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module.partition(".")[0] not in _PLAIN_MODULES:
+            raise NotPlainError(f"{module}.{name}")
+        return super().find_class(module, name)
