@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from workloads import Data, Workload, WrongRecordError
 BATCHES = 3
 
 BATCHES_CHANGE_WITH_WORKERS = ("grain", "grain_inline")
-"""Contenders whose workers each make batches of their own records: of these only dtypes and shapes can be compared."""
+"""Contenders whose worker w of n makes batches of the records w, w + n, …: of these dtypes and shapes can be compared."""
 
 
 class DifferentWorkError(Exception):
@@ -101,7 +101,9 @@ def _difference(batch: BatchSum, expected: BatchSum, exactly: bool) -> str | Non
 
 
 def _sums(workload: Workload, data: Data, contender: Contender) -> list[BatchSum]:
-    keys = key_batches(len(data.records), workload.batch_size, "shared")
+    keys: Iterable[NDArray[Any]] = key_batches(len(data.records), workload.batch_size, "shared")
+    if contender.key in BATCHES_CHANGE_WITH_WORKERS and contender.worker_count > 0:
+        keys = _striped(keys, contender.worker_count)
     with closing(iter(contender.loader(workload, data, "shared"))) as batches:
         pairs = itertools.islice(zip(batches, keys), BATCHES)
         try:
@@ -131,3 +133,10 @@ def _leaves(batch: Any) -> Iterator[tuple[str, NDArray[Any]]]:
 
 def _digest(content: bytes | NDArray[Any]) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def _striped(keys: Iterable[NDArray[Any]], workers: int) -> Iterator[NDArray[Any]]:
+    """The keys of batches that so many workers make in turns, each of the records that are its own."""
+    batches = iter(keys)
+    while several := list(itertools.islice(batches, workers)):
+        yield from np.concatenate(several).reshape(-1, workers).T
