@@ -1,7 +1,8 @@
 """The loader: runs source, sampler and operations, and knows where the stream stands."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import names_from
 
 if TYPE_CHECKING:
     from .data_loader import DataLoader, load
@@ -21,20 +22,16 @@ __all__ = [
     "shard_options_for",
 ]
 
-_HOMES = {
-    "DataLoader": "data_loader",
-    "DataLoaderIterator": "iterator",
-    "DeviceLoader": "device",
-    "ReadOptions": "options",
-    "check_resume": "resume_check",
-    "device_put": "device",
-    "load": "data_loader",
-    "shard_options_for": "device",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: a worker process runs pipelines, and needs none of them."""
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = names_from(
+    __name__,
+    {
+        "DataLoader": "data_loader",
+        "DataLoaderIterator": "iterator",
+        "DeviceLoader": "device",
+        "ReadOptions": "options",
+        "check_resume": "resume_check",
+        "device_put": "device",
+        "load": "data_loader",
+        "shard_options_for": "device",
+    },
+)

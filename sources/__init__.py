@@ -3,12 +3,17 @@
 Importing this room imports none of the file formats' libraries; each is imported where a source of its kind is made.
 """
 
-from .array_record import ArrayRecordDataSource
+from typing import TYPE_CHECKING
+
+from ..lazy import names_from
 from .memory import MemorySource
-from .parquet import ParquetDataSource
 from .protocol import DataSource, as_source, fingerprint_of, reader_of
-from .range import RangeDataSource
-from .tfds import TfdsDataSource
+
+if TYPE_CHECKING:
+    from .array_record import ArrayRecordDataSource
+    from .parquet import ParquetDataSource
+    from .range import RangeDataSource
+    from .tfds import TfdsDataSource
 
 __all__ = [
     "ArrayRecordDataSource",
@@ -21,3 +26,13 @@ __all__ = [
     "fingerprint_of",
     "reader_of",
 ]
+
+__getattr__ = names_from(
+    __name__,
+    {
+        "ArrayRecordDataSource": "array_record",
+        "ParquetDataSource": "parquet",
+        "RangeDataSource": "range",
+        "TfdsDataSource": "tfds",
+    },
+)
