@@ -8,9 +8,9 @@ from millrace.loader.state import Cursor
 from millrace.loader.tasks import Block, Group, Rows
 
 
-def _after(*tasks, span: int = 100, segments: int = 1) -> Pace:
+def _after(*tasks, span: int = 100) -> Pace:
     """The pace after tasks, each given as (spans, seconds, bytes)."""
-    pace = Pace(span, segments)
+    pace = Pace(span)
     for spans, seconds, size in tasks:
         pace.note(Span(0, spans * span), seconds, size)
     return pace
@@ -54,10 +54,10 @@ def test_groups_go_together_while_they_are_short_and_small():
     """Twofold at a time, up to a largest number; large ones go alone."""
     rows = Rows(Block([]), 0, 50)
     group = Group(1, (rows, rows), Cursor(0, (0,)), Cursor(0, (0,)))
-    pace = _after(segments=2)
+    pace = _after()
     sizes = [pace.together(1)]
     for _ in range(6):
-        pace.note(group, 2e-4, 100)
+        pace.note(group, TASK_SECONDS / 15, 100)
         sizes.append(pace.together(1))
     assert sizes == [1, 2, 4, 8, 8, 8, 8]
     pace.note(group, 2e-4, TASK_BYTES)
