@@ -24,6 +24,7 @@ from ..samplers.sharding import as_shard_options
 from ..sources import as_source, fingerprint_of
 from .lineage import Lineage
 from .plan import Segment, column_span_length, segments_of, span_length
+from .state import Fingerprint
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,14 @@ class Pipeline:
         return column_span_length(self.segments, row_bytes)
 
     @cached_property
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Fingerprint:
         """Identity of source, sampler and operations, in plain JSON values."""
-        return {
-            "source": fingerprint_of(self.source),
-            "sampler": self.sampler.fingerprint,
-            "operations": list(self.fingerprints or ()),
-            "batch_sizes": [operation.batch_size for operation in self.operations if isinstance(operation, Batch)],
-        }
+        return Fingerprint(
+            source=fingerprint_of(self.source),
+            sampler=self.sampler.fingerprint,
+            operations=list(self.fingerprints or ()),
+            batch_sizes=[operation.batch_size for operation in self.operations if isinstance(operation, Batch)],
+        )
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Global positions `int64[stop - start]` at local ones."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..errors import CheckpointError
@@ -69,6 +70,15 @@ class Unfinished:
         return cls((shard[0], shard[1]), where, Lineage.from_values(lineage), delivered)
 
 
+class Fingerprint(dict[str, Any]):
+    """The identity of source, sampler and operations, by name. Does not change."""
+
+    @cached_property
+    def json(self) -> str:
+        """It as JSON text."""
+        return _json(self)
+
+
 @dataclass(frozen=True, slots=True)
 class LoaderState:
     """What is saved: plain values only.
@@ -88,31 +98,30 @@ class LoaderState:
     cursor: Cursor
     step: int
     shard: tuple[int, int]
-    fingerprint: dict[str, Any]
+    fingerprint: Fingerprint
     lineage: Lineage = field(default_factory=Lineage)
     left_out: tuple[tuple[int, int], ...] = ()
     unfinished: tuple[Unfinished, ...] = ()
     version: int = VERSION
 
     def to_json(self) -> bytes:
-        """The state as UTF-8 JSON, with sorted keys: equal states give equal bytes."""
-        values = json.dumps({**self._values(), "lineage": None}, sort_keys=True, separators=(",", ":"))
-        head, _, tail = values.rpartition('"lineage":null')  # no name stands behind it
-        return f'{head}"lineage":{self.lineage.json}{tail}'.encode()
+        """The state as UTF-8 JSON, with sorted keys: equal states give equal bytes.
+
+        May be asked for at every step: what does not change in a run is text already.
+        """
+        left_out = _json(self.left_out) if self.left_out else "[]"
+        unfinished = _json([rest.to_values() for rest in self.unfinished]) if self.unfinished else "[]"
+        return (
+            f'{{"cursor":[{self.cursor.position},{",".join(map(str, self.cursor.skips))}],'
+            f'"fingerprint":{self.fingerprint.json},"left_out":{left_out},"lineage":{self.lineage.json},'
+            f'"shard":[{self.shard[0]},{self.shard[1]}],"step":{self.step},"unfinished":{unfinished},'
+            f'"version":{self.version}}}'
+        ).encode()
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain JSON values."""
-        return {**self._values(), "lineage": self.lineage.to_values()}
-
-    def _values(self) -> dict[str, Any]:
-        values = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
-        return {
-            **values,
-            "cursor": [self.cursor.position, *self.cursor.skips],
-            "shard": list(self.shard),
-            "left_out": [list(pair) for pair in self.left_out],
-            "unfinished": [rest.to_values() for rest in self.unfinished],
-        }
+        values: dict[str, Any] = json.loads(self.to_json())
+        return values
 
     @classmethod
     def from_json(cls, data: bytes | str, like: LoaderState | None = None) -> LoaderState:
@@ -153,7 +162,11 @@ class LoaderState:
         lineage = like.lineage if like is not None and same else Lineage.from_values(values["lineage"])
         rests = tuple(map(Unfinished.from_values, values["unfinished"]))
         where = Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1])
-        return cls(*where, values["fingerprint"], lineage, _ranges(values["left_out"]), rests)
+        return cls(*where, Fingerprint(values["fingerprint"]), lineage, _ranges(values["left_out"]), rests)
+
+
+def _json(values: Any) -> str:
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def _are_counts(values: Any) -> bool:
