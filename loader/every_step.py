@@ -62,10 +62,12 @@ class StateFile:
         if self._closed:
             raise ClosedError("the state file was closed; make a new one, StateFile(path).")
         content = to_bytes(iterator.get_state()).ljust(PAGE)
-        if not self._is_there() or self._descriptor is None or len(content) > PAGE:
-            self._replace(content)
+        descriptor = self._descriptor
+        if descriptor is not None and len(content) == PAGE and os.fstat(descriptor).st_nlink:
+            self._write(descriptor, content)
         else:
-            self._write(self._descriptor, content)
+            self._check_place()
+            self._replace(content)
 
     def restore(self, iterator: Any) -> bool:
         """Bring an iterator to the saved place, and have it begin to prefetch there. False: nothing was saved yet.
@@ -101,20 +103,19 @@ class StateFile:
         if os.pwrite(descriptor, content, 0) != len(content):
             raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
 
-    def _is_there(self) -> bool:
-        """Whether the file is the one that was written last; False if there is none, or none was written."""
+    def _check_place(self) -> None:
+        """If there is a file, it must be the one that was written last."""
         if self._identity is None:
-            return False
+            return
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
-            return False
+            return
         if (found.st_dev, found.st_ino) != self._identity:
             raise CheckpointError(
                 f"{self._path}: another file has taken the place of the one that was written to; give each iterator a path of "
                 "its own, and make a new StateFile after moving files."
             )
-        return True
 
     def _replace(self, content: bytes) -> None:
         """Have another file take the place of the one there is, if any."""
