@@ -19,9 +19,12 @@ from .state_files import from_bytes, to_bytes
 PAGE = 4096
 """The bytes that the kernel copies into a file without a look at signals between them; JSON may end in blanks."""
 
+LOOK_EVERY = 64
+"""Saves from one look whether somebody has removed or replaced the file to the next."""
+
 
 class StateFile:
-    """The state of an iterator in a local file, at every step: a loop of 5 ms steps takes less than 1 % longer.
+    """The state of an iterator in a local file, at every step: a loop of 5 ms steps takes 1 to 2 % longer.
 
     The file is JSON. Once the process that writes it has ended, however that happened, it holds a whole state: that of the
     last `save`, or of the one before if the process was killed during `save`. What is to survive the death of the machine
@@ -50,20 +53,23 @@ class StateFile:
             raise IsADirectoryError(f"{self._path} is a folder; pass the path of a file in it.")
         self._descriptor: int | None = None  # of a file of one page
         self._identity: tuple[int, int] | None = None  # of the file that was written last
+        self._saves = 0
         self._closed = False
 
     def save(self, iterator: Any) -> None:
         """Write the state of this moment.
 
         Raises:
-            CheckpointError: another file has taken the place of this one since the last call.
+            CheckpointError: another file has taken the place of this one. Looked for at every 64th call.
             OSError: as the file system says.
         """
         if self._closed:
             raise ClosedError("the state file was closed; make a new one, StateFile(path).")
         content = to_bytes(iterator.get_state()).ljust(PAGE)
+        self._saves += 1
+        looks = self._saves % LOOK_EVERY == 0  # to ask each time would cost as much as to write
         descriptor = self._descriptor
-        if descriptor is not None and len(content) == PAGE and os.fstat(descriptor).st_nlink:
+        if descriptor is not None and len(content) == PAGE and not (looks and self._is_gone(descriptor)):
             self._write(descriptor, content)
         else:
             self._check_place()
@@ -102,6 +108,10 @@ class StateFile:
     def _write(self, descriptor: int, content: bytes) -> None:
         if os.pwrite(descriptor, content, 0) != len(content):
             raise OSError(errno.EIO, "the file system took only a part of a state", str(self._path))
+
+    @staticmethod
+    def _is_gone(descriptor: int) -> bool:
+        return os.fstat(descriptor).st_nlink == 0
 
     def _check_place(self) -> None:
         """If there is a file, it must be the one that was written last."""
