@@ -128,12 +128,26 @@ def _steps(rounds: int, seconds: float, layers: int) -> Samples:
 
         return measure
 
+    def alone(batches: Iterable[Any]) -> float:
+        with closing(iter(batches)) as iterator:
+            block(iterator)
+            return float(np.median([block(iterator) for _ in range(max(3, int(10 * seconds) // layers))]))
+
+    def ratio_alone(make: Callable[[], Iterable[Any]]) -> Callable[[], list[float]]:
+        """For what goes on working, far ahead, in the turn of the resident batch."""
+
+        def measure() -> list[float]:
+            before, own, after = alone(_resident(loader)), alone(make()), alone(_resident(loader))
+            return [2 * own / (before + after)]
+
+        return measure
+
     return turns(
         rounds,
         {
             "resident batch": ratio(lambda: _resident(loader)),
             "to_device": ratio(lambda: loader.to_device(DEVICE)),
-            "grain.experimental.device_put": ratio(lambda: _grain(records)),
+            "grain.experimental.device_put": ratio_alone(lambda: _grain(records)),
             "jax.device_put in the loop": ratio(lambda: _plain(loader)),
         },
     )
