@@ -224,7 +224,8 @@ def test_two_hundred_iterators_and_twenty_epochs_leave_nothing():
             if step in (20, 40, 175, 310):  # to measure takes long, and long steps need one batch more than short ones
                 held.append(_proportional_bytes([ME, *ME.children(recursive=True)]))
     assert step == 319
-    assert max(held[2:]) - held[1] < 4 << 20
+    batch = 16 * 50_000 * 4  # how many are in use at most depends on who waits for whom; a leak adds up
+    assert max(held[2:]) - held[1] < 4 * batch
     assert not _more_than(before)
 
 
