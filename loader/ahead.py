@@ -7,7 +7,8 @@ workers wrote megabytes, as nothing of ours is in the caches then. So it is done
 for long enough. A loop that comes back soon does it itself: to be handed all rows would cost it a switch between threads. To
 wake the thread would cost as much, so that it looks by itself whether there is something to do, about twice in that time.
 
-No code of the user's runs on the thread: rows with objects of the user's classes are left for the user's own to decode.
+No code of the user's runs on the thread, but for handlers of logging: rows with objects of the user's classes are left for the
+user's own thread to decode.
 """
 
 from __future__ import annotations
