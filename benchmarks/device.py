@@ -2,13 +2,15 @@
 
     python benchmarks/device.py [--rounds 7] [--seconds 3] [--out benchmarks/output]
 
-Writes device.json and device.md. Contenders take turns within each round; medians with the extremes beside them. On CPU devices
-a step and the loading share the cores: the step is sized to leave room, it runs on one of them.
+Writes device.json and device.md. Contenders take turns within each round; medians with the extremes beside them. The device is
+a CPU: XLA gets one core (NPROC=1) and leaves the others to the loading, as an accelerator does. A step has as many layers as make
+it long enough.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -18,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+os.environ["NPROC"] = "1"  # read by XLA, which would divide a step between all cores
 
 import grain
 import jax
@@ -38,6 +40,9 @@ SMALL = (8, 8, 1)
 BLOCK = 10
 """Steps that are timed together. So short that the machine is as fast for the resident batch as for the others."""
 
+WARM_UP = 16
+"""Batches of a loop that only consumes, before it is measured."""
+
 DEVICE = jax.devices()[0]
 
 
@@ -52,9 +57,15 @@ def main() -> int:
     facts = {**machine.facts(), "jax": jax.__version__, "device": str(DEVICE)}
     with frozen():
         tables = {
-            "step time / that on one resident batch, steps of 14 ms": _steps(options.rounds, options.seconds, 40),
-            "step time / that on one resident batch, steps of 43 ms": _steps(options.rounds, options.seconds, 120),
-            "images only consumed, batches per second": _consumed(options.rounds, options.seconds),
+            f"step time / that on one resident batch, steps of {ms} ms": _steps(
+                options.rounds, options.seconds, ms / 1e3
+            )
+            for ms in (14, 43)
+        }
+        tables |= {
+            "images only consumed, batches per second / the host iterator's": _consumed(
+                options.rounds, options.seconds
+            ),
             "next() on a ready batch (µs)": _ready(options.rounds),
         }
     console = Console(width=110)
@@ -105,17 +116,34 @@ def _train(weights: Any, batch: Any, layers: int) -> Any:
     return [weights[0] * (1 - 1e-9 * loss), weights[1]]
 
 
-def _steps(rounds: int, seconds: float, layers: int) -> Samples:
+def _layers(seconds: float, batch: Any) -> int:
+    """How many make a step of so many seconds."""
+    layers = 4
+    while True:
+        _block(itertools.repeat(batch), layers)  # compiles
+        took = _block(itertools.repeat(batch), layers) / BLOCK
+        if took > seconds / 2:
+            return max(1, round(layers * seconds / took))
+        layers *= 2
+
+
+def _block(iterator: Iterator[Any], layers: int) -> float:
+    """Seconds that a block of steps takes."""
+    weights = [jax.numpy.ones((64, 512)) / 64, jax.numpy.eye(512)]
+    began = time.perf_counter()
+    for _ in range(BLOCK):
+        weights = jax.block_until_ready(_train(weights, next(iterator), layers))
+    return time.perf_counter() - began
+
+
+def _steps(rounds: int, seconds: float, step_seconds: float) -> Samples:
     """Step time of each way to get batches, over that of the resident batch measured right after; medians of turns."""
     records = _digits(SMALL)
     loader = _loader(records)
+    layers = _layers(step_seconds, next(iter(_resident(loader))))
 
     def block(iterator: Iterator[Any]) -> float:
-        weights = [jax.numpy.ones((64, 512)) / 64, jax.numpy.eye(512)]
-        began = time.perf_counter()
-        for _ in range(BLOCK):
-            weights = jax.block_until_ready(_train(weights, next(iterator), layers))
-        return time.perf_counter() - began
+        return _block(iterator, layers)
 
     def ratio(make: Callable[[], Iterable[Any]]) -> Callable[[], list[float]]:
         def measure() -> list[float]:
@@ -131,7 +159,7 @@ def _steps(rounds: int, seconds: float, layers: int) -> Samples:
     def alone(batches: Iterable[Any]) -> float:
         with closing(iter(batches)) as iterator:
             block(iterator)
-            return float(np.median([block(iterator) for _ in range(max(3, int(10 * seconds) // layers))]))
+            return float(np.median([block(iterator) for _ in range(max(3, int(seconds / 3 / step_seconds / BLOCK)))]))
 
     def ratio_alone(make: Callable[[], Iterable[Any]]) -> Callable[[], list[float]]:
         """For what goes on working, far ahead, in the turn of the resident batch."""
@@ -157,32 +185,44 @@ def _steps(rounds: int, seconds: float, layers: int) -> Samples:
 
 
 def _consumed(rounds: int, seconds: float) -> Samples:
+    """Batches per second of each way, over those of the host iterator of as many workers, before and after."""
+
     def loader(workers: int) -> millrace.DataLoader:
         source, work = large_images(Path()).millrace, [normalise]
         return millrace.load(source, transformations=work, shuffle=True, seed=0, batch_size=BATCH, worker_count=workers)
 
     inline, workers = loader(0), loader(2)
 
-    def rate(batches: Iterable[Any]) -> list[float]:
+    def rate(batches: Iterable[Any]) -> float:
         with closing(iter(batches)) as iterator:
-            for _ in range(4):
+            for count in range(WARM_UP):
                 batch = next(iterator)
+                if count == WARM_UP // 4:
+                    time.sleep(1)  # buffers fill, and touch their memory for the first time
             began, count = time.perf_counter(), 0
-            while time.perf_counter() - began < seconds:
+            while time.perf_counter() - began < seconds / 3:
                 batch = next(iterator)
                 count += 1
             elapsed = time.perf_counter() - began
             del batch
-        return [count / elapsed]
+        return count / elapsed
+
+    def ratio(host: millrace.DataLoader, make: Callable[[], Iterable[Any]]) -> Callable[[], list[float]]:
+        def measure() -> list[float]:
+            before, own, after = rate(host), rate(make()), rate(host)
+            return [2 * own / (before + after)]
+
+        return measure
 
     return turns(
         rounds,
         {
-            "host iterator": lambda: rate(inline),
-            "to_device": lambda: rate(inline.to_device(DEVICE)),
-            "jax.device_put in the loop": lambda: rate(_plain(inline)),
-            "host iterator, 2 workers": lambda: rate(workers),
-            "to_device, 2 workers": lambda: rate(workers.to_device(DEVICE)),
+            "host iterator": ratio(inline, lambda: inline),
+            "to_device": ratio(inline, lambda: inline.to_device(DEVICE)),
+            "jax.device_put in the loop": ratio(inline, lambda: _plain(inline)),
+            "host iterator, 2 workers": ratio(workers, lambda: workers),
+            "to_device, 2 workers": ratio(workers, lambda: workers.to_device(DEVICE)),
+            "jax.device_put in the loop, 2 workers": ratio(workers, lambda: _plain(workers)),
         },
     )
 

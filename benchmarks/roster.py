@@ -16,17 +16,19 @@ from workloads import Workload
 
 @dataclass(frozen=True)
 class Entry:
-    """A library under one setting.
+    """A library under one setting, or what takes a worker count like one.
 
     Attributes:
         key: what `--contenders` calls it.
         make: takes a worker count.
         requires: the module that must be installed.
+        needs_workers: whether it makes no sense without.
     """
 
     key: str
     make: Callable[[int], Contender]
     requires: str
+    needs_workers: bool = False
 
 
 def _millrace(worker_count: int) -> Contender:
@@ -59,12 +61,19 @@ def _torch_stack(worker_count: int) -> Contender:
     return Torch(worker_count, stack=True)
 
 
+def _limits(worker_count: int) -> Contender:
+    from side_by_side import SideBySide
+
+    return SideBySide(worker_count)
+
+
 LIBRARIES = (
     Entry("millrace", _millrace, "millrace"),
     Entry("grain", _grain, "grain"),
     Entry("grain_inline", _grain_inline, "grain"),
     Entry("torch", _torch, "torch"),
     Entry("torch_stack", _torch_stack, "torch"),
+    Entry("limits", _limits, "multiprocessing", needs_workers=True),
 )
 KEYS = (*(loop.key for loop in LOOPS), *(entry.key for entry in LIBRARIES))
 EVERYWHERE = ("limit", "bare")
@@ -81,5 +90,5 @@ def contenders_for(workload: Workload, keys: Sequence[str], worker_counts: Seque
     """The contenders of a workload in the order of their turns: the limit loop and millrace next to each other."""
     loops = [loop for loop in LOOPS if loop.key in keys and loop.key in (*EVERYWHERE, *workload.references)]
     entries = [entry for entry in LIBRARIES if entry.key in keys]
-    libraries = [entry.make(count) for entry in entries for count in worker_counts]
+    libraries = [entry.make(count) for entry in entries for count in worker_counts if count or not entry.needs_workers]
     return [*loops[:1], *libraries[:1], *loops[1:], *libraries[1:]]

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ..tasks import Group, Task
 
-TASK_SECONDS = 6e-3
-"""What a task of several spans may take: a hundred times its messages."""
+TASK_SECONDS = 12e-3
+"""What a task of several spans may take: fifty to a hundred times its messages."""
 
 TASK_BYTES = 4 << 20
 """What the batches of such a task may occupy."""
