@@ -2,9 +2,9 @@
 
     python benchmarks/device.py [--rounds 7] [--seconds 3] [--out benchmarks/output]
 
-Writes device.json and device.md. Contenders take turns within each round; medians with the extremes beside them. The device is
-a CPU: XLA gets one core (NPROC=1) and leaves the others to the loading, as an accelerator does. A step has as many layers as make
-it long enough.
+Writes device.json and device.md. Contenders take turns within each round; medians with the extremes beside them. The
+device is a CPU: XLA gets one core (NPROC=1) and leaves the others to the loading, as an accelerator does. A step has as
+many layers as make it long enough.
 """
 
 from __future__ import annotations

@@ -419,6 +419,16 @@ def test_a_batch_that_an_interrupt_lost_on_its_way_to_the_user_is_made_again():
         assert first + [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
 
 
+@pytest.mark.parametrize("received", [0, 6, 7])
+def test_a_batch_that_was_lost_before_the_end_is_made_again(received):
+    """The last one, too, behind which there is nothing but the end."""
+    with iter(images().to_device(CPU)) as feeder:
+        labels = [label for _ in range(received) for label in next(feeder)["label"].tolist()]
+        feeder.start_prefetch()
+        taken(feeder)
+        assert labels + [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
+
+
 def taken(feeder):
     """Takes what comes next from the queue and loses it, as an interrupt does."""
     return feeder._run.ready.get()

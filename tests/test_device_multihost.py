@@ -122,6 +122,105 @@ def test_processes_that_hold_the_same_rows_load_the_same_data():
             assert (assembled(step, (16, 10)) == striped).all()
 
 
+def test_columns_may_be_divided_over_processes_that_load_whole_records():
+    """Rows over one axis of the mesh and columns over the other; every process holds its columns of its rows."""
+    said = together(
+        """
+        grid = Mesh(devices.reshape(2, 4), ("data", "model"))
+        sharding = NamedSharding(grid, P("data", "model"))
+        table = np.arange(800, dtype=np.float32).reshape(100, 8)
+        loader = millrace.load(table, shard_options=millrace.shard_options_for(sharding), batch_size=8, num_epochs=1)
+        say([[batch.shape, parts(batch)] for batch in loader.to_device(sharding, on_uneven="pad")][:2])
+        say(outcome(iter(millrace.load(np.zeros((8, 6)), batch_size=4).to_device(sharding)))[1])
+        """,
+        4,
+        devices=2,
+    )
+    table = np.arange(800, dtype=np.float32).reshape(100, 8)
+    for step, batches in enumerate(zip(*(steps for (steps,), _ in said), strict=True)):
+        expected = np.concatenate([table[shard::2][8 * step : 8 * step + 8] for shard in range(2)])
+        assert all(shape == [16, 8] for shape, _ in batches)
+        assert (assembled([pieces for _, pieces in batches], (16, 8)) == expected).all()
+    assert all("axis 1 of size 6 cannot be divided over the 4 parts of axis model" in error for _, (error,) in said)
+
+
+def test_leaves_without_rows_are_the_same_on_a_host_that_has_ended():
+    """They keep their value while others go on; where it changes from batch to batch, filling up is refused."""
+    said = together(
+        """
+        def fed(scale):
+            batches = [{"x": np.full(4, step + 1.0), "scale": scale(step)} for step in range(3 if index == 0 else 1)]
+            return iter(millrace.device_put(batches, {"x": data, "scale": (mesh, P())}, on_uneven="pad"))
+        say([np.asarray(batch["scale"].addressable_data(0)).item() for batch in fed(lambda step: np.float32(0.5))])
+        try:
+            list(fed(lambda step: np.float32(step)))
+        except Exception as error:
+            say(f"{type(error).__name__}: {error}")
+        """,
+        2,
+    )
+    assert [lines[0] for lines in said] == [[[0.5] * 3]] * 2
+    assert "ShardingError: the batch's leaf ['scale'] has no rows and changes" in said[0][1][0]
+    assert "HostsError: process 0 failed: ShardingError" in said[1][1][0]
+
+
+def test_processes_without_a_device_of_a_sharding_are_told():
+    """And some of the processes may have had feeders of their own before all have one together."""
+    said = together(
+        """
+        def fed(target):
+            return [np.asarray(batch.addressable_data(0)).tolist() for batch in
+                    millrace.load(np.arange(4.0), batch_size=2, num_epochs=1).to_device(target)]
+        for target in (devices[0], (Mesh(devices[:2], ("data",)), "data"), data):
+            try:
+                say(fed(target), "")
+            except millrace.errors.ShardingError as error:
+                say([], str(error))
+        """,
+        3,
+    )
+    whole = [[0, 1], [2, 3]]
+    for process, cases in enumerate(said):
+        for (rows, error), has_part in zip(cases, (process < 1, process < 2, True), strict=True):
+            assert rows == (whole if has_part else [])
+            assert has_part or f"than this one, {process}; pass one of jax.local_devices()" in error
+
+
+def test_a_batch_that_an_interrupt_lost_where_others_have_it_is_an_error():
+    """To make it again would leave the hosts a batch apart: HostsError, until a state is set on all."""
+    said = together(
+        """
+        with iter(millrace.load(range(40), batch_size=4, num_epochs=1).to_device(data)) as feeder:
+            next(feeder)
+            state = feeder.get_state()
+            if index == 0:
+                feeder._run.ready.get()  # what an interrupt would have lost
+            say(*outcome(feeder))
+            feeder.set_state(state)
+            say(*outcome(feeder))
+        """,
+        2,
+    )
+    rest = [[list(range(start, start + 4))] for start in range(4, 40, 4)]
+    assert said[0][0][0] == []
+    assert "was lost to an interrupt" in said[0][0][1]
+    assert [lines[1] for lines in said] == [[rest, ""]] * 2
+
+
+def test_page_locked_memory_is_for_one_process():
+    """With devices of several it is refused before anything is read."""
+    said = together(
+        """
+        try:
+            iter(millrace.load(range(4), batch_size=2).to_device(data, pinned_host=True))
+        except ValueError as error:
+            say(str(error))
+        """,
+        2,
+    )
+    assert all("for devices of one process" in lines[0][0] for lines in said)
+
+
 UNEVEN = """
 # process 0 has 5 batches of 4, process 1 has 3 and one of 2 rows, process 2 (if there is one) has none at all
 own = [range(20), range(100, 114), range(0), range(300, 316)][index]
@@ -223,8 +322,9 @@ def test_whole_batches_that_are_certain_are_agreed_on_once():
                     seen.append([np.asarray(shard.data).tolist() for shard in next(feeder).addressable_shards][0])
                 except OSError:
                     pass
+            folder = feeder._runs.agreements._last._folder
             words = [word for block in range(3) for step in range(64 * block, 64 * block + 64)
-                     for word in Store().there(f"millrace/0.0/{block}/{step}/")]
+                     for word in Store().there(f"{folder}{block}/{step}/")]
             say(failures, sum(seen, []) == [x % 100 for x in range(160)], sorted(words))
         wide = millrace.load(np.zeros((8, 3 + index)), batch_size=4)
         say(*outcome(iter(wide.to_device(data))))

@@ -174,6 +174,36 @@ def test_leaves_that_are_whole_on_all_devices_are_no_part_of_the_rows():
     """)
 
 
+def test_filling_up_needs_to_know_which_leaves_have_the_rows():
+    """Leading axes that differ are refused, with the remedy, which works."""
+    batches = [{"classes": np.arange(3.0), "image": np.arange(rows) + 1.0} for rows in (16, 5)]
+    with pytest.raises(ShardingError, match=r"classes.*: 3, .*image.*: 16\)"):
+        next(iter(millrace.device_put(batches, CPU, on_uneven="pad")))
+    mesh = jax.sharding.Mesh(np.array([CPU]), ("data",))
+    tree = {"classes": (mesh, jax.sharding.PartitionSpec()), "image": (mesh, "data")}
+    with iter(millrace.device_put(batches, tree, on_uneven="pad")) as feeder:
+        assert [batch["image"].tolist()[-1] for batch in feeder] == [16, 0]
+        assert feeder.mask.tolist() == [True] * 5 + [False] * 11
+
+
+def test_what_was_filled_up_is_as_large_when_it_is_made_again():
+    """After an error in the transform, too, though nothing says beforehand how many rows batches have."""
+    failures = []
+
+    def fails_once(batch):
+        if len(batch) == 1 and not failures:
+            failures.append(batch)
+            raise OSError("the disk is gone")
+        return batch
+
+    loader = millrace.load(range(25), batch_size=12, num_epochs=1)
+    with iter(loader.to_device(CPU, on_uneven="pad", transform=fails_once)) as feeder:
+        assert [len(next(feeder)) for _ in range(2)] == [12, 12]
+        with pytest.raises(OSError, match="disk"):
+            next(feeder)
+        assert next(feeder).tolist() == [24] + [0] * 11
+
+
 def test_numbers_go_to_all_devices():
     """A leaf without axes is replicated, whatever the sharding; leaves with fewer axes take its first entries."""
     with_eight_devices("""
@@ -217,6 +247,9 @@ def test_leaves_without_a_sharding_stay_when_leaves_may_stay():
         assert got["more"][1] is more[1]
     with pytest.raises(ShardingError, match='on_unsupported="keep"'):
         next(iter(millrace.device_put([batch], tree)))
+    inputs, labels = next(iter(millrace.device_put([(batch, np.ones(2))], (tree, CPU), on_unsupported="keep")))
+    assert inputs["name"] is name
+    assert isinstance(labels, jax.Array)
 
 
 def test_mask_needs_filling():

@@ -6,17 +6,19 @@ They leave word in the store, ahead of the training, on the feeder's transfer th
 which could come between those of the training step on another host. Where all know that the next n batches are whole (an
 endless aligned loader: for ever), they agree once for all n.
 
-Keys are `millrace/<feeder>/<run>/<block of steps>/<step>/<process>`. Feeders are numbered as they are made, and runs of a
-feeder as they begin (anew after an error or `set_state`), in the same order on all processes. Who has read the words of a later
-step has read those of all former ones: so the first process deletes a block once all are beyond it, and the last one
-to leave a run deletes what is left.
+Keys are `millrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the same processes are numbered
+as they are made, and runs of a feeder as they begin (anew after an error or `set_state`), in the same order on all of
+these. Who has read the words of a later step has read those of all former ones: so the first process deletes a block once all
+are beyond it, and the last one to leave a run deletes what is left.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -29,8 +31,8 @@ from .store import Store
 BLOCK = 64
 """Steps whose words are deleted together."""
 
-_feeder_numbers = itertools.count()
-"""One for each feeder of several processes."""
+_feeder_numbers: dict[str, int] = Counter()
+"""How many feeders there were, by the name of their processes."""
 
 
 class Agreement(Protocol):
@@ -153,7 +155,7 @@ class Together:
         while not stopped():
             word = self._store.get(folder + process)
             if word is None and (gone := self._store.there(f"{self._folder}gone/").get(process)) is not None:
-                return self._store.get(folder + process, 1) or gone  # it may have left word and then gone
+                return self._store.there(folder).get(process) or gone  # it may have left word and then gone
             if word is not None:
                 return word
         return None
@@ -211,7 +213,10 @@ class Agreements:
         self.alone = all(process == me for process in processes)
         self._me = me
         self._processes = processes
-        self._feeder = -1 if self.alone else next(_feeder_numbers)
+        if not self.alone:
+            name = hashlib.blake2b(repr(sorted(processes)).encode(), digest_size=8).hexdigest()
+            self._feeder = f"{name}.{_feeder_numbers[name]}"
+            _feeder_numbers[name] += 1
         self._runs = itertools.count()
         self._last: Agreement | None = None
 
@@ -219,17 +224,24 @@ class Agreements:
         """For the run that begins.
 
         Raises:
-            HostsError: the last run failed with a batch that the other processes have.
+            HostsError: the last run failed with, or lost, a batch that the other processes have.
         """
         if self._last is not None and self._last.spoiled:
             raise HostsError(
-                "the last batch could not be put on the devices of this process after all had agreed on it, so that the others "
-                "may be a batch ahead; go on from a checkpoint, set_state(…), on all of them."
+                "the last batch could not be put on the devices of this process after all had agreed on it, or was lost to an "
+                "interrupt, so that the others may be a batch ahead; go on from a checkpoint, set_state(…), on all of them."
             )
         if self._last is None or self._last.left:
-            name = f"{self._feeder}.{next(self._runs)}"
-            self._last = Alone() if self.alone else Together(name, self._me, self._processes)
+            self._last = Alone() if self.alone else self._together(next(self._runs))
         return self._last
+
+    def _together(self, run: int) -> Together:
+        return Together(f"{self._feeder}.{run}", self._me, self._processes)
+
+    def spoil(self) -> None:
+        """A batch that all had agreed on did not reach the user of this process."""
+        if self._last is not None:
+            self._last.spoil()
 
     def forget(self) -> None:
         """The next run begins elsewhere, or there is none."""

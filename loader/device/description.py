@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...checks import whole_number
+from ...errors import ShardingError
 from .extra import jax_for
 from .host import Host, as_host
 
@@ -95,12 +96,18 @@ class DeviceLoader:
         from .shardings import processes_of
         from .transfer import Transfer
 
+        me, processes = jax_for("to_device").process_index(), processes_of(self.sharding)
+        if processes and me not in processes:
+            raise ShardingError(
+                f"all devices of the sharding belong to other processes ({', '.join(map(str, processes))}) than this one, "
+                f"{me}; pass one of jax.local_devices(), or a mesh with some of them, or feed on those processes only."
+            )
         return Runs(
             host=host,
             transform=self.transform,
             buffers=Buffers(self.host_buffer, self.device_buffer),
             transfer=Transfer(self.sharding, self.on_unsupported, self.pinned_host, self.on_uneven == "pad"),
-            agreements=Agreements(jax_for("to_device").process_index(), processes_of(self.sharding)),
+            agreements=Agreements(me, processes),
             on_uneven=self.on_uneven,
         )
 

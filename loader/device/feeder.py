@@ -75,8 +75,7 @@ class DeviceFeeder:
             finally:
                 del item  # an error's traceback holds this frame
         if item.number != self._taken and self._host.goes_back:
-            self._leave_run()  # Ctrl-C came between the queue and the user, and a batch was lost: make it again
-            return next(self)
+            return self._made_again()
         run.give_back(item.number)
         self._watch.note(began, time.perf_counter(), item.times)
         self._place.mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
@@ -235,21 +234,26 @@ class DeviceFeeder:
         self._ended = self._empty = False
 
     def _without_batch(self, run: Run, item: Any) -> Any:
-        """An end or an error came in place of a batch; or None: the run has stopped, or its end was lost to a Ctrl-C."""
+        """An end or an error came in place of a batch; or None: the run was stopped, or its end was lost to a Ctrl-C."""
         if isinstance(item, Failed):
             try:
                 self._raise(run, item)
             finally:
                 del item  # an error's traceback holds this frame
-        lost = item is None and not run.stopped
+        if not run.stopped and run.made != self._taken and (item is None or self._host.goes_back):
+            return self._made_again()
         self._leave_run()
         if self._closed:
             raise ClosedError("the feeder was closed while a batch was waited for.")
-        if lost:
-            return next(self)
         self._ended = True
         self._settle(CLOSE_SECONDS)
         raise StopIteration
+
+    def _made_again(self) -> Any:
+        """The next batch, by another run: Ctrl-C came between the queue and the user, and one was lost. Other hosts have it."""
+        self._leave_run()
+        self._runs.agreements.spoil()
+        return next(self)
 
     def _raise(self, run: Run, failed: Failed) -> NoReturn:
         if failed.final:

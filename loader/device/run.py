@@ -45,6 +45,7 @@ EXIT_SECONDS = 1.0
 """How long interpreter exit waits for a source."""
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
+_runs_lock = threading.RLock()  # a signal's handler may begin a run, too
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Run:
 
     Attributes:
         ready: what the user takes: `Delivered`, at last `Ended` or `Failed`; behind these, None.
+        made: how many batches and errors have been put there.
         started: whether both threads run, or have run.
         stopped: whether it was told to stop.
     """
@@ -88,7 +90,7 @@ class Run:
         self._way_out: Callable[[], None] | None = way_out
         self._stopping = self.started = False
         self._reader_done = threading.Event()
-        self._made = 0  # batches and errors
+        self.made = 0
         self._given_back = 0
         self._loaded: SimpleQueue[Any] = SimpleQueue()
         self._host_room, self._device_room = _tokens(buffers.host), _tokens(buffers.device)
@@ -98,7 +100,8 @@ class Run:
 
     def start(self) -> None:
         """Begin; or go on with that, where Ctrl-C came in between."""
-        _runs.add(self)
+        with _runs_lock:
+            _runs.add(self)
         atexit.unregister(_stop_all)
         atexit.register(_stop_all)  # anew each time: what was registered last is called first
         for thread in (self._reader, self._transferrer):
@@ -123,8 +126,8 @@ class Run:
 
     def give_back_lost(self, taken: int) -> None:
         """`ready` is empty: what is behind the first `taken` things was lost on its way to the user, or is just coming."""
-        if self._made > taken:
-            self.give_back(self._made - 1)
+        if self.made > taken:
+            self.give_back(self.made - 1)
 
     def stop(self) -> None:
         """Have the threads end soon; does not wait."""
@@ -218,8 +221,8 @@ class Run:
             ended = item if isinstance(item, Ended) else None
             item = self._stepped(item)
             if isinstance(item, (Delivered, Failed)):
-                item.number = self._made
-                self._made += 1
+                item.number = self.made
+                self.made += 1
             self.ready.put(item)
             if item is None or isinstance(item, Ended):
                 break
@@ -259,7 +262,7 @@ def leave_to(iterator: Any) -> None:
     Raises:
         ValueError: a run that was not stopped reads from it.
     """
-    for run in [run for run in _runs if run.reads(iterator)]:
+    for run in [run for run in _all_runs() if run.reads(iterator)]:
         if not run.stopped:
             raise ValueError(
                 f"another feeder reads ahead on this {type(iterator).__name__}; close that one first, or give each feeder an "
@@ -268,9 +271,14 @@ def leave_to(iterator: Any) -> None:
         run.join()
 
 
+def _all_runs() -> list[Run]:
+    with _runs_lock:
+        return list(_runs)
+
+
 def _stop_all() -> None:
     """At interpreter exit."""
-    runs = list(_runs)
+    runs = _all_runs()
     for run in runs:
         run.abandon()
     for run in runs:

@@ -97,16 +97,17 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
     try:
         tree = optree.tree_broadcast_prefix(shardings, batch, is_leaf=_is_one, namespace=NAMESPACE)
     except ValueError as error:
-        raise ShardingError(
-            f'the tree of shardings is none for this batch: {error}. With on_unsupported="keep", leaves without one stay on '
-            "the host."
-        ) from None
+        remedy = "" if keep else ' With on_unsupported="keep", leaves without one stay on the host.'
+        raise ShardingError(f"the tree of shardings is none for this batch: {error}.{remedy}") from None
     flat = optree.tree_leaves(tree, is_leaf=_is_one, namespace=NAMESPACE)
     return [with_rank(sharding, rank) for sharding, rank in zip(flat, ranks)]
 
 
 def _completed(shardings: Any, batch: Any) -> Any:
     """Shardings with `STAYS` where there is None, or a key of the batch is missing."""
+    if isinstance(shardings, (list, tuple)) and type(shardings) is type(batch) and len(shardings) == len(batch):
+        parts = [_completed(*pair) for pair in zip(shardings, batch)]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
     if isinstance(shardings, dict) and isinstance(batch, dict):
         return {key: _completed(shardings.get(key), part) for key, part in batch.items()} | {
             key: sharding for key, sharding in shardings.items() if key not in batch
@@ -159,6 +160,17 @@ def _size(mesh: Mesh, entry: Any) -> int:
     return size
 
 
+def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape of the array that the processes' leaves make together: rows come from each, other axes are whole everywhere.
+
+    None: jax has to find out.
+    """
+    if not isinstance(sharding, NamedSharding) or not shape:
+        return None
+    parts = parts_of(sharding, len(shape))
+    return (shape[0] // parts.own[0] * parts.whole[0], *shape[1:])
+
+
 def rows_divisor(sharding: Sharding, rank: int) -> int:
     """Number that this process's rows must be a multiple of."""
     return parts_of(sharding, rank).own[0] if isinstance(sharding, NamedSharding) and rank else 1
@@ -177,23 +189,24 @@ def is_everywhere(sharding: Sharding) -> bool:
 
 
 def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
-    """See that a leaf can be divided.
+    """See that a leaf can be divided: its rows over the parts that this process holds, other axes over all.
 
     Raises:
         ShardingError: it cannot; the message names the nearest sizes that can.
     """
     if not isinstance(sharding, NamedSharding):
         return  # others are rare; jax explains those
-    for axis, (size, own) in enumerate(zip(shape, parts_of(sharding, len(shape)).own)):
-        if size % own:
-            raise ShardingError(_indivisible(name, shape, sharding, axis, own))
+    parts = parts_of(sharding, len(shape))
+    for axis, (size, count) in enumerate(zip(shape, (*parts.own[:1], *parts.whole[1:]))):
+        if size % count:
+            raise ShardingError(_indivisible(name, shape, sharding, axis, count))
 
 
 def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axis: int, parts: int) -> str:
     below = shape[axis] // parts * parts
     sizes = f"{below} and {below + parts}" if below else str(parts)
     axes = " × ".join(str(each) for each in _names(sharding.spec[axis]))
-    here = "" if sharding.is_fully_addressable else " of this process"
+    here = "" if axis or sharding.is_fully_addressable else " of this process"
     remedy = (
         "Change the batch size, or leave out a short last batch (Batch(…, drop_remainder=True), or "
         'on_uneven="drop" or "pad").'
@@ -221,6 +234,12 @@ def processes_of(shardings: Any) -> list[int]:
     """The processes that hold a part of any leaf, ascending."""
     flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
     return sorted({device.process_index for sharding in flat for device in sharding.device_set})
+
+
+def spans_processes(shardings: Any) -> bool:
+    """Whether some leaf is divided over devices of several processes."""
+    flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
+    return not all(sharding.is_fully_addressable for sharding in flat)
 
 
 def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import HostsError
+from ...errors import HostsError, ShardingError
 from .agreement import Agreement, Alone
 from .host import Host
 from .items import Delivered, Ended, Failed, Loaded
 from .offers import Offer, OnUneven, Refuse, Stop, Verdict
+from .shardings import told
 from .stats import Times
 from .transfer import Layout, Prepared, Transfer, span
 
@@ -40,8 +41,9 @@ class Stepper:
         self._alone = isinstance(agreement, Alone)
         self._on_uneven = on_uneven
         self._promises = promises
-        self._usual = (host.batch_size or 0) if promises else 0
+        self._promised = (host.batch_size or 0) if promises else 0
         self._template: Any = None
+        self._constants: dict[str, bytes] | None = None  # of batches that are filled up
         self._known: Layout | None = None
         self._known_verdict: Verdict | None = None
 
@@ -89,24 +91,37 @@ class Stepper:
         if not isinstance(item, Loaded):
             return None, item if isinstance(item, Failed) else None
         try:
-            return self._transfer.prepare(item.batch), None
+            prepared = self._transfer.prepare(item.batch)
+            if self._constants is not None and prepared.constants() != self._constants:
+                raise ShardingError(self._told_change(prepared.constants()))
+            return prepared, None
         except Exception as error:
             return None, Failed(error)
+
+    def _told_change(self, constants: dict[str, bytes]) -> str:
+        names = [name for name, value in constants.items() if (self._constants or {}).get(name) != value]
+        return (
+            f"{', '.join(map(told, names))} has no rows and changes from batch to batch: a host that has no batch any more "
+            'would put another value on its devices. Give it rows, leave it out, or use on_uneven="drop".'
+        )
 
     def _offer(self, item: Loaded | Ended | Failed, prepared: Prepared | None, failed: Failed | None) -> Offer:
         if failed is not None:
             return self.failure(failed.error)
         if prepared is None:
-            return Offer("end", self._on_uneven, usual=self._usual)
+            return Offer("end", self._on_uneven, usual=self._usual())
         layout = prepared.layout
-        self._usual = max(self._usual, layout.rows)
         if self._alone:
-            return Offer("batch", self._on_uneven, layout.rows, self._usual, layout.divisor)
+            return Offer("batch", self._on_uneven, layout.rows, self._usual(), layout.divisor)
         if self._on_uneven == "pad" and self._template is None:
-            self._template = prepared.template()
+            self._template, self._constants = prepared.template(), prepared.constants()
             self._agreement.give_template(self._template)
         steady = self._host.steady(_mark(item)) if self._promises else 1
-        return Offer("batch", self._on_uneven, layout.rows, self._usual, layout.divisor, layout.described, steady)
+        return Offer("batch", self._on_uneven, layout.rows, self._usual(), layout.divisor, layout.described, steady)
+
+    def _usual(self) -> int:
+        """Rows that batches have, as far as is known."""
+        return max(self._promised, self._transfer.most_rows)
 
     def _empty(self, stopped: Stopped) -> Prepared | None:
         """A batch without rows, to be filled up, like those that this process had or another one has."""

@@ -18,8 +18,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...errors import ShardingError
 from ...operations.trees import Structure, flatten, leaf_names
-from .shardings import STAYS, check, divides_rows, for_leaves, for_mask, is_everywhere, rows_divisor, told
+from .shardings import (
+    STAYS,
+    check,
+    divides_rows,
+    for_leaves,
+    for_mask,
+    global_shape,
+    is_everywhere,
+    rows_divisor,
+    spans_processes,
+    told,
+)
 
 OnUnsupported = Literal["error", "keep"]
 
@@ -69,12 +81,22 @@ class Prepared:
     layout: Layout
 
     def template(self) -> Any:
-        """The same tree without rows: what a process that has no batch fills up with zeros."""
+        """The same tree without rows: what a process that has no batch fills up with zeros. Leaves without rows stay."""
         going, with_rows = set(self.layout.going), self.layout.with_rows
         leaves = [
-            _empty(leaf, number in with_rows) if number in going else None for number, leaf in enumerate(self.leaves)
+            _kept(leaf[:0] if number in with_rows else leaf) if number in going else None
+            for number, leaf in enumerate(self.leaves)
         ]
         return self.layout.structure.unflatten(leaves)
+
+    def constants(self) -> dict[str, bytes]:
+        """The leaves without rows that go to devices, by name: all batches must have the same, if they are filled up.
+
+        A process that has no batch any more would put another value on its devices.
+        """
+        layout = self.layout
+        constant = [number for number in layout.going if number not in layout.with_rows]
+        return {layout.names[number]: _content(self.leaves[number]) for number in constant}
 
 
 class Transfer:
@@ -85,14 +107,26 @@ class Transfer:
         on_unsupported: what to do with a leaf that cannot go.
         pinned_host: go through page-locked memory.
         with_mask: make the mask that tells rows from padding, too.
+
+    Attributes:
+        most_rows: that a batch had so far.
+
+    Raises:
+        ValueError: page-locked memory is not for these shardings.
     """
 
     def __init__(self, shardings: Any, on_unsupported: OnUnsupported, pinned_host: bool, with_mask: bool) -> None:
+        if pinned_host and spans_processes(shardings):
+            raise ValueError(
+                "pinned_host=True is for devices of one process: with those of several, the way from page-locked memory "
+                "would be a program of all of them, beside the training step; leave it out."
+            )
         self._shardings = shardings
         self._on_unsupported = on_unsupported
         self._pinned_host = pinned_host
         self._with_mask = with_mask
         self._layout: Layout | None = None
+        self.most_rows = 0
 
     def prepare(self, batch: Any) -> Prepared:
         """Take a batch apart, and see where its leaves go.
@@ -110,6 +144,7 @@ class Transfer:
         known = self._layout
         if known is None or known.kinds != kinds or known.structure != structure:
             known = self._layout = self._lay_out(structure, kinds)
+            self.most_rows = max(self.most_rows, known.rows)
         return Prepared(leaves, known)
 
     def _lay_out(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Layout:
@@ -124,6 +159,8 @@ class Transfer:
         shardings = [every[number] for number in going]
         shapes = [kinds[number][0] for number in going]
         leading, rows, with_rows = _rows(shapes, shardings)
+        if self._with_mask:
+            _check_rows([names[number] for number in going], shapes, shardings)
         divisor = int(
             np.lcm.reduce([1, *(rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes))])
         )
@@ -185,9 +222,25 @@ def _rows(shapes: list[tuple[int, ...]], shardings: list[Any]) -> tuple[int | No
     return leading, rows, [index for index in alike if not (divided and is_everywhere(shardings[index]))]
 
 
-def _empty(leaf: Any, has_rows: bool) -> Any:
-    shape = np.shape(leaf)
-    return np.zeros((0, *shape[1:]) if has_rows else shape, leaf.dtype)
+def _check_rows(names: list[str], shapes: list[tuple[int, ...]], shardings: list[Any]) -> None:
+    """See that there is one number of rows to fill up."""
+    divided = [index for index, shape in enumerate(shapes) if divides_rows(shardings[index], len(shape))]
+    sizes = {shapes[index][0]: names[index] for index in divided or range(len(shapes)) if shapes[index]}
+    if len(sizes) > 1:
+        each = ", ".join(f"{name or 'the batch'}: {size}" for size, name in sizes.items())
+        raise ShardingError(
+            f'with on_uneven="pad" it must be clear which leaves have the rows, and their leading axes differ ({each}); pass '
+            'a tree of shardings, (mesh, "data") for leaves with rows and (mesh, PartitionSpec()) for others.'
+        )
+
+
+def _kept(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.Array) else np.array(leaf)
+
+
+def _content(leaf: Any) -> bytes:
+    is_of_keys = isinstance(leaf, jax.Array) and not isinstance(leaf.dtype, np.dtype)
+    return np.asarray(jax.random.key_data(leaf) if is_of_keys else leaf).tobytes()
 
 
 def _number(value: Any, structure: Structure, number: int) -> Any:
@@ -266,7 +319,8 @@ def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
 def _part_placed(leaf: Any, sharding: Any) -> Any:
     if sharding.is_fully_addressable:
         return jax.device_put(leaf, sharding)
-    return jax.make_array_from_process_local_data(sharding, np.asarray(leaf))
+    own = np.asarray(leaf)
+    return jax.make_array_from_process_local_data(sharding, own, global_shape(sharding, own.shape))
 
 
 def span(name: str) -> Any:
