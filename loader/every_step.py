@@ -24,7 +24,7 @@ LOOK_EVERY = 64
 
 
 class StateFile:
-    """The state of an iterator in a local file, at every step: a loop of 5 ms steps takes 1 to 2.5 % longer.
+    """The state of an iterator in a local file, at every step: a loop of 5 ms steps takes 1 to 4 % longer.
 
     The file is JSON. Once the process that writes it has ended, however that happened, it holds a whole state: that of the
     last `save`, or of the one before if the process was killed during `save`. What is to survive the death of the machine
