@@ -449,6 +449,37 @@ def test_an_end_or_error_that_an_interrupt_lost_comes_again():
         assert next(failing).tolist() == [4, 5, 6, 7]
 
 
+def test_an_end_is_found_however_often_interrupts_lost_it():
+    """Whoever asks again is told again, and does not wait for ever."""
+    feeder = iter(images().to_device(CPU))
+    assert len([next(feeder) for _ in range(8)]) == 8
+    taken(feeder)
+    taken(feeder)
+    assert list(feeder) == []
+
+
+def test_interrupts_while_threads_start_leave_one_for_each_duty(monkeypatch):
+    """A thread that comes up after another one was started in its place ends at once."""
+    start, late = threading.Thread.start, []
+
+    def interrupted(thread):
+        if not thread.name.startswith("millrace-feeder") or len(late) == 4:
+            start(thread)
+            return
+        late.append(threading.Timer(0.05, start, [thread]))
+        late[-1].start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with iter(images().to_device(CPU)) as feeder:
+        for _ in range(4):
+            with pytest.raises(KeyboardInterrupt):
+                next(feeder)
+        for timer in late:
+            timer.join()
+        assert [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
+
+
 def test_what_interrupts_lost_of_a_plain_iterable_takes_no_room():
     """A generator cannot make a lost batch or error again, but the one that follows comes, however small the buffer is."""
 

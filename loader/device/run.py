@@ -21,12 +21,13 @@ Races:
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from .host import Host
@@ -46,6 +47,45 @@ EXIT_SECONDS = 1.0
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _runs_lock = threading.RLock()  # a signal's handler may begin a run, too
+
+
+class _Duty:
+    """What one thread does. Ctrl-C may come while that starts, and nobody knows then whether it does: another one is started.
+
+    The first to come takes the duty; others end at once.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def taken(self) -> bool:
+        """Whether a thread does it, or has done it."""
+        return self._lock.locked()
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Have a thread do it, unless one does."""
+        if not self.taken:
+            thread = threading.Thread(target=self._take, args=(work,), name=self._name, daemon=True)
+            self._threads.append(thread)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                if "unlocked lock" in str(error) and error.__context__ is not None:
+                    raise error.__context__ from None  # the Ctrl-C, for which Python 3.11 raised that
+                raise
+
+    def _take(self, work: Callable[[], None]) -> None:
+        if self._lock.acquire(blocking=False):
+            work()
+
+    def join(self) -> None:
+        """Wait for the threads that have started."""
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
 
 
 @dataclass(frozen=True)
@@ -89,14 +129,14 @@ class Run:
         self._ends_with_error = ends_with_error
         self._way_out: Callable[[], None] | None = way_out
         self._stopping = self.started = False
-        self._reader_done = threading.Event()
+        self._reader_done = self._transfer_done = False
+        self._reader_ended: SimpleQueue[Any] = SimpleQueue()  # an Event's `wait` does not bear a Ctrl-C in Python 3.11
         self.made = 0
         self._given_back = 0
         self._loaded: SimpleQueue[Any] = SimpleQueue()
         self._host_room, self._device_room = _tokens(buffers.host), _tokens(buffers.device)
         self.ready: SimpleQueue[Any] = SimpleQueue()
-        self._reader = threading.Thread(target=self._read_all, name="millrace-feeder-read", daemon=True)
-        self._transferrer = threading.Thread(target=self._transfer_all, name="millrace-feeder-transfer", daemon=True)
+        self._reader, self._transferrer = _Duty("millrace-feeder-read"), _Duty("millrace-feeder-transfer")
 
     def start(self) -> None:
         """Begin; or go on with that, where Ctrl-C came in between."""
@@ -104,9 +144,8 @@ class Run:
             _runs.add(self)
         atexit.unregister(_stop_all)
         atexit.register(_stop_all)  # anew each time: what was registered last is called first
-        for thread in (self._reader, self._transferrer):
-            if thread.ident is None:
-                thread.start()
+        self._reader.start(self._read_all)
+        self._transferrer.start(self._transfer_all)
         self.started = True
 
     @property
@@ -128,6 +167,8 @@ class Run:
         """`ready` is empty: what is behind the first `taken` things was lost on its way to the user, or is just coming."""
         if self.made > taken:
             self.give_back(self.made - 1)
+        if self._transfer_done:  # that nothing comes any more was lost, too
+            self.ready.put(None)
 
     def stop(self) -> None:
         """Have the threads end soon; does not wait."""
@@ -146,16 +187,15 @@ class Run:
         Returns:
             Whether both threads have ended, or were never started: one that is starting ends before it touches anything.
         """
-        if self._transferrer.is_alive():
-            self._transferrer.join()
-        if self._reader.ident is None:
+        self._transferrer.join()
+        if not self._reader.taken:
             return True
-        if not self._reader_done.wait(
-            seconds
-        ):  # a join that Ctrl-C interrupts takes the thread for ended in Python 3.11
-            return False
-        self._reader.join()
-        return True
+        with contextlib.suppress(Empty):
+            if not self._reader_done:  # a join that Ctrl-C interrupts takes the thread for ended in Python 3.11
+                self._reader_ended.get(timeout=seconds)
+        if self._reader_done:
+            self._reader.join()
+        return self._reader_done
 
     # ---- The reader thread
 
@@ -165,7 +205,8 @@ class Run:
             self._host_room.get()
         if self._way_out is not None:
             self._way_out()
-        self._reader_done.set()
+        self._reader_done = True
+        self._reader_ended.put(None)
 
     def _read_to_end(self) -> None:
         while self._host_room.get() and not self._stopping:
@@ -231,6 +272,7 @@ class Run:
                 break
             del item  # it is the user's now
         self._leave(error)
+        self._transfer_done = True
         self.ready.put(None)  # nothing comes any more
 
     def _stepped(self, item: Loaded | Ended | Failed) -> Delivered | Ended | Failed | None:
