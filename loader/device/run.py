@@ -193,6 +193,7 @@ class Run:
         with contextlib.suppress(Empty):
             if not self._reader_done:  # a join that Ctrl-C interrupts takes the thread for ended in Python 3.11
                 self._reader_ended.get(timeout=seconds)
+                self._reader_ended.put(None)  # others may wait, too
         if self._reader_done:
             self._reader.join()
         return self._reader_done
