@@ -480,6 +480,26 @@ def test_interrupts_while_threads_start_leave_one_for_each_duty(monkeypatch):
         assert [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
 
 
+def test_an_interrupt_that_starting_a_thread_turned_into_an_error_is_that_interrupt(monkeypatch):
+    """As Python 3.11 does it in `Thread.start`, when the interrupt comes while a lock is taken back; and work goes on."""
+    start, hit = threading.Thread.start, []
+
+    def turned(thread):
+        start(thread)
+        if thread.name.startswith("millrace-feeder") and not hit:
+            hit.append(thread)
+            try:
+                raise KeyboardInterrupt
+            finally:
+                threading.Lock().release()
+
+    monkeypatch.setattr(threading.Thread, "start", turned)
+    with iter(images().to_device(CPU)) as feeder:
+        with pytest.raises(KeyboardInterrupt):
+            next(feeder)
+        assert [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
+
+
 def test_what_interrupts_lost_of_a_plain_iterable_takes_no_room():
     """A generator cannot make a lost batch or error again, but the one that follows comes, however small the buffer is."""
 
