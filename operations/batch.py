@@ -68,7 +68,10 @@ class Batch(Operation):
                 copy_waiting()
 
         def take_all(elements: Iterator[Element]) -> None:
+            nonlocal limit
             while True:
+                if not count and not waiting:
+                    limit = min(rows.chunk, size)  # nothing before or behind asks where each row comes from
                 waiting.extend(islice(elements, limit - len(waiting)))
                 if len(waiting) < limit:
                     return

@@ -3,7 +3,7 @@
 In: elements, each with its row number. Out: a tree of arrays with a leading axis.
 
 The first element fixes the layout: one column, `[batch_size, *shape]`, for each leaf. Later batches keep it as long as
-their first element fits. Rows that are just like the first one are assigned column by column, many in one call of NumPy;
+their first element fits. Rows that are just like the first one are copied column by column, many in one call of NumPy;
 all others take the slow way, one by one, which finds out what is wrong with them.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -43,24 +43,32 @@ class Stack:
         self.chunk = 1
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
-        """Copy elements into `row` and the rows after it; the row 0 of a batch comes first and alone.
+        """Copy elements into `row` and the rows after it; a batch begins with row 0.
 
         Raises:
             BatchError: one differs from the first in structure or in a leaf's shape.
         """
-        if row == 0:
-            self._add_first(elements[0])
-        else:
-            assert self._layout is not None
-            self._layout.write_all(row, elements)
+        layout = self._layout
+        if row > 0:
+            assert layout is not None
+            layout.write_all(row, elements)
+        elif layout is None or not layout.begin_with(elements, self._allocate):
+            self._begin(elements)
 
-    def _add_first(self, element: Element) -> None:
-        leaves, structure = flatten(element)
-        if self._layout is None or not self._layout.fits(leaves, structure):
-            self._layout = Layout(self._size, leaves, structure)
-        self._layout.begin(structure, self._allocate)
-        self._layout.write(0, element)
+    def _begin(self, elements: Sequence[Element]) -> None:
+        """Begin a batch whose first element may need another layout."""
+        try:
+            leaves, structure = flatten(elements[0])
+            if self._layout is None or not self._layout.fits(leaves, structure):
+                self._layout = Layout(self._size, leaves, structure)
+            self._layout.begin(structure, self._allocate)
+            self._layout.write(0, elements[0])
+        except BatchError as error:
+            point_back(error, len(elements) - 1)
+            raise
         self.chunk = self._layout.chunk
+        if len(elements) > 1:
+            self._layout.write_all(1, elements[1:])
 
     def finish(self, rows: int) -> Element:
         """The batch of the first `rows` rows; its memory is the receiver's from now on."""
@@ -76,9 +84,12 @@ class Layout:
         self._columns = [Column(name, size, leaf) for name, leaf in zip(leaf_names(self._structure), leaves)]
         self._plain = [column for column in self._columns if column.is_plain]
         self._specs = tuple(column.spec for column in self._plain)
+        self._alike = self._plain == self._columns and all(column.many_at_once for column in self._columns)
         self._is_leaf = structure.is_leaf()
-        flat_dict = structure.type is dict and structure.num_nodes == len(leaves) + 1
-        self._names = structure.entries() if flat_dict else None
+        is_flat = structure.num_nodes == len(leaves) + 1 and structure.type in (dict, list, tuple)
+        self._flat = structure.type if is_flat else None
+        self._names = structure.entries() if self._flat is dict else None
+        self._order: list[Any] = []  # the same names, as the batch is to have them
         row_bytes = sum(column.row_bytes for column in self._columns)
         self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
 
@@ -88,12 +99,22 @@ class Layout:
 
     def begin(self, structure: Structure, allocate: Allocate) -> None:
         """Take memory for a batch; `structure` has the order of keys of its first element."""
-        self._structure = structure
+        if structure is not self._structure or not self._order:
+            self._structure = structure
+            self._order = [] if self._names is None else list(structure.unflatten(self._columns))
         for column, array in zip(self._plain, allocate(self._specs)):
-            column.array = array
+            column.begin(array)
         for column in self._columns:
             if not column.is_plain:
-                column.array = np.empty(column.spec.shape, column.spec.dtype)
+                column.begin(np.empty(column.spec.shape, column.spec.dtype))
+
+    def begin_with(self, elements: Sequence[Element], allocate: Allocate) -> bool:
+        """Begin a batch with these, if they are all exactly like the first one of the batch before; whether they were."""
+        if self._flat is dict:
+            keeps_order = type(elements[0]) is dict and list(elements[0]) == self._order
+        else:
+            keeps_order = self._is_leaf or self._flat is not None
+        return keeps_order and self._filled(elements, allocate)
 
     def finish(self, rows: int) -> Element:
         """Hand the columns over, cut to `rows`."""
@@ -102,7 +123,7 @@ class Layout:
     def write_all(self, row: int, elements: Sequence[Element]) -> None:
         """Copy elements into consecutive rows."""
         leaves = self._leaves_by_column(elements)
-        if leaves is not None and all(column.put_all(row, some) for column, some in zip(self._columns, leaves)):
+        if leaves is not None and self._put_all(row, leaves):
             return
         for index, element in enumerate(elements):
             try:
@@ -113,24 +134,38 @@ class Layout:
 
     def filled(self, elements: Sequence[Element], allocate: Allocate) -> list[NDArray[Any]] | None:
         """The columns with all of `elements` in them; None unless each is exactly like the first."""
-        leaves = self._leaves_by_column(elements)
-        if leaves is None or len(self._plain) < len(self._columns):
-            return None
+        filled = self._filled(elements, allocate)
+        return [column.finish(len(elements)) for column in self._columns] if filled else None
+
+    def _filled(self, elements: Sequence[Element], allocate: Allocate) -> bool:
+        """Take memory, and put elements there from row 0 on, if they are all exactly like the first; whether they were."""
+        leaves = self._leaves_by_column(elements) if self._alike else None
+        if leaves is None:
+            return False
         self.begin(self._structure, allocate)
-        filled = all(column.put_all(0, some) for column, some in zip(self._columns, leaves))
-        columns = [column.finish(len(elements)) for column in self._columns]
-        return columns if filled else None
+        return self._put_all(0, leaves)
+
+    def _put_all(self, row: int, leaves: Sequence[Sequence[Any]]) -> bool:
+        for column, some in zip(self._columns, leaves):
+            if not column.put_all(row, some):
+                return False
+        return True
 
     def _leaves_by_column(self, elements: Sequence[Element]) -> list[Sequence[Any]] | None:
         """The leaves of many elements, by column; None when an element is not of this structure."""
         if self._is_leaf:
             return [elements]
-        names, count = self._names, len(elements)
+        count = len(elements)
         try:
-            if names is None:
+            if self._flat is None:
                 return list(zip(*map(self._structure.flatten_up_to, elements)))
-            flat_dicts = list(map(type, elements)).count(dict) == list(map(len, elements)).count(len(names)) == count
-            return [[element[name] for element in elements] for name in names] if flat_dicts else None
+            if list(map(type, elements)).count(self._flat) < count:
+                return None
+            if list(map(len, elements)).count(len(self._columns)) < count:
+                return None
+            if self._names is None:
+                return list(zip(*elements))
+            return [list(map(itemgetter(name), elements)) for name in self._names]
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -157,6 +192,7 @@ class Column:
     """One leaf of the batch."""
 
     array: NDArray[Any]
+    _joined: NDArray[Any]  # the same memory, with the rows' first axes one behind the other, as np.concatenate joins them
 
     def __init__(self, name: str, size: int, example: Any) -> None:
         leaf = as_array(example)
@@ -168,27 +204,44 @@ class Column:
         has_dtype = isinstance(example, (np.ndarray, np.generic))
         self._kind_of: Callable[[Any], Any] = _dtype_of if has_dtype else type
         self._kind = self._kind_of(example)
-        self._many_at_once = self.is_plain and (has_dtype or self._kind in (bool, int, float, complex))
+        self.many_at_once = self.is_plain and (has_dtype or self._kind in (bool, int, float, complex))
+        self._joins = self.many_at_once and bool(self._shape) and self._kind == self.spec.dtype
 
     def fits(self, leaf: Any) -> bool:
         """Whether a batch whose first leaf is this one would get the same column."""
         try:
-            return bool(self._many_at_once and self._kind_of(leaf) == self._kind and np.shape(leaf) == self._shape)
+            return bool(self.many_at_once and self._kind_of(leaf) == self._kind and np.shape(leaf) == self._shape)
         except AttributeError:
             return False
 
+    def begin(self, array: NDArray[Any]) -> None:
+        """Fill this array from now on."""
+        self.array = array
+        if self._joins:
+            self._joined = array.reshape(len(array) * self._shape[0], *self._shape[1:])
+
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
         """Copy leaves into consecutive rows, if they are all of the first one's shape and dtype; whether they were."""
-        if not self._many_at_once:
+        if not self.many_at_once:
             return False
+        count = len(leaves)
         try:
-            if list(map(self._kind_of, leaves)).count(self._kind) < len(leaves):
+            if self._joins and list(map(type, leaves)).count(np.ndarray) == count:
+                return self._join(row, leaves)
+            if list(map(self._kind_of, leaves)).count(self._kind) < count:
                 return False
             if self._shape and leaves[0].shape != self._shape:
                 return False
-            self.array[row : row + len(leaves)] = leaves  # refuses leaves of unequal shapes
-        except (AttributeError, ValueError, OverflowError):
+            self.array[row : row + count] = leaves  # refuses leaves of unequal shapes
+        except (AttributeError, TypeError, ValueError, OverflowError):
             return False
+        return True
+
+    def _join(self, row: int, leaves: Sequence[NDArray[Any]]) -> bool:
+        length, count = self._shape[0], len(leaves)
+        if list(map(len, leaves)).count(length) < count:
+            return False
+        np.concatenate(leaves, out=self._joined[row * length : (row + count) * length], casting="no")  # sees to the rest
         return True
 
     def put(self, row: int, leaf: Any) -> None:
