@@ -11,7 +11,7 @@ arrays have a lease as their base, and when the last array, or the last thing ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -46,6 +46,10 @@ class Slab:
 
     memory: NDArray[np.uint8]
     number: int = -1
+    interface: dict[str, Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.interface = self.memory.__array_interface__  # made anew whenever it is asked for
 
 
 class Lease:
@@ -56,7 +60,7 @@ class Lease:
     def __init__(self, slab: Slab, take_back: Callable[[Slab], None]) -> None:
         self.slab = slab
         self._take_back = take_back
-        self.__array_interface__ = slab.memory.__array_interface__
+        self.__array_interface__ = slab.interface
 
     def __del__(self) -> None:
         self._take_back(self.slab)

@@ -58,8 +58,8 @@ class RowTags:
         self.rows += [0] * len(units)
 
     def extend(self, other: RowTags, unit: int) -> None:
-        """Add the tags of a single unit, which is number `unit` here."""
-        self.units.extend([unit] * len(other.units))
+        """Add the tags of units, the first of which is number `unit` here."""
+        self.units.frombytes((np.frombuffer(other.units, dtype=np.int64) + unit).tobytes())
         self.positions += other.positions
         self.rows += other.rows
 

@@ -20,7 +20,7 @@ from .columns import ColumnReader
 from .failures import explained, operation_of
 from .keys import KeyBlocks
 from .pipeline import Pipeline
-from .plan import Segment, Span
+from .plan import Segment, Span, spans
 from .slabs import SlabPool
 from .stacked import StackedRows, batch_of
 from .tasks import Block, Failure, Group, RowTags, Task
@@ -88,7 +88,10 @@ class Worker:
         """
         failed = True
         try:
-            block = self._run(task, records)
+            if not isinstance(task, Group) and records is None and task.stop - task.start > self._pipeline.span:
+                block = self._run_one_by_one(task)
+            else:
+                block = self._run(task, records)
             failed = block.failure is not None
         finally:
             if failed:  # the chain is in the middle of something: the next task gets a new one
@@ -97,6 +100,19 @@ class Worker:
         if failed and block.failure is not None and self._pipeline.skips_errors:
             return self._without_failures(task, block.failure)
         return block
+
+    def _run_one_by_one(self, task: Span) -> Block:
+        """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
+        whole = Block([], None if self._pipeline.aligned else RowTags())
+        for span in spans(task.start, task.stop, self._pipeline.span):
+            block = self._run(span, None)
+            whole.elements += block.elements
+            if whole.tags is not None and block.tags is not None:
+                whole.tags.extend(block.tags, (span.start - task.start) // self._pipeline.segments[0].unit)
+            if block.failure is not None:
+                whole.failure = block.failure
+                break
+        return whole
 
     def _without_failures(self, task: Task, failure: Failure) -> Block:
         """The same task without what fails: a span position by position, a group as a whole."""

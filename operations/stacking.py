@@ -24,6 +24,8 @@ from .trees import Structure, flatten, is_leaf, leaf_names
 CHUNK_ROWS, CHUNK_BYTES = 64, 1 << 18
 """Rows that wait to be copied together: few enough to be in the caches still, enough to pay for NumPy's call."""
 
+PYTHON_NUMBERS = (bool, int, float, complex)
+
 _dtype_of = attrgetter("dtype")
 
 
@@ -146,10 +148,7 @@ class Layout:
         return self._put_all(0, leaves)
 
     def _put_all(self, row: int, leaves: Sequence[Sequence[Any]]) -> bool:
-        for column, some in zip(self._columns, leaves):
-            if not column.put_all(row, some):
-                return False
-        return True
+        return all(column.put_all(row, some) for column, some in zip(self._columns, leaves))
 
     def _leaves_by_column(self, elements: Sequence[Element]) -> list[Sequence[Any]] | None:
         """The leaves of many elements, by column; None when an element is not of this structure."""
@@ -192,7 +191,9 @@ class Column:
     """One leaf of the batch."""
 
     array: NDArray[Any]
-    _joined: NDArray[Any]  # the same memory, with the rows' first axes one behind the other, as np.concatenate joins them
+    _joined: NDArray[
+        Any
+    ]  # the same memory, with the rows' first axes one behind the other, as np.concatenate joins them
 
     def __init__(self, name: str, size: int, example: Any) -> None:
         leaf = as_array(example)
@@ -204,13 +205,14 @@ class Column:
         has_dtype = isinstance(example, (np.ndarray, np.generic))
         self._kind_of: Callable[[Any], Any] = _dtype_of if has_dtype else type
         self._kind = self._kind_of(example)
-        self.many_at_once = self.is_plain and (has_dtype or self._kind in (bool, int, float, complex))
+        self.many_at_once = self.is_plain and (has_dtype or self._kind in PYTHON_NUMBERS)
         self._joins = self.many_at_once and bool(self._shape) and self._kind == self.spec.dtype
 
     def fits(self, leaf: Any) -> bool:
         """Whether a batch whose first leaf is this one would get the same column."""
         try:
-            return bool(self.many_at_once and self._kind_of(leaf) == self._kind and np.shape(leaf) == self._shape)
+            alike = self.many_at_once and self._kind_of(leaf) == self._kind and np.shape(leaf) == self._shape
+            return bool(alike and (self._kind is not int or np.asarray(leaf).dtype == self.spec.dtype))
         except AttributeError:
             return False
 
@@ -222,11 +224,12 @@ class Column:
 
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
         """Copy leaves into consecutive rows, if they are all of the first one's shape and dtype; whether they were."""
-        if not self.many_at_once:
+        if not self.many_at_once or self.array.dtype.hasobject:
             return False
         count = len(leaves)
         try:
-            if self._joins and list(map(type, leaves)).count(np.ndarray) == count:
+            narrow = self._joins and self.array.dtype == self._kind  # and not widened since
+            if narrow and list(map(type, leaves)).count(np.ndarray) == count:
                 return self._join(row, leaves)
             if list(map(self._kind_of, leaves)).count(self._kind) < count:
                 return False
@@ -241,7 +244,9 @@ class Column:
         length, count = self._shape[0], len(leaves)
         if list(map(len, leaves)).count(length) < count:
             return False
-        np.concatenate(leaves, out=self._joined[row * length : (row + count) * length], casting="no")  # sees to the rest
+        np.concatenate(
+            leaves, out=self._joined[row * length : (row + count) * length], casting="no"
+        )  # sees to the rest
         return True
 
     def put(self, row: int, leaf: Any) -> None:
@@ -257,7 +262,8 @@ class Column:
             dtype = self._common_dtype(array)
             if dtype != self.array.dtype:
                 self._promote(row, dtype)
-        self.array[row] = array[()]  # of a 0-d array of dtype object, the object
+        keeps = self.array.dtype.hasobject and type(leaf) in PYTHON_NUMBERS
+        self.array[row] = leaf if keeps else array[()]  # of a 0-d array of dtype object, the object
 
     def _common_dtype(self, array: NDArray[Any]) -> np.dtype[Any]:
         try:
@@ -270,7 +276,8 @@ class Column:
 
     def _promote(self, rows: int, dtype: np.dtype[Any]) -> None:
         former, self.array = self.array, np.empty(self.spec.shape, dtype)
-        self.array[:rows] = former[:rows]
+        scalars = dtype.hasobject and not self._shape and self._kind not in PYTHON_NUMBERS
+        self.array[:rows] = list(former[:rows]) if scalars else former[:rows]
 
     def _unequal(self, array: NDArray[Any]) -> BatchError:
         return BatchError(
@@ -280,7 +287,7 @@ class Column:
 
     def finish(self, rows: int) -> NDArray[Any]:
         """The first `rows` rows, handed over."""
-        array, self.array = self.array, _NOTHING
+        array, self.array, self._joined = self.array, _NOTHING, _NOTHING
         return array if rows == len(array) else array[:rows]
 
 

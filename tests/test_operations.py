@@ -201,12 +201,32 @@ def test_a_late_wider_dtype_widens_the_whole_batch():
     (batch,) = load(numbers, batch_size=101, num_epochs=1)
     assert batch.dtype == np.float64
     assert batch.tolist() == [float(number) for number in numbers]
+    for wide in (2, 70, 160):
+        (batch,) = load(
+            [np.full(2, x, np.float64 if x == wide else np.float32) for x in range(200)], batch_size=200, num_epochs=1
+        )
+        assert batch.dtype == np.float64
+        assert batch.tolist() == [[x, x] for x in range(200)]
 
 
 def test_integers_beyond_64_bits_are_kept():
     """A number that no integer dtype holds is kept as a Python object."""
     (batch,) = load([1, 2**70, 3], batch_size=3, num_epochs=1)
     assert batch.tolist() == [1, 2**70, 3]
+
+
+def test_what_no_dtype_holds_together_is_kept_as_it_was():
+    """Numbers and dates in an array of objects are what they were, before and behind the one that made it such an array."""
+    day = np.datetime64("2020-01-01T00:00:00.5", "ns")
+    cases = [
+        [1, 2**70, *range(99)],
+        ["x", 1, 2.5, np.float32(3), day],
+        [day, day, "x", day],
+        [np.int8(1), "x", np.int8(2)],
+    ]
+    for case in cases:
+        (batch,) = load(case, batch_size=len(case), num_epochs=1)
+        assert [(type(one), one) for one in batch.tolist()] == [(type(one), one) for one in case]
 
 
 def test_strings_and_bytes_are_kept_whole():
@@ -340,6 +360,68 @@ def test_a_batch_does_not_depend_on_the_batch_before_it():
             for c in (case, case[2:])
         )
         assert first[1:] == second
+
+
+def test_a_batch_or_its_error_is_the_same_whatever_came_before():
+    """An element of any kind, anywhere in a later batch, does there what it does in a batch that comes first."""
+    import collections
+    import itertools
+
+    pair = collections.namedtuple("pair", "x y")
+    elements = [
+        np.ones(3, np.float32),
+        np.ones(3),
+        np.ones(3, ">f4"),
+        np.ones((3, 1), np.float32),
+        np.ones((1, 3), np.float32),
+        np.ones((2, 3), np.float32)[:, 0:1],
+        np.ones((3, 0), np.float32),
+        np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0], dtype=np.float32),
+        np.ones((1, 3), np.float32).view(np.matrix),
+        np.float32(1),
+        np.array(1, np.float32),
+        1,
+        2**70,
+        True,
+        "abc",
+        [1.0, 2.0, 3.0],
+        (1.0, 2.0, 3.0),
+        (np.ones(3), 1),
+        [np.ones(3), 1],
+        pair(np.ones(3), 1),
+        (np.ones(3), (1, 2)),
+        (np.ones(3), None),
+        {"x": np.ones(3), "y": 1},
+        {"y": 1, "x": np.ones(3)},
+        {"x": np.ones(3), "y": 1, "z": 2},
+        {"x": {"y": np.ones(3)}},
+        collections.OrderedDict(x=np.ones(3), y=1),
+        {},
+        (),
+    ]
+
+    def outcome(records, batch):
+        """What a batch is, keys in order and all, or why there is none."""
+        batches = iter(load(records, batch_size=4, num_epochs=1))
+        try:
+            for _ in range(batch):
+                next(batches)
+            made = next(batches)
+        except BatchError as error:
+            return str(error), error.__notes__[0].partition("failed on record key")[2].split()[0]
+        return type(made), list(made) if isinstance(made, dict) else None, plain(made)
+
+    compared = 0
+    for usual, other in itertools.permutations(elements, 2):
+        for place in range(4):
+            last = [usual] * place + [other] + [usual] * (3 - place)
+            told, later = outcome(last, 0), outcome([usual] * 4 + last, 1)
+            if isinstance(told[0], str):
+                assert (later[0], int(later[1])) == (told[0], int(told[1]) + 4)
+            else:
+                assert later == told
+            compared += 1
+    assert compared > 1000
 
 
 def test_values_are_never_cut_to_the_first_ones_dtype():

@@ -18,8 +18,11 @@ import pytest
 from pipelines import loader, stream
 
 import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, load
+from millrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
 from millrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedError
+from millrace.loader.executors.worker_process import WorkerProcess
+from millrace.loader.transport.channel import Channel
+from millrace.loader.transport.messages import Ready, Returned, RunSpan
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +88,39 @@ def test_batches_that_are_kept_stay_and_dropped_ones_are_reused():
     expected = [batch[1:3, ::1000] for batch in itertools.islice(large(num_epochs=20), 0, None, 10)]
     assert all((one == two).all() for one, two in zip(kept, expected, strict=True))
     assert len(addresses) < 160  # of 320 batches, 32 of them kept
+
+
+def test_a_worker_uses_memory_again_that_was_dropped_while_it_was_at_a_task():
+    """It looks for what has come back when it begins a batch, not only between tasks."""
+    ours, theirs = Channel.pair()
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def wait(x: int) -> np.ndarray:
+        if x == 4:
+            at_work.set()
+            assert go_on.wait(30)
+        return np.full(1000, x)
+
+    pipeline = iter(load(range(8), transformations=[wait], batch_size=4))._pipeline
+    end = Channel(theirs)
+    worker = WorkerProcess(0, end, pipeline, ReadOptions(num_threads=0))
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    assert isinstance(ours.receive()[0], Ready)
+    ours.send(RunSpan(0, 0, 4, []))
+    first, descriptors = ours.receive()
+    ours.send(RunSpan(1, 4, 8, []))
+    assert at_work.wait(30)
+    ours.send(Returned([number for number, _ in first.answers[0].lent]))
+    go_on.set()
+    second, _ = ours.receive()
+    assert second.answers[0].lent == first.answers[0].lent
+    ours.close()
+    thread.join(30)
+    assert not thread.is_alive()
+    end.close()
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def test_arrays_from_workers_are_aligned_writable_and_outlive_the_iterator():

@@ -65,10 +65,7 @@ class DeviceFeeder:
         if run is None or not run.started:
             run = self._begin()
         began = time.perf_counter()
-        if run.ready.empty():
-            run.give_back_lost(self._taken)
-        with span("wait"):
-            item = run.ready.get()
+        item = self._waited_for(run) if run.ready.empty() else run.ready.get()
         if type(item) is not Delivered:
             try:
                 return self._without_batch(run, item)
@@ -81,6 +78,11 @@ class DeviceFeeder:
         self._place.mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
         self._taken = item.number + 1
         return item.batch
+
+    def _waited_for(self, run: Run) -> Any:
+        run.give_back_lost(self._taken)
+        with span("wait"):
+            return run.ready.get()
 
     @property
     def mask(self) -> Any:

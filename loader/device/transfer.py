@@ -312,7 +312,8 @@ def _wait(arrays: list[Any]) -> list[Any]:
 def _placed(leaves: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     """Arrays on their way to their devices: of the local part of each, where other processes hold the rest."""
     if all(sharding.is_fully_addressable for sharding in shardings):
-        return list(jax.device_put(list(leaves), list(shardings)))
+        one_for_all = shardings and all(sharding is shardings[0] for sharding in shardings)  # faster than one for each
+        return list(jax.device_put(list(leaves), shardings[0] if one_for_all else list(shardings)))
     return [_part_placed(leaf, sharding) for leaf, sharding in zip(leaves, shardings)]
 
 

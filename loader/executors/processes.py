@@ -28,7 +28,7 @@ from ..plan import Span
 from ..tasks import Block, Failure, Group, RowTags, Task, local_positions
 from ..transport import errors
 from ..transport.channel import Channel
-from ..transport.messages import Answer, Broken, Done, EncodedRows, Exited, Ready, RunGroups, RunSpan
+from ..transport.messages import Answer, Broken, Done, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
 from ..transport.payload import pack
 from .deaths import description
 from .handout import EncodedBlock, EncodedFailure, Leases, Slabs
@@ -65,6 +65,7 @@ class ProcessHandle:
         """The answer; waits for it."""
         while self.block is None:
             self._executor.send_gathered()
+            self._executor.return_slabs()
             self._executor.handle_messages(None)
         block, self.block = self.block, None
         return block
@@ -202,6 +203,16 @@ class ProcessExecutor:
         groups = [(number, group.segment, _encoded(group)) for number, group in tasks]
         forgotten = self._slabs.take_forgotten(worker.number)
         worker.channel.send(RunGroups(groups, sizes, introduced, forgotten, released), descriptors)
+
+    def return_slabs(self) -> None:
+        """Tell workers of slabs whose leases have ended, so that they use them again while they are in the caches."""
+        for worker in self._workers.values():
+            released = self._slabs.take_released(worker.number)
+            if released:
+                try:
+                    worker.channel.send(Returned(released))
+                except ConnectionError:
+                    continue  # it is gone, and its slabs with it
 
     def handle_messages(self, wait: float | None) -> None:
         """Take what has arrived; with `wait=None`, wait for something to arrive, or for a task to be late."""

@@ -10,12 +10,13 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...operations.protocol import ArraySpec
 from ..options import ReadOptions
 from ..pipeline import Pipeline
 from ..plan import Span
@@ -26,7 +27,7 @@ from ..tasks import Block, Group, Rows, Task
 from ..transport import errors, memory
 from ..transport.channel import Channel
 from ..transport.codec import TINY, Encoder, decode
-from ..transport.messages import Answer, Done, Ready, RunGroups, RunSpan, SlabName
+from ..transport.messages import Answer, Done, Ready, Returned, RunGroups, RunSpan, SlabName
 from ..work import Worker
 
 _NOWHERE = Cursor(0, ())
@@ -40,7 +41,7 @@ class WorkerProcess:
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
-        self._worker = Worker(pipeline, self._own.pool.allocate)
+        self._worker = Worker(pipeline, self._allocate)
         self._ahead = ReadAhead(pipeline, read_options)
         self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
 
@@ -48,20 +49,35 @@ class WorkerProcess:
         """Work until the channel ends."""
         self._channel.send(Ready())
         while self._waiting or self._take_message():
-            while self._ahead.spans and self._channel.readable() and self._take_message():
-                pass  # tasks that wait here are being read
+            if self._ahead.spans:
+                self._take_messages()  # tasks that wait here are being read
+            if not self._waiting:
+                continue
             message, descriptors, reading = self._waiting.popleft()
             if isinstance(message, RunSpan):
                 self._send([self._answer(message.number, Span(message.start, message.stop), reading)])
             else:
                 self._send([self._answer(number, group) for number, group in self._groups(message, descriptors)])
 
+    def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
+        """Memory for a batch: of the one that the user dropped last, which may have been a moment ago."""
+        self._take_messages()
+        return self._own.pool.allocate(specs)
+
+    def _take_messages(self) -> None:
+        """Take in what has come."""
+        while self._channel.readable() and self._take_message():
+            pass
+
     def _take_message(self) -> bool:
-        """Take a task in and begin to read its records; False when there will be none any more."""
+        """Take in slabs, or a task, whose records begin to be read; False when nothing will come any more."""
         received = self._channel.receive()
         if received is None:
             return False
         message, descriptors = received
+        if isinstance(message, Returned):
+            self._own.release(message.slabs)
+            return True
         self._own.release(message.released)
         reading = self._ahead.begin(Span(message.start, message.stop) if isinstance(message, RunSpan) else None)
         self._waiting.append((message, descriptors, reading))

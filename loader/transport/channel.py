@@ -9,7 +9,7 @@ import array
 import errno
 import os
 import pickle
-import selectors
+import select
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -39,6 +39,8 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
         self._buffer = bytearray(PACKET + 1)
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
 
     @staticmethod
     def pair() -> tuple[Channel, socket.socket]:
@@ -112,9 +114,7 @@ class Channel:
 
     def readable(self) -> bool:
         """Whether `receive` would return at once."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self, selectors.EVENT_READ)
-            return bool(selector.select(0))
+        return bool(self._poll.poll(0))
 
     def close(self) -> None:
         """Hang up. May be called twice."""

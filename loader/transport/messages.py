@@ -83,6 +83,12 @@ class RunGroups(NamedTuple):
     released: list[int]
 
 
+class Returned(NamedTuple):
+    """To a worker, while it may be at work: slabs of its own that it may use again."""
+
+    slabs: list[int]
+
+
 class Answer(NamedTuple):
     """Task `number` is finished, or failed behind its rows.
 
@@ -119,5 +125,5 @@ class Done(NamedTuple):
     dropped: list[int]
 
 
-KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunSpan, RunGroups, Done)
+KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunSpan, RunGroups, Returned, Done)
 """Every message, by the number that stands for its kind on the way."""
