@@ -124,7 +124,7 @@ class Layout:
 
     def write_all(self, row: int, elements: Sequence[Element]) -> None:
         """Copy elements into consecutive rows."""
-        leaves = self._leaves_by_column(elements)
+        leaves = self._leaves_by_column(elements) if len(elements) > 1 else None
         if leaves is not None and self._put_all(row, leaves):
             return
         for index, element in enumerate(elements):
@@ -175,7 +175,7 @@ class Layout:
         except ValueError:
             raise self._mismatch(element) from None
         for column, leaf in zip(self._columns, leaves):
-            if not is_leaf(leaf):
+            if type(leaf) is not np.ndarray and not is_leaf(leaf):
                 raise self._mismatch(element)
             column.put(row, leaf)
 

@@ -21,6 +21,7 @@ import millrace
 from millrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
 from millrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedError
 from millrace.loader.executors.worker_process import WorkerProcess
+from millrace.loader.transport import memory
 from millrace.loader.transport.channel import Channel
 from millrace.loader.transport.messages import Ready, Returned, RunSpan
 
@@ -152,6 +153,20 @@ def test_portable_memory_works_the_same(monkeypatch):
     for name in ("batch", "filter, batch", "trees"):
         assert stream(loader(name, worker_count=2)) == stream(loader(name))
     assert stream(large(worker_count=2)) == stream(large())
+
+
+@pytest.mark.skipif(not os.path.exists("/sys/kernel/mm/transparent_hugepage"), reason="the kernel has no large pages")
+def test_memory_of_large_batches_asks_for_large_pages():
+    """The kernel notes it, whether or not it has large pages for shared memory."""
+    sizes = {1 << 20: False, 16 << 20: True}
+    for size, asks in sizes.items():
+        descriptor = memory.create(size)
+        array = memory.attach(descriptor, size)
+        os.close(descriptor)
+        with open("/proc/self/smaps") as file:
+            behind = file.read().partition(f"{array.ctypes.data:x}-")[2]
+        flags = behind.partition("VmFlags:")[2].partition("\n")[0].split()
+        assert ("hg" in flags) == asks
 
 
 class StartsThread:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from contextlib import suppress
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 
 _OWN_DESCRIPTOR: Any = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 """Where Python can do without a second descriptor for each mapping."""
+
+LARGE = 8 << 20
+"""Bytes from which memory asks for large pages. It gets them where the system has them for shared memory (`shmem_enabled`)."""
 
 PORTABLE = "MILLRACE_PORTABLE_MEMORY"
 """Environment variable: use the portable way where there is a better one, too. For tests."""
@@ -52,9 +56,13 @@ def _create_portably(size: int) -> int:
 def attach(descriptor: int, size: int) -> NDArray[np.uint8]:
     """The memory behind a descriptor, writable. It stays mapped as long as the array lives."""
     try:
-        return np.frombuffer(mmap.mmap(descriptor, size, **_OWN_DESCRIPTOR), dtype=np.uint8)
+        mapped = mmap.mmap(descriptor, size, **_OWN_DESCRIPTOR)
     except OSError as error:
         raise _no_memory(size, error) from error
+    if size >= LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            mapped.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(mapped, dtype=np.uint8)
 
 
 def _no_memory(size: int, error: OSError) -> OSError:
