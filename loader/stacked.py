@@ -65,17 +65,56 @@ class StackedRows:
         )
 
 
-def stacked(elements: Sequence[Element], allocate: Allocate) -> StackedRows | None:
-    """The rows as columns; None unless all are of the first one's structure, shapes, dtypes and types."""
-    leaves, structure = flatten(elements[0])
-    kinds = [_kind(leaf) for leaf in leaves]
-    if not leaves or None in kinds:
-        return None
-    layout = Layout(len(elements), leaves, structure)
-    columns = layout.filled(elements, allocate)
-    if columns is None:
-        return None
-    return StackedRows(columns, [kind for kind in kinds if kind], structure.unflatten(range(len(leaves))))
+class RowStack:
+    """Puts rows into columns, a few at a time, while they are in the caches.
+
+    All must be of the first one's structure, shapes, dtypes and types; if one is not, all stay a list.
+
+    Args:
+        size: rows for which there is to be room.
+        allocate: gives the memory of the columns.
+    """
+
+    def __init__(self, size: int, allocate: Allocate) -> None:
+        self._size = size
+        self._allocate = allocate
+        self._layout: Layout | None = None
+        self._kinds: list[str] = []
+        self._example: Any = None
+        self._count = 0
+        self._list: list[Element] | None = None
+
+    def extend(self, rows: Sequence[Element]) -> None:
+        """Add rows behind those that are there."""
+        if self._list is None and rows:
+            if self._put(rows):
+                self._count += len(rows)
+                return
+            stacked = self.finish()
+            self._list = list(stacked.elements(0, len(stacked))) if isinstance(stacked, StackedRows) else stacked
+        if self._list is not None:
+            self._list += rows
+
+    def _put(self, rows: Sequence[Element]) -> bool:
+        if self._layout is not None:
+            return self._layout.put(self._count, rows)
+        leaves, structure = flatten(rows[0])
+        kinds = [_kind(leaf) for leaf in leaves]
+        if not leaves or None in kinds:
+            return False
+        layout = Layout(self._size, leaves, structure)
+        layout.begin(structure, self._allocate)
+        if not layout.put(0, rows):
+            return False
+        self._layout, self._kinds = layout, [kind for kind in kinds if kind]
+        self._example = structure.unflatten(range(len(leaves)))
+        return True
+
+    def finish(self) -> StackedRows | list[Element]:
+        """All rows; the memory is the receiver's from now on."""
+        if self._list is not None or self._layout is None:
+            return self._list or []
+        return StackedRows(self._layout.finish_columns(self._count), self._kinds, self._example)
 
 
 def _kind(leaf: Any) -> str | None:

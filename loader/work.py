@@ -22,7 +22,7 @@ from .keys import KeyBlocks
 from .pipeline import Pipeline
 from .plan import Segment, Span, spans
 from .slabs import SlabPool
-from .stacked import StackedRows, batch_of
+from .stacked import RowStack, StackedRows, batch_of
 from .tasks import Block, Failure, Group, RowTags, Task
 
 SELECTED_TOGETHER = 32
@@ -64,10 +64,17 @@ class Reader:
 
 
 class Worker:
-    """A pipeline made ready to run in one thread."""
+    """A pipeline made ready to run in one thread.
 
-    def __init__(self, pipeline: Pipeline, allocate: Allocate | None = None) -> None:
+    Args:
+        pipeline: what is to be done.
+        allocate: gives the memory of batches.
+        stacks_rows: whether rows may be put into columns, to travel to another process.
+    """
+
+    def __init__(self, pipeline: Pipeline, allocate: Allocate | None = None, stacks_rows: bool = False) -> None:
         self._pipeline = pipeline
+        self._stacks_rows = stacks_rows and _makes_rows(pipeline.segments)
         self._reader = Reader(pipeline)
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
@@ -104,14 +111,16 @@ class Worker:
     def _run_one_by_one(self, task: Span) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
         whole = Block([], None if self._pipeline.aligned else RowTags())
+        rows: Any = RowStack(task.stop - task.start, self._allocate) if self._stacks_rows else []
         for span in spans(task.start, task.stop, self._pipeline.span):
             block = self._run(span, None)
-            whole.elements += block.elements
+            rows.extend(block.elements)
             if whole.tags is not None and block.tags is not None:
                 whole.tags.extend(block.tags, (span.start - task.start) // self._pipeline.segments[0].unit)
             if block.failure is not None:
                 whole.failure = block.failure
                 break
+        whole.elements = rows.finish() if self._stacks_rows else rows
         return whole
 
     def _without_failures(self, task: Task, failure: Failure) -> Block:
@@ -345,6 +354,11 @@ def _maps_before_batch(segment: Segment) -> Sequence[MapTransform] | None:
             return None
         maps.append(operation)
     return None
+
+
+def _makes_rows(segments: Sequence[Segment]) -> bool:
+    """Whether the first segment makes rows, no batches, which the next one puts into batches."""
+    return len(segments) > 1 and not any(isinstance(operation, Batch) for operation in segments[0].operations)
 
 
 def _only_maps_and_filters(segment: Segment) -> bool:

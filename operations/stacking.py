@@ -116,16 +116,27 @@ class Layout:
             keeps_order = type(elements[0]) is dict and list(elements[0]) == self._order
         else:
             keeps_order = self._is_leaf or self._flat is not None
-        return keeps_order and self._filled(elements, allocate)
+        if not (keeps_order and self._alike):
+            return False
+        self.begin(self._structure, allocate)
+        return self.put(0, elements)
 
     def finish(self, rows: int) -> Element:
+        """Hand the batch over, cut to `rows`."""
+        return self._structure.unflatten(self.finish_columns(rows))
+
+    def finish_columns(self, rows: int) -> list[NDArray[Any]]:
         """Hand the columns over, cut to `rows`."""
-        return self._structure.unflatten([column.finish(rows) for column in self._columns])
+        return [column.finish(rows) for column in self._columns]
+
+    def put(self, row: int, elements: Sequence[Element]) -> bool:
+        """Copy elements into consecutive rows, if they are all exactly like the first one; whether they were."""
+        leaves = self._leaves_by_column(elements) if self._alike else None
+        return leaves is not None and all(column.put_all(row, some) for column, some in zip(self._columns, leaves))
 
     def write_all(self, row: int, elements: Sequence[Element]) -> None:
         """Copy elements into consecutive rows."""
-        leaves = self._leaves_by_column(elements) if len(elements) > 1 else None
-        if leaves is not None and self._put_all(row, leaves):
+        if len(elements) > 1 and self.put(row, elements):
             return
         for index, element in enumerate(elements):
             try:
@@ -133,22 +144,6 @@ class Layout:
             except BatchError as error:
                 point_back(error, len(elements) - 1 - index)
                 raise
-
-    def filled(self, elements: Sequence[Element], allocate: Allocate) -> list[NDArray[Any]] | None:
-        """The columns with all of `elements` in them; None unless each is exactly like the first."""
-        filled = self._filled(elements, allocate)
-        return [column.finish(len(elements)) for column in self._columns] if filled else None
-
-    def _filled(self, elements: Sequence[Element], allocate: Allocate) -> bool:
-        """Take memory, and put elements there from row 0 on, if they are all exactly like the first; whether they were."""
-        leaves = self._leaves_by_column(elements) if self._alike else None
-        if leaves is None:
-            return False
-        self.begin(self._structure, allocate)
-        return self._put_all(0, leaves)
-
-    def _put_all(self, row: int, leaves: Sequence[Sequence[Any]]) -> bool:
-        return all(column.put_all(row, some) for column, some in zip(self._columns, leaves))
 
     def _leaves_by_column(self, elements: Sequence[Element]) -> list[Sequence[Any]] | None:
         """The leaves of many elements, by column; None when an element is not of this structure."""

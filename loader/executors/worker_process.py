@@ -41,7 +41,7 @@ class WorkerProcess:
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
-        self._worker = Worker(pipeline, self._allocate)
+        self._worker = Worker(pipeline, self._allocate, stacks_rows=True)
         self._ahead = ReadAhead(pipeline, read_options)
         self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
 

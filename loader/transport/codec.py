@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...operations.protocol import ArraySpec
 from ...operations.trees import flatten
 from ..slabs import Lease, SlabPool, lease_of
-from ..stacked import StackedRows, stacked
+from ..stacked import RowStack, StackedRows
 from .messages import SlabName
 
 TINY = 512
@@ -38,18 +38,22 @@ class Encoder:
         self._worker = worker
         self._pool = pool
 
-    def encode(self, elements: list[Any]) -> tuple[bytes, list[Lease]]:
+    def encode(self, elements: list[Any] | StackedRows) -> tuple[bytes, list[Lease]]:
         """The elements as bytes, and the leases of the slabs that must stay as they are until released."""
         file, leases = io.BytesIO(), {}  # type: ignore[var-annotated]
         pickler = _Pickler(file, protocol=5)
         pickler.worker, pickler.leases = self._worker, leases
-        rows = (
-            stacked(elements, self._pool.allocate)
-            if len(elements) > 1 and not self._placed_already(elements[0])
-            else None
-        )
-        pickler.dump(self._placed(elements) if rows is None else rows)
+        if isinstance(elements, list):
+            elements = self._stacked(elements)
+        pickler.dump(self._placed(elements) if isinstance(elements, list) else elements)
         return file.getvalue(), list(leases.values())
+
+    def _stacked(self, elements: list[Any]) -> list[Any] | StackedRows:
+        if len(elements) < 2 or self._placed_already(elements[0]):
+            return elements
+        rows = RowStack(len(elements), self._pool.allocate)
+        rows.extend(elements)
+        return rows.finish()
 
     def _placed(self, elements: list[Any]) -> list[Any]:
         """The same elements, with all arrays that are worth it on slabs."""

@@ -1,0 +1,98 @@
+"""What a worker makes of tasks, without a process: rows, where they come from, and columns of them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from pipelines import PIPELINES, loader, plain
+
+from millrace import Filter, load
+from millrace.loader.plan import Span, spans
+from millrace.loader.stacked import RowStack, StackedRows
+from millrace.loader.work import Worker
+from millrace.operations.protocol import allocate_plainly
+
+
+def rows_of(elements) -> list:
+    """Rows, comparable, whether they came as columns or as a list."""
+    stacked = isinstance(elements, StackedRows)
+    return [plain(row) for row in (elements.elements(0, len(elements)) if stacked else elements)]
+
+
+@pytest.mark.parametrize("stacks_rows", [False, True])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
+    """The same rows, and tags that count units from the beginning of the task."""
+    pipeline = iter(loader(name, records=250))._pipeline
+    worker, start = Worker(pipeline, stacks_rows=stacks_rows), pipeline.span
+    task = Span(start, min(start + 3 * pipeline.span + 1, pipeline.total))
+    whole = worker.run(task)
+    parts = [worker.run(span) for span in spans(*task, pipeline.span)]
+    assert len(parts) > 1
+    assert whole.failure is None
+    assert rows_of(whole.elements) == list(itertools.chain.from_iterable(rows_of(part.elements) for part in parts))
+    if not pipeline.aligned:
+        units_per_span = pipeline.span // pipeline.segments[0].unit
+        units = [[number * units_per_span + unit for unit in part.tags.units] for number, part in enumerate(parts)]
+        assert list(whole.tags.units) == list(itertools.chain.from_iterable(units))
+        assert list(whole.tags.positions) == [position for part in parts for position in part.tags.positions]
+        assert list(whole.tags.rows) == [row for part in parts for row in part.tags.rows]
+
+
+def test_rows_before_a_failure_stay_and_nothing_behind_it():
+    """A task of several spans stops where one of them fails."""
+
+    def fails(x: int) -> int:
+        if x == 200:
+            raise ValueError("bad record")
+        return x
+
+    pipeline = iter(load(range(1000), transformations=[fails, Filter(lambda x: x % 2 == 0)], batch_size=8))._pipeline
+    block = Worker(pipeline, stacks_rows=True).run(Span(0, 400))
+    assert str(block.failure.error) == "bad record"
+    assert rows_of(block.elements) == [plain(x) for x in range(0, 200, 2)]
+    assert list(block.tags.positions) == list(range(0, 200, 2))
+
+
+def test_rows_that_are_alike_become_columns():
+    """However many come at a time, numbers stay Python's or NumPy's."""
+    rows = [{"x": np.full(3, i, np.float32), "n": i, "s": np.int16(i)} for i in range(10)]
+    stack = RowStack(12, allocate_plainly)
+    for start, stop in ((0, 0), (0, 1), (1, 1), (1, 7), (7, 10)):
+        stack.extend(rows[start:stop])
+    stacked = stack.finish()
+    assert isinstance(stacked, StackedRows)
+    assert len(stacked) == 10
+    assert rows_of(stacked) == [plain(row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "other", [{"x": np.zeros(4)}, {"x": np.zeros(3, np.float32)}, {"y": np.zeros(3)}, "text", 1, None]
+)
+@pytest.mark.parametrize("place", [0, 1, 5, 9])
+def test_rows_that_are_not_alike_stay_a_list(other, place):
+    """As they were, wherever the one is that differs."""
+    rows = [{"x": np.full(3, float(i))} for i in range(10)]
+    rows[place] = other
+    stack = RowStack(10, allocate_plainly)
+    for start in range(0, 10, 2):
+        stack.extend(rows[start : start + 2])
+    assert rows_of(stack.finish()) == [plain(row) for row in rows]
+
+
+def test_more_rows_than_there_is_room_for_stay_a_list():
+    """A flat map may make any number of rows of a record."""
+    rows = [np.full(2, i) for i in range(10)]
+    stack = RowStack(5, allocate_plainly)
+    stack.extend(rows[:4])
+    stack.extend(rows[4:])
+    assert rows_of(stack.finish()) == [plain(row) for row in rows]
+    numbers = RowStack(5, allocate_plainly)
+    numbers.extend([1, 2, 3])
+    numbers.extend([4, 5, 6])
+    assert numbers.finish() == [1, 2, 3, 4, 5, 6]
+
+
+def test_no_rows_are_no_rows():
+    """A filter may drop all of a task."""
+    assert RowStack(5, allocate_plainly).finish() == []
