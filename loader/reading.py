@@ -6,13 +6,15 @@ In: spans that will be worked on soon. Out: their records, when they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .options import ReadOptions
 from .pipeline import Pipeline
 from .plan import Span
 from .work import Reader
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class Reading:
@@ -56,6 +58,8 @@ class ReadAhead:
         if self.spans == 0 or not isinstance(task, Span):
             return NOT_AHEAD
         if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor  # here, so that workers that need none start faster
+
             self._threads = ThreadPoolExecutor(self._thread_count, thread_name_prefix="millrace-read")
         return Reading(self._threads.submit(self._reader.records, task))
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 import dataclasses
 import operator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import whole_number
 from ..keyed_random import fresh_generator
-from .grain_order import GrainOrder
 from .permutation import MAX_SIZE, permute, place_of
 from .protocol import ENDLESS, RecordMetadata
 from .sharding import NoSharding, ShardOptions, as_shard_options
+
+if TYPE_CHECKING:
+    from .grain_order import GrainOrder
 
 Positions = NDArray[np.int64]
 
@@ -141,6 +143,8 @@ class IndexSampler:
         return epoch * self.num_records + place
 
     def _grain_order(self) -> GrainOrder:
+        from .grain_order import GrainOrder
+
         return GrainOrder(self.num_records, self.shard_options, self.seed if self.shuffle else None)
 
     def seeds(self, positions: Positions) -> None:

@@ -15,7 +15,6 @@ import os
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 from typing import Any
 
@@ -120,6 +119,8 @@ class Zygote:
         run_worker(worker, descriptor, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
+        import subprocess
+
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         kept = (descriptor, self._payload)
         arguments = command("worker", worker, descriptor, self._payload)

@@ -9,7 +9,6 @@ import mmap
 import os
 import sys
 from contextlib import suppress
-from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 import numpy as np
@@ -43,6 +42,8 @@ def create(size: int) -> int:
 
 def _create_portably(size: int) -> int:
     """POSIX shared memory, whose name is given up at once."""
+    from multiprocessing.shared_memory import SharedMemory
+
     memory = SharedMemory(create=True, size=size)
     try:
         if hasattr(os, "posix_fallocate"):  # where memory runs out, an error now and no SIGBUS at the first touch
