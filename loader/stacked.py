@@ -68,7 +68,7 @@ class StackedRows:
 class RowStack:
     """Puts rows into columns, a few at a time, while they are in the caches.
 
-    All must be of the first one's structure, shapes, dtypes and types; if one is not, all stay a list.
+    All must be of the first one's structure, shapes, dtypes and types; if one is not, or there is no memory, all stay a list.
 
     Args:
         size: rows for which there is to be room.
@@ -96,14 +96,19 @@ class RowStack:
             self._list += rows
 
     def _put(self, rows: Sequence[Element]) -> bool:
+        if self._count + len(rows) > self._size:
+            return False
         if self._layout is not None:
             return self._layout.put(self._count, rows)
         leaves, structure = flatten(rows[0])
         kinds = [_kind(leaf) for leaf in leaves]
         if not leaves or None in kinds:
             return False
-        layout = Layout(self._size, leaves, structure)
-        layout.begin(structure, self._allocate)
+        layout = Layout(self._size, leaves, structure, exact=True)
+        try:
+            layout.begin(structure, self._allocate)
+        except OSError:  # who sends the rows will find that, too, and tell it
+            return False
         if not layout.put(0, rows):
             return False
         self._layout, self._kinds = layout, [kind for kind in kinds if kind]

@@ -87,7 +87,7 @@ class Block:
     """The rows that came out of a task, in order.
 
     Attributes:
-        elements: the rows, a list; `StackedRows` in the groups that a worker process gets.
+        elements: the rows, a list; `StackedRows` on their way between processes.
         tags: their origin; None where unit i gave row i.
         failure: what stopped the task after these rows; None when it was finished.
         skipped: what failed and was left out, in words.

@@ -212,7 +212,7 @@ class Chain:
             elif self._tracks:
                 self._push_tracked(span, remaining)
             elif self._maps is not None:
-                self._push_mapped(self._maps, remaining)
+                self._push_mapped(self._maps, remaining, len(inputs))
             else:
                 push = self._push
                 for element in remaining:
@@ -227,12 +227,14 @@ class Chain:
             return self._failed(explained(error, self._pipeline, self._pipeline.position(local)), unit)
         return self._block()
 
-    def _push_mapped(self, maps: Sequence[MapTransform], inputs: Iterator[Any]) -> None:
+    def _push_mapped(self, maps: Sequence[MapTransform], inputs: Iterator[Any], count: int) -> None:
         """Records through maps into a batch, without a call of ours for each."""
         elements = inputs
         for operation in maps:
             elements = map(operation.function, elements)
-        self._context.take_all[self._segment.first + len(maps)](elements)
+        taken = self._context.take_all[self._segment.first + len(maps)](elements)
+        if taken < count:
+            raise RuntimeError("an operation raised StopIteration")
 
     def _select(self, span: Span, inputs: Sequence[Any]) -> int:
         """Records through maps and filters, without a call of ours for each, up to some in which there is a failure.
@@ -276,6 +278,7 @@ class Chain:
         try:
             context.unit = 0
             if self._batches_columns(group):
+                index = 0
                 self._push_batch(group)
                 return self._block()
             for position, row, element in _rows_of(group):

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..checks import whole_number
 from .protocol import Context, Element, Operation, Step
-from .stacking import Stack, point_back
+from .stacking import Stack, point_back, rows_back
 
 BatchFunction = Callable[[Sequence[Element]], Element]
 
@@ -67,15 +67,30 @@ class Batch(Operation):
             if len(waiting) == limit:
                 copy_waiting()
 
-        def take_all(elements: Iterator[Element]) -> None:
+        def take_all(elements: Iterator[Element]) -> int:
             nonlocal limit
+            taken = 0
             while True:
                 if not count and not waiting:
                     limit = min(rows.chunk, size)  # nothing before or behind asks where each row comes from
-                waiting.extend(islice(elements, limit - len(waiting)))
+                before = len(waiting)
+                try:
+                    waiting.extend(islice(elements, limit - before))
+                except Exception:
+                    if waiting:
+                        copy_before_failure()  # what is wrong with an earlier element comes first, however many waited
+                    raise
+                taken += len(waiting) - before
                 if len(waiting) < limit:
-                    return
+                    return taken
                 copy_waiting()
+
+        def copy_before_failure() -> None:
+            try:
+                copy_waiting()
+            except Exception as error:
+                point_back(error, 1 + rows_back(error))
+                raise error from None
 
         def copy_waiting(_millrace_operation: int = number) -> None:
             nonlocal limit, count, first

@@ -45,7 +45,7 @@ class Context:
         row: which of the position's rows; 0 until a flat map makes several.
         unit: which of the task's units (see loader/plan.py) the element belongs to.
         allocate: where batches are built.
-        take_all: by the number of a batch, how to push many rows into it at a time, from an iterator.
+        take_all: by the number of a batch, how to push many rows into it at a time, from an iterator; gives their number.
         at_end: called in this order when a span has been pushed through, so that batches in the making are finished.
     """
 
@@ -54,7 +54,7 @@ class Context:
     row: int = 0
     unit: int = 0
     allocate: Allocate = allocate_plainly
-    take_all: dict[int, Callable[[Iterator[Element]], None]] = field(default_factory=dict)
+    take_all: dict[int, Callable[[Iterator[Element]], int]] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import attrgetter, itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,11 @@ def point_back(error: Exception, rows: int) -> None:
     """Note in an error that it is about the element that came this many before the last."""
     with suppress(AttributeError):  # exceptions of a user's with __slots__
         error.rows_back = rows  # type: ignore[attr-defined]
+
+
+def rows_back(error: Exception) -> int:
+    """What `point_back` noted."""
+    return getattr(error, "rows_back", 0)
 
 
 class Stack:
@@ -65,7 +70,7 @@ class Stack:
                 self._layout = Layout(self._size, leaves, structure)
             self._layout.begin(structure, self._allocate)
             self._layout.write(0, elements[0])
-        except BatchError as error:
+        except Exception as error:
             point_back(error, len(elements) - 1)
             raise
         self.chunk = self._layout.chunk
@@ -79,11 +84,19 @@ class Stack:
 
 
 class Layout:
-    """The columns of a batch whose first element has these leaves."""
+    """The columns of a batch whose first element has these leaves.
 
-    def __init__(self, size: int, leaves: Sequence[Any], structure: Structure) -> None:
+    Args:
+        size: rows.
+        leaves: of the first element.
+        structure: of the first element.
+        exact: whether `put` refuses other types of leaves and another order of keys, too, which make no other batch.
+    """
+
+    def __init__(self, size: int, leaves: Sequence[Any], structure: Structure, exact: bool = False) -> None:
         self._structure = structure
-        self._columns = [Column(name, size, leaf) for name, leaf in zip(leaf_names(self._structure), leaves)]
+        self._exact = exact
+        self._columns = [Column(name, size, leaf, exact) for name, leaf in zip(leaf_names(self._structure), leaves)]
         self._plain = [column for column in self._columns if column.is_plain]
         self._specs = tuple(column.spec for column in self._plain)
         self._alike = self._plain == self._columns and all(column.many_at_once for column in self._columns)
@@ -91,7 +104,7 @@ class Layout:
         is_flat = structure.num_nodes == len(leaves) + 1 and structure.type in (dict, list, tuple)
         self._flat = structure.type if is_flat else None
         self._names = structure.entries() if self._flat is dict else None
-        self._order: list[Any] = []  # the same names, as the batch is to have them
+        self._order: list[Any] = []  # the same names in the order of the first element
         row_bytes = sum(column.row_bytes for column in self._columns)
         self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
 
@@ -101,9 +114,12 @@ class Layout:
 
     def begin(self, structure: Structure, allocate: Allocate) -> None:
         """Take memory for a batch; `structure` has the order of keys of its first element."""
-        if structure is not self._structure or not self._order:
-            self._structure = structure
-            self._order = [] if self._names is None else list(structure.unflatten(self._columns))
+        self._structure = structure
+        if self._flat is dict:
+            self._order = list(structure.unflatten(self._columns))
+        self._take(allocate)
+
+    def _take(self, allocate: Allocate) -> None:
         for column, array in zip(self._plain, allocate(self._specs)):
             column.begin(array)
         for column in self._columns:
@@ -111,14 +127,18 @@ class Layout:
                 column.begin(np.empty(column.spec.shape, column.spec.dtype))
 
     def begin_with(self, elements: Sequence[Element], allocate: Allocate) -> bool:
-        """Begin a batch with these, if they are all exactly like the first one of the batch before; whether they were."""
+        """Begin a batch with these, if they are all like the first one of the batch before; whether they were.
+
+        If they were not, there may be memory for a batch with some of them in it, and another one must be begun.
+        """
         if self._flat is dict:
-            keeps_order = type(elements[0]) is dict and list(elements[0]) == self._order
+            first = elements[0]
+            keeps_order = type(first) is dict and len(first) == len(self._order) and all(map(is_, first, self._order))
         else:
             keeps_order = self._is_leaf or self._flat is not None
         if not (keeps_order and self._alike):
             return False
-        self.begin(self._structure, allocate)
+        self._take(allocate)
         return self.put(0, elements)
 
     def finish(self, rows: int) -> Element:
@@ -130,7 +150,7 @@ class Layout:
         return [column.finish(rows) for column in self._columns]
 
     def put(self, row: int, elements: Sequence[Element]) -> bool:
-        """Copy elements into consecutive rows, if they are all exactly like the first one; whether they were."""
+        """Copy elements into consecutive rows, if they are all like the first one; whether they were."""
         leaves = self._leaves_by_column(elements) if self._alike else None
         return leaves is not None and all(column.put_all(row, some) for column, some in zip(self._columns, leaves))
 
@@ -141,7 +161,7 @@ class Layout:
         for index, element in enumerate(elements):
             try:
                 self.write(row + index, element)
-            except BatchError as error:
+            except Exception as error:
                 point_back(error, len(elements) - 1 - index)
                 raise
 
@@ -159,6 +179,8 @@ class Layout:
                 return None
             if self._names is None:
                 return list(zip(*elements))
+            if self._exact and list(map(list, elements)).count(self._order) < count:
+                return None
             return [list(map(itemgetter(name), elements)) for name in self._names]
         except (KeyError, TypeError, ValueError):
             return None
@@ -186,11 +208,9 @@ class Column:
     """One leaf of the batch."""
 
     array: NDArray[Any]
-    _joined: NDArray[
-        Any
-    ]  # the same memory, with the rows' first axes one behind the other, as np.concatenate joins them
+    _joined: NDArray[Any]  # the same memory, for np.concatenate: [rows * first axis of a row, …]
 
-    def __init__(self, name: str, size: int, example: Any) -> None:
+    def __init__(self, name: str, size: int, example: Any, exact: bool) -> None:
         leaf = as_array(example)
         self.name = name
         self.spec = ArraySpec((size, *leaf.shape), np.result_type(leaf.dtype))
@@ -200,8 +220,15 @@ class Column:
         has_dtype = isinstance(example, (np.ndarray, np.generic))
         self._kind_of: Callable[[Any], Any] = _dtype_of if has_dtype else type
         self._kind = self._kind_of(example)
-        self.many_at_once = self.is_plain and (has_dtype or self._kind in PYTHON_NUMBERS)
+        self._type = type(example) if exact else None
+        self.many_at_once = self.is_plain and (self._is_plain_array() if has_dtype else self._is_plain_number())
         self._joins = self.many_at_once and bool(self._shape) and self._kind == self.spec.dtype
+
+    def _is_plain_array(self) -> bool:
+        return bool(self._shape) or self.spec.dtype.kind not in "US"  # scalars of these are kept as objects
+
+    def _is_plain_number(self) -> bool:
+        return self._kind in PYTHON_NUMBERS and (self._kind is not int or self.spec.dtype == np.int64)
 
     def fits(self, leaf: Any) -> bool:
         """Whether a batch whose first leaf is this one would get the same column."""
@@ -219,12 +246,13 @@ class Column:
 
     def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
         """Copy leaves into consecutive rows, if they are all of the first one's shape and dtype; whether they were."""
-        if not self.many_at_once or self.array.dtype.hasobject:
+        if not self.many_at_once or self.array.dtype != self.spec.dtype:  # it was widened: each row may widen it again
             return False
         count = len(leaves)
         try:
-            narrow = self._joins and self.array.dtype == self._kind  # and not widened since
-            if narrow and list(map(type, leaves)).count(np.ndarray) == count:
+            if self._type is not None and list(map(type, leaves)).count(self._type) < count:
+                return False
+            if self._joins and list(map(type, leaves)).count(np.ndarray) == count:
                 return self._join(row, leaves)
             if list(map(self._kind_of, leaves)).count(self._kind) < count:
                 return False
@@ -239,9 +267,8 @@ class Column:
         length, count = self._shape[0], len(leaves)
         if list(map(len, leaves)).count(length) < count:
             return False
-        np.concatenate(
-            leaves, out=self._joined[row * length : (row + count) * length], casting="no"
-        )  # sees to the rest
+        rows = self._joined[row * length : (row + count) * length]
+        np.concatenate(leaves, out=rows, casting="no")  # refuses other axes behind the first, and other dtypes
         return True
 
     def put(self, row: int, leaf: Any) -> None:
@@ -271,7 +298,7 @@ class Column:
 
     def _promote(self, rows: int, dtype: np.dtype[Any]) -> None:
         former, self.array = self.array, np.empty(self.spec.shape, dtype)
-        scalars = dtype.hasobject and not self._shape and self._kind not in PYTHON_NUMBERS
+        scalars = dtype.hasobject and not self._shape and self._kind_of is _dtype_of
         self.array[:rows] = list(former[:rows]) if scalars else former[:rows]
 
     def _unequal(self, array: NDArray[Any]) -> BatchError:

@@ -223,6 +223,8 @@ def test_what_no_dtype_holds_together_is_kept_as_it_was():
         ["x", 1, 2.5, np.float32(3), day],
         [day, day, "x", day],
         [np.int8(1), "x", np.int8(2)],
+        [np.int64(1), "x", np.int64(2)],
+        [np.float64(1), np.float64(2), "x", 3.0],
     ]
     for case in cases:
         (batch,) = load(case, batch_size=len(case), num_epochs=1)
@@ -362,6 +364,74 @@ def test_a_batch_does_not_depend_on_the_batch_before_it():
         assert first[1:] == second
 
 
+def test_what_is_widened_twice_does_not_depend_on_what_came_before():
+    """Ints, then a float, then an int that no float holds: wherever they stand, and whatever the batch before was."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        numbers = list(range(100))
+        for wide, place in zip((2.5, 2**70, 2**63), rng.permutation(100)):
+            numbers[place] = wide
+        alone = next(iter(load(numbers, batch_size=100, num_epochs=1)))
+        for before in (list(range(100)), [2**63] * 100, [0.5] * 100, ["x"] * 100, [np.zeros(9000)] * 100):
+            _, later = load(before + numbers, batch_size=100, num_epochs=1)
+            assert plain(later) == plain(alone)
+
+
+class _CannotBeRead:
+    """A leaf of a kind that NumPy asks for an array, which fails."""
+
+    dtype = np.dtype(np.float64)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        raise KeyError("no such array")
+
+
+@pytest.mark.parametrize("position", [0, 4, 5, 70, 130, 199])
+def test_a_leaf_that_cannot_be_read_is_named_by_its_record(position):
+    """Whatever it raises, and wherever in a batch it stands."""
+    with pytest.raises(KeyError) as caught:
+        list(load([_CannotBeRead() if x == position else 1.0 for x in range(200)], batch_size=100, num_epochs=1))
+    assert f"record key {position} at position {position}" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("restored", [False, True])
+def test_of_two_faults_in_a_batch_the_earlier_record_is_named(restored, workers):
+    """Whether rows are copied many at a time or few, and where the run began."""
+
+    def faulty(x):
+        if x == 192:
+            raise ValueError("a later fault")
+        return np.zeros(2 if x == 138 else 3)
+
+    def opened(worker_count):
+        return iter(load(range(256), batch_size=128, num_epochs=1, transformations=[faulty], worker_count=worker_count))
+
+    with opened(workers) as iterator, opened(0) as other:
+        next(other)
+        if restored:
+            iterator.set_state(other.get_state())
+        else:
+            next(iterator)
+        with pytest.raises(BatchError) as caught:
+            next(iterator)
+    assert "record key 138 at position 138" in caught.value.__notes__[0]
+
+
+def test_a_map_that_raises_stop_iteration_does_not_shorten_a_batch():
+    """It would look like the end of the records."""
+
+    def stops(x):
+        if x == 20:
+            raise StopIteration
+        return x
+
+    batches = iter(load(range(32), batch_size=8, num_epochs=1, transformations=[stops]))
+    assert [len(next(batches)) for _ in range(2)] == [8, 8]
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        next(batches)
+
+
 def test_a_batch_or_its_error_is_the_same_whatever_came_before():
     """An element of any kind, anywhere in a later batch, does there what it does in a batch that comes first."""
     import collections
@@ -381,7 +451,9 @@ def test_a_batch_or_its_error_is_the_same_whatever_came_before():
         np.float32(1),
         np.array(1, np.float32),
         1,
+        2**63,
         2**70,
+        2.5,
         True,
         "abc",
         [1.0, 2.0, 3.0],

@@ -93,6 +93,44 @@ def test_more_rows_than_there_is_room_for_stay_a_list():
     assert numbers.finish() == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("row", [7, 7.0, np.int8(7), {"a": 7, "b": 7}, np.full(2, 7)])
+def test_one_row_more_than_there_is_room_for_is_not_lost(row):
+    """The columns are full, and a single row comes behind."""
+    stack = RowStack(4, allocate_plainly)
+    stack.extend([row] * 4)
+    stack.extend([row])
+    assert rows_of(stack.finish()) == [plain(row)] * 5
+
+
+def test_rows_in_columns_come_back_as_they_were():
+    """With the order of their keys, and 0-d and masked arrays as such: else batches would depend on how work is divided."""
+    masked = np.ma.array([1.0, 2.0], mask=[0, 1])
+    for first, other in (
+        ({"a": 1, "b": 2}, {"b": 1, "a": 2}),
+        (np.float32(1), np.array(1, np.float32)),
+        (np.array([1.0, 2.0]), masked),
+        (1, True),
+    ):
+        stack = RowStack(4, allocate_plainly)
+        stack.extend([first, first])
+        stack.extend([other, first])
+        rows = stack.finish()
+        rows = list(rows.elements(0, 4)) if isinstance(rows, StackedRows) else rows
+        assert [type(row) for row in rows] == [type(first), type(first), type(other), type(first)]
+        assert not isinstance(other, dict) or list(rows[2]) == list(other)
+
+
+def test_rows_stay_a_list_where_there_is_no_memory_for_columns():
+    """Who sends them finds that, too, and tells it."""
+
+    def none_left(specs):
+        raise OSError("no shared memory")
+
+    stack = RowStack(4, none_left)
+    stack.extend([1, 2])
+    assert stack.finish() == [1, 2]
+
+
 def test_no_rows_are_no_rows():
     """A filter may drop all of a task."""
     assert RowStack(5, allocate_plainly).finish() == []

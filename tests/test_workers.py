@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+import traceback
 
 import numpy as np
 import psutil
@@ -425,6 +426,28 @@ def test_breaking_dropping_and_reopening_leaves_nothing():
         del iterator
 
 
+def test_a_large_buffer_does_not_have_both_sides_wait_for_each_other(tmp_path):
+    """More messages may be on their way than there is room for on either side."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import millrace
+        sampler = millrace.IndexSampler(30_000, num_epochs=1)
+        for operations in ([str], [str, millrace.Filter(len), millrace.Batch(2)]):
+            loader = millrace.DataLoader(data_source=range(30_000), sampler=sampler, operations=operations,
+                worker_count=1, worker_buffer_size=3_000)
+            number = 0
+            for texts in loader:
+                for text in [texts] if isinstance(texts, str) else texts:
+                    assert text == str(number)
+                    number += 1
+            assert number == 30_000
+        """)
+    )
+    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=100)
+    assert result.returncode == 0, result.stderr
+
+
 def test_a_slow_consumer_does_not_pile_up_batches():
     """At most (1 + worker_buffer_size) batches per worker exist at a time, however slow the consumer is."""
     with iter(large(records=400, row=300_000, worker_count=2)) as iterator:
@@ -630,6 +653,105 @@ def test_a_forked_copy_of_an_iterator_is_told_apart(tmp_path):
     )
     result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_forked_copy_gives_no_memory_back(tmp_path):
+    """What it drops is still held by the process that it was forked from."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent("""
+        import os, time, numpy as np, millrace
+        def late(i):
+            time.sleep(0.3 if i in (32, 64) else 0)
+            return np.full(40_000, i, np.int32)
+        with iter(millrace.DataLoader(data_source=range(96), sampler=millrace.IndexSampler(96, num_epochs=1),
+                operations=[late, millrace.Batch(32)], worker_count=1, worker_buffer_size=4)) as iterator:
+            first = next(iterator)
+            pid = os.fork()
+            if pid == 0:
+                del first
+                try:
+                    next(iterator)
+                except RuntimeError as error:
+                    os._exit(0 if "another process" in str(error) else 2)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            rest = list(iterator)
+            assert first[:, 0].tolist() == list(range(32))
+            assert [batch[0, 0] for batch in rest] == [32, 64]
+        """)
+    )
+    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+
+
+def _fails_at_2000(batch: np.ndarray) -> np.ndarray:
+    if batch[0] >= 2000:
+        raise LookupError("at 2000")
+    return batch
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_behind_the_batch_of_a_ragged_pipeline_arrives_as_itself(workers):
+    """It names the first record of that batch."""
+    operations = [Filter(lambda x: True), Batch(8), _fails_at_2000]
+    sampler = IndexSampler(3000, num_epochs=1)
+    loader = DataLoader(data_source=range(3000), sampler=sampler, operations=operations, worker_count=workers)
+    with iter(loader) as iterator:
+        assert len(list(itertools.islice(iterator, 250))) == 250
+        with pytest.raises(LookupError, match="at 2000") as caught:
+            next(iterator)
+    assert "record key 2000 at position 2000" in caught.value.__notes__[0]
+
+
+def _without_memory(i: int) -> np.ndarray:
+    if i >= 3000:  # from now on, in this worker
+
+        def create(size: int) -> int:
+            raise OSError(24, "no shared memory for a batch; raise the limit (ulimit -n)")
+
+        memory.create = create
+    return np.zeros(4_000 if i < 3000 else 40_000, np.int8)
+
+
+def test_memory_that_runs_out_for_rows_is_an_error_that_says_so():
+    """And no worker that dies again and again."""
+    loader = load(
+        range(100_000), num_epochs=1, transformations=[_without_memory, Filter(len)], batch_size=8, worker_count=1
+    )
+    with iter(loader) as iterator, pytest.raises(OSError, match="ulimit -n"):
+        list(iterator)
+
+
+def _loses_a_message(i: int) -> dict:
+    """From record 2,000 on, the next message to a worker that is in the middle of a group is lost."""
+    if i == 2000:
+        receive = Channel.receive
+
+        def loses(self):
+            received = receive(self)
+            if received is not None and any(frame.name == "run_group" for frame in traceback.extract_stack()):
+                Channel.receive = receive
+                raise OSError(24, "no descriptor is left for shared memory")
+            return received
+
+        Channel.receive = loses
+    return {"s": str(i), "x": np.full(2000, i, np.int16)}
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_message_that_is_lost_in_the_middle_of_a_batch_is_no_fault_of_a_record(on_error, caplog):
+    """The worker ends, and its tasks are done again."""
+    loader = DataLoader(
+        data_source=range(6000),
+        sampler=IndexSampler(6000, num_epochs=1),
+        operations=[_loses_a_message, Filter(len), Batch(8)],
+        worker_count=1,
+        on_error=on_error,
+    )
+    with iter(loader) as iterator:
+        assert [batch["s"][0] for batch in iterator] == [str(i) for i in range(0, 6000, 8)]
+    assert "terminated unexpectedly" in caplog.text
 
 
 def test_a_pipeline_that_workers_cannot_unpickle_says_so():

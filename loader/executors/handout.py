@@ -90,7 +90,7 @@ class EncodedBlock:
 class Slabs:
     """All slabs that workers have lent.
 
-    Leases end in any thread, at any moment: that appends to a list, which whoever sends the next task takes from.
+    Leases end in any thread, at any moment: that appends to a list, from which they are taken to be sent back.
     """
 
     def __init__(self, keep_descriptors: bool) -> None:

@@ -17,6 +17,7 @@ import selectors
 import time
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, cast
 
@@ -63,6 +64,7 @@ class ProcessHandle:
 
     def result(self) -> Any:
         """The answer; waits for it."""
+        self._executor.check_process()  # before anything is sent in the name of another process
         while self.block is None:
             self._executor.send_gathered()
             self._executor.return_slabs()
@@ -79,6 +81,9 @@ class _Remote:
         self.channel = channel
         self.tasks: deque[ProcessHandle] = deque()
         self.load = 0.0
+        self.outbox: deque[tuple[Any, Sequence[int]]] = (
+            deque()
+        )  # messages for which there was no room, with descriptors
         self.ready = False
         self.ended = False
 
@@ -153,7 +158,7 @@ class ProcessExecutor:
 
     def submit(self, task: Task) -> ProcessHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
-        self._check_process()
+        self.check_process()
         handle = ProcessHandle(self, self._next_task, task)
         self._next_task += 1
         if isinstance(task, Span):
@@ -164,7 +169,8 @@ class ProcessExecutor:
             self.send_gathered()
         return handle
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Raise unless this is the process that made the executor."""
         if os.getpid() != self._pid:
             raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
 
@@ -195,14 +201,34 @@ class ProcessExecutor:
         released = self._slabs.take_released(worker.number)
         first = handles[0].task
         if isinstance(first, Span):
-            worker.channel.send(RunSpan(handles[0].number, *first, released))
+            self._post(worker, RunSpan(handles[0].number, *first, released))
             return
         tasks = [(handle.number, handle.task) for handle in handles if isinstance(handle.task, Group)]
         blocks = list({id(part.block): part.block for _, group in tasks for part in group.parts}.values())
         sizes, introduced, descriptors = self._slabs.introduce(worker.number, blocks)
         groups = [(number, group.segment, _encoded(group)) for number, group in tasks]
         forgotten = self._slabs.take_forgotten(worker.number)
-        worker.channel.send(RunGroups(groups, sizes, introduced, forgotten, released), descriptors)
+        self._post(worker, RunGroups(groups, sizes, introduced, forgotten, released), descriptors)
+
+    def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
+        """Send a message, or keep it until there is room: to wait for that may be to wait for one another for ever."""
+        if worker.ended:
+            return  # its tasks are given again when it is buried
+        if not worker.outbox and worker.channel.writable():
+            worker.channel.send(message, descriptors)
+            return
+        worker.outbox.append((message, descriptors))
+        self._selector.modify(worker.channel, selectors.EVENT_READ | selectors.EVENT_WRITE, worker)
+
+    def _post_kept(self, worker: _Remote) -> None:
+        """There is room again."""
+        try:
+            while worker.outbox and worker.channel.writable():
+                worker.channel.send(*worker.outbox.popleft())
+        except ConnectionError:
+            worker.outbox.clear()  # it is gone
+        if not worker.outbox:
+            self._selector.modify(worker.channel, selectors.EVENT_READ, worker)
 
     def return_slabs(self) -> None:
         """Tell workers of slabs whose leases have ended, so that they use them again while they are in the caches."""
@@ -210,19 +236,22 @@ class ProcessExecutor:
             released = self._slabs.take_released(worker.number)
             if released:
                 try:
-                    worker.channel.send(Returned(released))
+                    self._post(worker, Returned(released))
                 except ConnectionError:
                     continue  # it is gone, and its slabs with it
 
     def handle_messages(self, wait: float | None) -> None:
         """Take what has arrived; with `wait=None`, wait for something to arrive, or for a task to be late."""
-        self._check_process()
+        self.check_process()
         events = self._selector.select(self._until_late() if wait is None else wait)
-        for key, _ in events:
+        for key, what in events:
             if key.data is None:
                 self._hear_spawner()
             elif key.data.number in self._workers:
-                self._hear(key.data)
+                if what & selectors.EVENT_WRITE:
+                    self._post_kept(key.data)
+                if what & selectors.EVENT_READ:
+                    self._hear(key.data)
         if self._timeout is not None:
             self._kill_late()
 

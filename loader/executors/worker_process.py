@@ -1,6 +1,6 @@
 """A worker process: takes tasks from its channel and sends back what came of them, until the channel ends.
 
-In: `RunSpan`, `RunGroups`. Out: `Done`. Runs in a process that the zygote made; nothing here knows how.
+In: `RunSpan`, `RunGroups`, `Returned`. Out: `Done`. Runs in a process that the zygote made; nothing here knows how.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class WorkerProcess:
         self._worker = Worker(pipeline, self._allocate, stacks_rows=True)
         self._ahead = ReadAhead(pipeline, read_options)
         self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
+        self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
         """Work until the channel ends."""
@@ -58,10 +59,16 @@ class WorkerProcess:
                 self._send([self._answer(message.number, Span(message.start, message.stop), reading)])
             else:
                 self._send([self._answer(number, group) for number, group in self._groups(message, descriptors)])
+            if self._trouble is not None:
+                raise self._trouble
 
     def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
         """Memory for a batch: of the one that the user dropped last, which may have been a moment ago."""
-        self._take_messages()
+        if self._trouble is None:
+            try:
+                self._take_messages()
+            except Exception as error:  # which is none of the user's operation, in the middle of which this is
+                self._trouble = error
         return self._own.pool.allocate(specs)
 
     def _take_messages(self) -> None:

@@ -39,8 +39,9 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
         self._buffer = bytearray(PACKET + 1)
-        self._poll = select.poll()
-        self._poll.register(end, select.POLLIN)
+        self._has_message, self._has_room = select.poll(), select.poll()
+        self._has_message.register(end, select.POLLIN)
+        self._has_room.register(end, select.POLLOUT)
 
     @staticmethod
     def pair() -> tuple[Channel, socket.socket]:
@@ -114,7 +115,11 @@ class Channel:
 
     def readable(self) -> bool:
         """Whether `receive` would return at once."""
-        return bool(self._poll.poll(0))
+        return bool(self._has_message.poll(0))
+
+    def writable(self) -> bool:
+        """Whether `send` would return at once: there is room for several packets, or the other end is gone."""
+        return bool(self._has_room.poll(0))
 
     def close(self) -> None:
         """Hang up. May be called twice."""
