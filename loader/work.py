@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..operations import Batch, Filter, MapTransform
 from ..operations.protocol import Allocate, Context, Element, Step
+from ..operations.stacking import rows_back
 from ..sources import reader_of
 from .columns import ColumnReader
 from .failures import explained, operation_of
@@ -323,7 +324,7 @@ class Chain:
         if number is None:
             return index
         inputs = self._segment.inputs_of(number) // self._positions_per_input
-        return index - index % max(inputs, 1) - getattr(error, "rows_back", 0) * inputs
+        return index - index % max(inputs, 1) - rows_back(error) * inputs
 
     def _keep(self, element: Element) -> None:
         self._elements.append(element)

@@ -81,9 +81,7 @@ class _Remote:
         self.channel = channel
         self.tasks: deque[ProcessHandle] = deque()
         self.load = 0.0
-        self.outbox: deque[tuple[Any, Sequence[int]]] = (
-            deque()
-        )  # messages for which there was no room, with descriptors
+        self.outbox: deque[tuple[Any, Sequence[int]]] = deque()  # what there was no room for, with descriptors
         self.ready = False
         self.ended = False
 
