@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .options import ReadOptions
 from .pipeline import Pipeline
 from .plan import Span
-from .work import Reader
+from .reader import Reader
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

@@ -11,57 +11,21 @@ from operator import length_hint
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..operations import Batch, Filter, MapTransform
 from ..operations.protocol import Allocate, Context, Element, Step
 from ..operations.stacking import rows_back
-from ..sources import reader_of
 from .columns import ColumnReader
 from .failures import explained, operation_of
-from .keys import KeyBlocks
 from .pipeline import Pipeline
 from .plan import Segment, Span, spans
+from .reader import Reader
 from .slabs import SlabPool
 from .stacked import RowStack, StackedRows, batch_of
 from .tasks import Block, Failure, Group, RowTags, Task
 
 SELECTED_TOGETHER = 32
 """Records that go through one map or filter before they go to the next: few enough to stay in the caches."""
-
-
-class Reader:
-    """Reads the records of spans. Any number of threads may use one."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._read = reader_of(pipeline.source)
-        self._keys = KeyBlocks(pipeline)
-
-    def keys(self, span: Span) -> NDArray[np.int64]:
-        """The record keys of a span."""
-        return self._keys.of(span)
-
-    def records(self, span: Span) -> Sequence[Any]:
-        """The records of a span, in one call of the source."""
-        return self._read(self.keys(span))
-
-    def records_before_failure(self, span: Span, failure: Exception) -> tuple[Sequence[Any], Exception]:
-        """The records of a span, read one by one, up to the first that cannot be read, and why it cannot.
-
-        Args:
-            span: could not be read in one call.
-            failure: why not; it is the answer if every single record can be read.
-        """
-        records: list[Any] = []
-        position = 0
-        try:
-            for position in self._pipeline.positions(span.start, span.stop).tolist():
-                (key,) = self._keys.checked(np.array([position], dtype=np.int64)).tolist()
-                records.append(self._pipeline.source[key])
-        except Exception as error:
-            return records, explained(error, self._pipeline, position)
-        return [], explained(failure, self._pipeline, self._pipeline.position(span.start))
 
 
 class Worker:
