@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import mmap
 import os
 import signal
 import subprocess
@@ -156,18 +157,58 @@ def test_portable_memory_works_the_same(monkeypatch):
     assert stream(large(worker_count=2)) == stream(large())
 
 
-@pytest.mark.skipif(not os.path.exists("/sys/kernel/mm/transparent_hugepage"), reason="the kernel has no large pages")
-def test_memory_of_large_batches_asks_for_large_pages():
-    """The kernel notes it, whether or not it has large pages for shared memory."""
-    sizes = {1 << 20: False, 16 << 20: True}
-    for size, asks in sizes.items():
+def mappings() -> str:
+    """All of this process, a line each."""
+    with open("/proc/self/maps") as file:
+        return file.read()
+
+
+def mapping(address: int) -> dict[str, str]:
+    """What the kernel tells of the mapping that begins at an address."""
+    with open("/proc/self/smaps") as file:
+        behind = file.read().partition(f"\n{address:x}-")[2]
+    told, _, flags = behind.partition("VmFlags:")
+    return dict(line.split(":", 1) for line in told.splitlines()[1:]) | {"VmFlags": flags.partition("\n")[0]}
+
+
+def collapses() -> bool:
+    """Whether this kernel puts memory on large pages when it is told to."""
+    with mmap.mmap(-1, 6 << 20, mmap.MAP_PRIVATE) as private:
+        private[::4096] = bytes(len(private) // 4096)
+        try:
+            private.madvise(25)
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not collapses(), reason="the kernel has no large pages")
+def test_memory_of_large_batches_stands_on_large_pages():
+    """From the beginning in the worker that made it, and from the first look on where it was handed over."""
+    size = (16 << 20) + 4096
+    descriptor = memory.create(size)
+    made = memory.attach(descriptor, size, fresh=True)
+    assert "16384 kB" in mapping(made.ctypes.data)["ShmemPmdMapped"]
+    made[:] = 7
+    received = memory.attach(descriptor, size)
+    os.close(descriptor)
+    assert (received == 7).all()
+    assert "16384 kB" in mapping(received.ctypes.data)["ShmemPmdMapped"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems are not told where to map")
+def test_memory_of_large_batches_asks_for_large_pages_and_goes_as_a_whole():
+    """What is mapped to have room for the alignment goes with it."""
+    for size, asks in {1 << 20: False, 16 << 20: True}.items():
+        before = mappings().count("\n")
         descriptor = memory.create(size)
         array = memory.attach(descriptor, size)
         os.close(descriptor)
-        with open("/proc/self/smaps") as file:
-            behind = file.read().partition(f"{array.ctypes.data:x}-")[2]
-        flags = behind.partition("VmFlags:")[2].partition("\n")[0].split()
-        assert ("hg" in flags) == asks
+        assert ("hg" in mapping(array.ctypes.data)["VmFlags"].split()) == asks
+        assert "millrace-slab" in mappings()
+        del array
+        assert "millrace-slab" not in mappings()
+        assert mappings().count("\n") <= before + 2  # Python's own come and go
 
 
 class StartsThread:
@@ -580,10 +621,13 @@ def test_few_descriptors_are_enough(tmp_path):
 
 
 def test_a_batch_may_come_from_hundreds_of_slabs():
-    """A filter that drops nearly all leaves each row of a batch on a slab of its own; each is handed over."""
+    """A filter that drops nearly all leaves each row of a batch on a slab of its own; each is handed over.
+
+    With a timeout, which is one for a span, tasks never grow to several spans, whose rows would stand on one slab.
+    """
     numbers = IndexSampler(60_000, num_epochs=1)
     operations = [Filter(lambda x: x % 300 == 0), lambda x: np.full(300, x), Batch(150)]
-    batches = DataLoader(data_source=range(60_000), sampler=numbers, operations=operations, worker_count=2)
+    batches = DataLoader(data_source=range(60_000), sampler=numbers, operations=operations, worker_count=2, timeout=60)
     assert [batch[:, -1].tolist() for batch in batches] == [[*range(0, 45_000, 300)], [*range(45_000, 60_000, 300)]]
 
 
@@ -594,9 +638,13 @@ def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
         textwrap.dedent("""
         import resource, sys, numpy as np, millrace
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-        sparse = [millrace.Filter(lambda x: x % 300 == 0), lambda x: np.full(300, x)]
+        numbers = millrace.IndexSampler(60_000, num_epochs=1)
+        sparse = [millrace.Filter(lambda x: x % 300 == 0), lambda x: np.full(300, x), millrace.Batch(150)]
+        loader = millrace.DataLoader(
+            data_source=range(60_000), sampler=numbers, operations=sparse, worker_count=2, timeout=60
+        )
         try:
-            list(millrace.load(range(60_000), transformations=sparse, batch_size=150, num_epochs=1, worker_count=2))
+            list(loader)
         except OSError as error:
             print("ulimit -n" in str(error))
         """)

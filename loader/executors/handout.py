@@ -102,7 +102,7 @@ class Slabs:
 
     def take(self, worker: int, done: Done, descriptors: Sequence[int]) -> list[Leases]:
         """Lease the slabs that each answer stands on; those that are new come with their descriptors."""
-        sizes = dict(chain.from_iterable(answer.lent for answer in done.answers))
+        sizes = dict(chain.from_iterable(answer.lent for answer in done.answers)) if done.introduced else {}
         for number, descriptor in zip(done.introduced, descriptors):
             name = (worker, number)
             slab = MappedSlab(memory.attach(descriptor, sizes[number]), number, descriptor)
@@ -111,16 +111,20 @@ class Slabs:
                 os.close(descriptor)
                 slab.descriptor = -1
         released = self._released.setdefault(worker, [])
+
+        def take_back(slab: Slab) -> None:
+            released.append(slab.number)
+
         leases: list[Leases] = [
-            {(worker, number): self._lease(self._mapped[worker, number], released) for number, _ in answer.lent}
+            {(worker, number): self._leased(self._mapped[worker, number], take_back) for number, _ in answer.lent}
             for answer in done.answers
         ]
         self._drop((worker, number) for number in done.dropped)
         return leases
 
     @staticmethod
-    def _lease(slab: MappedSlab, released: list[int]) -> tuple[MappedSlab, NDArray[np.uint8]]:
-        return slab, np.asarray(Lease(slab, lambda slab: released.append(slab.number)))
+    def _leased(slab: MappedSlab, take_back: Callable[[Slab], None]) -> tuple[MappedSlab, NDArray[np.uint8]]:
+        return slab, np.asarray(Lease(slab, take_back))
 
     def take_released(self, worker: int) -> list[int]:
         """Numbers of the worker's slabs whose leases have ended since the last call."""

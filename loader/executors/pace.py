@@ -14,7 +14,7 @@ from ..tasks import Group, Task
 TASK_SECONDS = 12e-3
 """What a task of several spans may take: fifty to a hundred times its messages."""
 
-TASK_BYTES = 4 << 20
+TASK_BYTES = 8 << 20
 """What the batches of such a task may occupy."""
 
 MAX_UNITS = 16

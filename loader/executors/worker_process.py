@@ -142,7 +142,7 @@ class OwnSlabs:
 
     def _make(self, size: int) -> Slab:
         descriptor = memory.create(rounded(size))
-        slab = Slab(memory.attach(descriptor, rounded(size)), next(self._numbers))
+        slab = Slab(memory.attach(descriptor, rounded(size), fresh=True), next(self._numbers))
         self._descriptors[slab.number] = descriptor
         return slab
 

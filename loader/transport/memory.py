@@ -5,6 +5,7 @@ In: a size. Out: a file descriptor, and from it an array of bytes, in any proces
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import sys
@@ -17,8 +18,13 @@ from numpy.typing import NDArray
 _OWN_DESCRIPTOR: Any = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 """Where Python can do without a second descriptor for each mapping."""
 
-LARGE = 8 << 20
-"""Bytes from which memory asks for large pages. It gets them where the system has them for shared memory (`shmem_enabled`)."""
+LARGE_PAGE = 2 << 20
+"""Bytes of a large page of the processors that are common. Memory of this size and more is to stand on such."""
+
+_MADV_COLLAPSE = 25
+"""Since Linux 6.1: large pages at once, whether or not the system gives any to shared memory by itself (`shmem_enabled`)."""
+
+_MAP_FIXED = 0x10
 
 PORTABLE = "MILLRACE_PORTABLE_MEMORY"
 """Environment variable: use the portable way where there is a better one, too. For tests."""
@@ -54,16 +60,45 @@ def _create_portably(size: int) -> int:
         memory.close()
 
 
-def attach(descriptor: int, size: int) -> NDArray[np.uint8]:
-    """The memory behind a descriptor, writable. It stays mapped as long as the array lives."""
+def attach(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
+    """The memory behind a descriptor, writable. It stays mapped as long as the array lives.
+
+    Args:
+        descriptor: may be closed as soon as this returns.
+        size: bytes.
+        fresh: nobody has written to it yet. If it is large, it gets its pages now, large ones where there are any: that
+            takes a tenth of the time of first touches of small ones, and writes are a tenth faster ever after.
+    """
     try:
-        mapped = mmap.mmap(descriptor, size, **_OWN_DESCRIPTOR)
+        if size >= LARGE_PAGE and sys.platform == "linux":
+            return _attach_large(descriptor, size, fresh)
+        return np.frombuffer(mmap.mmap(descriptor, size, **_OWN_DESCRIPTOR), np.uint8)
     except OSError as error:
         raise _no_memory(size, error) from error
-    if size >= LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel without them
-            mapped.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(mapped, dtype=np.uint8)
+
+
+def _attach_large(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
+    """From an address on that is a multiple of a large page, as the system demands if it is to map large pages there.
+
+    `mmap` of Python takes no address, so it reserves more than enough, and the memory is mapped into that.
+    """
+    reserved = mmap.mmap(-1, size + LARGE_PAGE, mmap.MAP_PRIVATE)
+    whole = np.frombuffer(reserved, np.uint8)
+    start = -whole.ctypes.data % LARGE_PAGE
+    system = ctypes.CDLL(None, use_errno=True)
+    system.mmap.restype = ctypes.c_void_p
+    system.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    flags, access = mmap.MAP_SHARED | _MAP_FIXED, mmap.PROT_READ | mmap.PROT_WRITE
+    address = whole.ctypes.data + start
+    if system.mmap(address, size, access, flags, descriptor, 0) != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    memory = whole[start : start + size]
+    with suppress(OSError):  # a kernel without large pages, or none is to be had: small ones do
+        reserved.madvise(mmap.MADV_HUGEPAGE, start, size)
+        if fresh:
+            memory[::LARGE_PAGE] = 0  # pages that are there can be made one, a hole cannot
+            reserved.madvise(_MADV_COLLAPSE, start, size)
+    return memory
 
 
 def _no_memory(size: int, error: OSError) -> OSError:
