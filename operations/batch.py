@@ -73,6 +73,16 @@ class Batch(Operation):
             while True:
                 if not count and not waiting:
                     limit = min(rows.chunk, size)  # nothing before or behind asks where each row comes from
+                if limit == 1 and not waiting:  # rows too large to wait for others
+                    for element in elements:
+                        taken += 1
+                        waiting.append(element)
+                        copy_waiting()
+                        if limit > 1 or not count:
+                            break
+                    else:
+                        return taken
+                    continue
                 before = len(waiting)
                 try:
                     waiting.extend(islice(elements, limit - before))

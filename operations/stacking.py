@@ -58,7 +58,8 @@ class Stack:
         layout = self._layout
         if row > 0:
             assert layout is not None
-            layout.write_all(row, elements)
+            if len(elements) != 1 or not layout.put_one(row, elements[0]):
+                layout.write_all(row, elements)
         elif layout is None or not layout.begin_with(elements, self._allocate):
             self._begin(elements)
 
@@ -102,8 +103,9 @@ class Layout:
         self._alike = self._plain == self._columns and all(column.many_at_once for column in self._columns)
         self._is_leaf = structure.is_leaf()
         is_flat = structure.num_nodes == len(leaves) + 1 and structure.type in (dict, list, tuple)
-        self._flat = structure.type if is_flat else None
+        self._flat: Any = structure.type if is_flat else None
         self._names = structure.entries() if self._flat is dict else None
+        self._places = range(len(leaves)) if self._names is None else self._names
         self._order: list[Any] = []  # the same names in the order of the first element
         row_bytes = sum(column.row_bytes for column in self._columns)
         self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
@@ -164,6 +166,22 @@ class Layout:
             except Exception as error:
                 point_back(error, len(elements) - 1 - index)
                 raise
+
+    def put_one(self, row: int, element: Any) -> bool:
+        """As `put`, of one that is too large to wait for others."""
+        if not self._alike:
+            return False
+        if self._is_leaf:
+            return self._columns[0].put_one(row, element)
+        if type(element) is not self._flat or len(element) != len(self._columns):
+            return False
+        try:
+            for column, name in zip(self._columns, self._places):
+                if not column.put_one(row, element[name]):
+                    return False
+        except KeyError:
+            return False
+        return True
 
     def _leaves_by_column(self, elements: Sequence[Element]) -> list[Sequence[Any]] | None:
         """The leaves of many elements, by column; None when an element is not of this structure."""
@@ -259,6 +277,18 @@ class Column:
             if self._shape and leaves[0].shape != self._shape:
                 return False
             self.array[row : row + count] = leaves  # refuses leaves of unequal shapes
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            return False
+        return True
+
+    def put_one(self, row: int, leaf: Any) -> bool:
+        """Copy a leaf into a row, if it is of the first one's shape and dtype; whether it was."""
+        if self.array.dtype != self.spec.dtype:
+            return False
+        try:
+            if self._kind_of(leaf) != self._kind or getattr(leaf, "shape", ()) != self._shape:
+                return False
+            self.array[row] = leaf
         except (AttributeError, TypeError, ValueError, OverflowError):
             return False
         return True

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
+import optree
 import pytest
 from pipelines import plain
 
@@ -416,6 +418,62 @@ def test_of_two_faults_in_a_batch_the_earlier_record_is_named(restored, workers)
         with pytest.raises(BatchError) as caught:
             next(iterator)
     assert "record key 138 at position 138" in caught.value.__notes__[0]
+
+
+LARGE = np.zeros(40_000)
+"""A row that is too large to wait for others: it is copied before the next one is made."""
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        lambda i: LARGE + i,
+        lambda i: {"image": LARGE + i, "label": i},
+        lambda i: {"image": LARGE + i, "label": i} if i % 2 else {"label": i, "image": LARGE + i},
+        lambda i: (LARGE + i, np.float32(i)),
+        lambda i: [LARGE + i, np.array(i), i > 3],
+        lambda i: {"a": {"b": LARGE + i}, "c": i},
+        lambda i: {"image": LARGE + i, "label": i if i != 4 else 0.5},
+        lambda i: {"image": LARGE + i, "label": i if i != 4 else 2**70},
+        lambda i: {"image": (LARGE + i)[::-1], "label": i if i != 4 else True},
+        lambda i: {"image": LARGE.astype(">f8") + i, "label": str(i)},
+        lambda i: {"image": LARGE.astype(np.float32 if i < 4 else np.float64), "label": i},
+    ],
+)
+def test_large_rows_are_batched_as_small_ones_are(element):
+    """Whatever is in them, and where they stop being alike."""
+
+    def small(i: int) -> Any:
+        return optree.tree_map(lambda leaf: leaf[:3] if np.shape(leaf) else leaf, element(i))
+
+    large_batches, small_batches = run([element, Batch(3)]), run([small, Batch(3)])
+    assert len(large_batches) == 3
+    for large, expected in zip(large_batches, small_batches):
+        large = optree.tree_map(lambda leaf: leaf[:, :3] if np.ndim(leaf) > 1 else leaf, large)
+        assert plain(large) == plain(expected)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"image": LARGE, "label": np.array([4])},
+        {"image": LARGE[:1], "label": np.int64(4)},
+        {"image": LARGE[None], "label": np.int64(4)},
+        {"image": LARGE, "other": np.int64(4)},
+        {"image": LARGE, "label": np.int64(4), "more": 1},
+        {"image": {"a": LARGE}, "label": np.int64(4)},
+        (LARGE, np.int64(4)),
+        None,
+    ],
+)
+def test_a_large_row_that_does_not_fit_is_named(wrong):
+    """The batches before it come, and it is the one that the error is about."""
+    fine = {"image": LARGE, "label": np.int64(0)}
+    iterator = iter(load(range(8), transformations=[lambda i: wrong if i == 4 else fine], batch_size=3, num_epochs=1))
+    next(iterator)
+    with pytest.raises(BatchError) as caught:
+        next(iterator)
+    assert "record key 4 at position 4" in caught.value.__notes__[0]
 
 
 def test_a_map_that_raises_stop_iteration_does_not_shorten_a_batch():
