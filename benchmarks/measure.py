@@ -20,9 +20,10 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-WARM_UP_SECONDS = 0.3
-MIN_BATCHES = 2
-"""In the warm-up: enough to have touched all memory that a loader alternates between."""
+WARM_UP_SECONDS, MOST_WARM_UP_SECONDS = 0.3, 2.0
+MIN_BATCHES, WARM_BATCHES = 2, 32
+"""In the warm-up, which is longer than its least time for the second number: enough to have touched all memory that a loader
+alternates between. Processes that drift apart come to need some more of it late, and 77 MB can take 0.2 s the first time."""
 
 KEPT_BYTES = 31 << 20
 
@@ -61,7 +62,7 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
     with closing(iter(loader)) as batches:
         next(batches)
         first_batch_seconds = time.perf_counter() - started
-        _warm_up(batches, min(seconds, WARM_UP_SECONDS))
+        _warm_up(batches, min(seconds, WARM_UP_SECONDS), min(seconds, MOST_WARM_UP_SECONDS))
         cpu_before = cpu_seconds()
         times = _clock_batches(batches, seconds)
         cpu_after = cpu_seconds()
@@ -69,10 +70,10 @@ def take_turn(loader: Iterable[Any], batch_size: int, seconds: float) -> Turn:
     return Turn(len(waits) * batch_size, first_batch_seconds, cpu_after - cpu_before, waits)
 
 
-def _warm_up(batches: Iterator[Any], seconds: float) -> None:
-    """Take batches for `seconds`."""
-    end, count, batch = time.perf_counter() + seconds, 0, None
-    while count < MIN_BATCHES or time.perf_counter() < end:
+def _warm_up(batches: Iterator[Any], least: float, most: float) -> None:
+    """Take batches for `least` seconds, or until there were enough, but not for longer than `most`."""
+    started, count, batch = time.perf_counter(), 0, None
+    while time.perf_counter() - started < (least if count >= WARM_BATCHES else most) or count < MIN_BATCHES:
         batch = next(batches)
         count += 1
     del batch
