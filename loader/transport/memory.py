@@ -10,13 +10,9 @@ import mmap
 import os
 import sys
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-_OWN_DESCRIPTOR: Any = {"trackfd": False} if sys.version_info >= (3, 13) else {}
-"""Where Python can do without a second descriptor for each mapping."""
 
 LARGE_PAGE = 2 << 20
 """Bytes of a large page of the processors that are common. Memory of this size and more is to stand on such."""
@@ -70,34 +66,36 @@ def attach(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]
             takes a tenth of the time of first touches of small ones, and writes are a tenth faster ever after.
     """
     try:
-        if size >= LARGE_PAGE and sys.platform == "linux":
-            return _attach_large(descriptor, size, fresh)
-        return np.frombuffer(mmap.mmap(descriptor, size, **_OWN_DESCRIPTOR), np.uint8)
+        if sys.platform == "linux":
+            return _attach(descriptor, size, fresh)
+        return np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
     except OSError as error:
         raise _no_memory(size, error) from error
 
 
-def _attach_large(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
-    """From an address on that is a multiple of a large page, as the system demands if it is to map large pages there.
+def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
+    """At an address that is a multiple of a large page if the memory is large: otherwise the system maps none there.
 
-    `mmap` of Python takes no address, so it reserves more than enough, and the memory is mapped into that.
+    `mmap` of Python takes no address, and keeps a descriptor of its own for each mapping. So it reserves addresses alone,
+    and the memory is mapped to some of these.
     """
-    reserved = mmap.mmap(-1, size + LARGE_PAGE, mmap.MAP_PRIVATE)
+    large = size >= LARGE_PAGE
+    reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
     whole = np.frombuffer(reserved, np.uint8)
-    start = -whole.ctypes.data % LARGE_PAGE
+    start = -whole.ctypes.data % LARGE_PAGE if large else 0
     system = ctypes.CDLL(None, use_errno=True)
     system.mmap.restype = ctypes.c_void_p
     system.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    flags, access = mmap.MAP_SHARED | _MAP_FIXED, mmap.PROT_READ | mmap.PROT_WRITE
-    address = whole.ctypes.data + start
-    if system.mmap(address, size, access, flags, descriptor, 0) != address:
+    address, access = whole.ctypes.data + start, mmap.PROT_READ | mmap.PROT_WRITE
+    if system.mmap(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0) != address:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     memory = whole[start : start + size]
-    with suppress(OSError):  # a kernel without large pages, or none is to be had: small ones do
-        reserved.madvise(mmap.MADV_HUGEPAGE, start, size)
-        if fresh:
-            memory[::LARGE_PAGE] = 0  # pages that are there can be made one, a hole cannot
-            reserved.madvise(_MADV_COLLAPSE, start, size)
+    if large:
+        with suppress(OSError):  # a kernel without large pages, or none is to be had: small ones do
+            reserved.madvise(mmap.MADV_HUGEPAGE, start, size)
+            if fresh:
+                memory[::LARGE_PAGE] = 0  # pages that are there can be made one, a hole cannot
+                reserved.madvise(_MADV_COLLAPSE, start, size)
     return memory
 
 
