@@ -2,7 +2,7 @@
 
 import pytest
 
-from millrace.loader.executors.pace import MAX_UNITS, TASK_BYTES, TASK_SECONDS, Pace
+from millrace.loader.executors.pace import MAX_UNITS, REREAD_BYTES, TASK_BYTES, TASK_SECONDS, Pace
 from millrace.loader.plan import Span
 from millrace.loader.state import Cursor
 from millrace.loader.tasks import Block, Group, Rows
@@ -32,6 +32,19 @@ def test_long_or_large_tasks_stay_one_span():
     """A slow operation, or large batches."""
     assert _after((1, 0.04, 100)).together(0) == 1
     assert _after((1, 1e-5, TASK_BYTES)).together(0) == 1
+
+
+def test_tasks_are_smaller_where_tasks_read_what_others_wrote():
+    """It should be in the caches still."""
+    for segments, size, together in (
+        (1, REREAD_BYTES, 2),
+        (2, REREAD_BYTES, 1),
+        (1, TASK_BYTES, 1),
+        (2, REREAD_BYTES // 2, 2),
+    ):
+        pace = Pace(100, segments)
+        pace.note(Span(0, 100), 1e-5, size)
+        assert pace.together(0) == together
 
 
 def test_tasks_shrink_when_they_become_long():

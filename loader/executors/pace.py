@@ -14,8 +14,8 @@ from ..tasks import Group, Task
 TASK_SECONDS = 12e-3
 """What a task of several spans may take: fifty to a hundred times its messages."""
 
-TASK_BYTES = 8 << 20
-"""What the batches of such a task may occupy."""
+TASK_BYTES, REREAD_BYTES = 8 << 20, 4 << 20
+"""What the batches of such a task may occupy; and what it may where tasks read what others wrote, to find it in the caches."""
 
 MAX_UNITS = 16
 
@@ -25,10 +25,12 @@ class Pace:
 
     Args:
         span: positions in a span.
+        segments: of the pipeline.
     """
 
-    def __init__(self, span: int) -> None:
+    def __init__(self, span: int, segments: int = 1) -> None:
         self._span = span
+        self._most_bytes = TASK_BYTES if segments == 1 else REREAD_BYTES
         self._seconds_per_input: dict[int, float] = {}
         self._together: dict[int, int] = {}
 
@@ -42,7 +44,7 @@ class Pace:
         before = self._seconds_per_input.get(segment, seconds / inputs)
         self._seconds_per_input[segment] = (before + seconds / inputs) / 2
         units = inputs / self._span if segment == 0 else 1
-        room = units * min(TASK_SECONDS / max(seconds, 1e-9), TASK_BYTES / max(size, 1))
+        room = units * min(TASK_SECONDS / max(seconds, 1e-9), self._most_bytes / max(size, 1))
         room = min(room, 2 * (units if segment == 0 else self.together(segment)), MAX_UNITS)
         self._together[segment] = 1 << max(int(room).bit_length() - 1, 0)
 

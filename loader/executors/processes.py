@@ -100,7 +100,7 @@ class ProcessExecutor:
         read_options: ReadOptions,
     ) -> None:
         self._window = worker_count * (1 + buffer_size)
-        self._pace = Pace(pipeline.span)
+        self._pace = Pace(pipeline.span, len(pipeline.segments))
         self._pipeline = pipeline
         self._worker_count = worker_count
         self._timeout = timeout
