@@ -16,6 +16,7 @@ from pipelines import PIPELINES, loader, plain
 
 import millrace
 from millrace.errors import ClosedError, MissingExtraError
+from millrace.loader.device import transfer
 from millrace.loader.slabs import lease_of
 
 CPU = jax.devices("cpu")[0]
@@ -182,6 +183,87 @@ def test_no_reference_to_a_delivered_batch_is_kept():
         assert until(lambda: len(jax.live_arrays()) - before <= 2 * 2)  # two leaves each
     del feeder
     assert until(lambda: len(jax.live_arrays()) <= before)
+
+
+def by_thread(monkeypatch):
+    """Names of the threads that transfers are done on from now on, in their order."""
+    names, to_devices = [], transfer.to_devices
+
+    def noting(*arguments):
+        names.append(threading.current_thread().name)
+        return to_devices(*arguments)
+
+    monkeypatch.setattr(transfer, "to_devices", noting)
+    return names
+
+
+def slowly(batches, pause=0.05):
+    """The same, each after a while, as from a slow source."""
+    for batch in batches:
+        time.sleep(pause)
+        yield batch
+
+
+def test_a_user_who_waits_for_the_reader_gets_batches_from_it(monkeypatch):
+    """To wake the other thread would cost more than the transfer, which is brief beside the reading."""
+    names = by_thread(monkeypatch)
+    batches = [np.full(5, number) for number in range(40)]
+    with iter(millrace.device_put(slowly(batches), CPU)) as feeder:
+        assert [int(batch[0]) for batch in feeder] == list(range(40))
+    assert names[0] == "millrace-feeder-transfer"  # it may take long; nobody knows yet
+    assert names.count("millrace-feeder-read") > 10
+
+
+def test_a_user_who_does_not_wait_has_both_threads_at_work(monkeypatch):
+    """Transfers do not hold up the reading while there are batches to be had."""
+    names = by_thread(monkeypatch)
+    with iter(millrace.device_put((np.full(5, number) for number in range(40)), CPU)) as feeder:
+        for number, batch in enumerate(feeder):
+            time.sleep(0.01)
+            assert int(batch[0]) == number
+    assert names.count("millrace-feeder-transfer") > 30
+
+
+def test_long_transfers_stay_on_a_thread_of_their_own(monkeypatch):
+    """However long the user waits for the reader."""
+    names, to_devices = by_thread(monkeypatch), transfer.to_devices
+
+    def taking_long(*arguments):
+        time.sleep(0.02)
+        return to_devices(*arguments)
+
+    monkeypatch.setattr(transfer, "to_devices", taking_long)
+    with iter(millrace.device_put(slowly([np.zeros(5)] * 20), CPU)) as feeder:
+        assert len(list(feeder)) == 20
+    assert set(names) == {"millrace-feeder-transfer"}
+
+
+def test_an_error_in_a_step_of_the_readers_comes_at_its_place():
+    """And what is behind it follows, as it would from the other thread."""
+    batches = [np.full(2, number) for number in range(12)]
+    batches[8] = np.array(["text"])
+    with iter(millrace.device_put(slowly(batches), CPU)) as feeder:
+        assert [int(next(feeder)[0]) for _ in range(8)] == list(range(8))
+        with pytest.raises(TypeError, match="no device can hold"):
+            next(feeder)
+        assert [int(batch[0]) for batch in feeder] == [9, 10, 11]
+
+
+def test_a_state_behind_a_step_of_the_readers_is_that_of_the_batch():
+    """From which the stream goes on, whoever made the steps."""
+
+    def slow(x):
+        time.sleep(0.01)
+        return x
+
+    source = millrace.load(range(60), transformations=[slow], batch_size=4, num_epochs=1)
+    with iter(source.to_device(CPU)) as feeder:
+        for taken in range(1, 9):
+            assert int(next(feeder)[0]) == 4 * (taken - 1)
+        state = feeder.get_state()
+    with iter(source.to_device(CPU)) as feeder:
+        feeder.set_state(state)
+        assert [int(batch[0]) for batch in feeder] == list(range(32, 60, 4))
 
 
 # ---- Leaves that cannot go

@@ -5,13 +5,17 @@ In: a host iterator. Out: batches on their devices, in order, each with a mark o
     reader thread:    host iterator → transform             ─► loaded, at most `host` batches
     transfer thread:  loaded → agree with others → transfer ─► ready, at most `device` batches ─► the user
 
-Two threads, so that a slow record does not hold up batches that are on the host already, nor a transfer the reading. A queue of
-tokens bounds each buffer: who puts something in takes a token first, who takes it out gives one back. All waiting is in
-`SimpleQueue.get`, which costs under a microsecond when there is something; `put` may be called from anywhere, finalizers in
+Two threads, so that a slow record does not hold up batches that are on the host already, nor a transfer the reading. But where
+the user waits, and transfers are brief beside reading, the reader does them itself: to wake the other thread, on another core,
+costs more than they do, and it needs the interpreter's lock as much.
+
+A queue of tokens bounds each buffer: who puts something in takes a token first, who takes it out gives one back. All waiting is
+in `SimpleQueue.get`, which costs under a microsecond when there is something; `put` may be called from anywhere, finalizers in
 the middle of a garbage collection included, so that a feeder that is dropped stops its threads. They know the run, not the
 feeder.
 
 Races:
+* Steps are made in order, by one thread at a time: the reader makes one if the other thread has made all that it was given.
 * `stop` sets `_stopping`, then puts a token into every queue at which a thread may wait: whoever wakes looks at it first.
 * At interpreter exit all runs are stopped, and waited for, before jax takes its devices down. Ordinary threads would be waited
   for before that is possible, for ever; so these are daemons. A reader in a source that does not return is left where it is:
@@ -41,6 +45,9 @@ LULL_SECONDS = 0.0005
 That thread is about to begin its step; it gives up the interpreter's lock for a moment while it does, and would wait for the
 whole of a transfer's Python to get it back.
 """
+
+BRIEF = 0.1
+"""Of the time that reading took: a step that takes less holds up reading less than the switch to another thread."""
 
 EXIT_SECONDS = 1.0
 """How long interpreter exit waits for a source."""
@@ -103,7 +110,7 @@ class Run:
         host: what is read from; belongs to the reader thread until it has ended.
         transform: applied to batches on the host; None: nothing is.
         buffers: how many batches may wait.
-        stepper: brings batches to devices; belongs to the transfer thread.
+        stepper: brings batches to devices; belongs to the transfer thread, and to the reader while that has nothing to do.
         ends_with_error: whether an error ends the run; otherwise the batch behind it follows.
         way_out: the last thing that the reader thread does with the host iterator, when the run was stopped.
 
@@ -133,6 +140,9 @@ class Run:
         self._reader_ended: SimpleQueue[Any] = SimpleQueue()  # an Event's `wait` does not bear a Ctrl-C in Python 3.11
         self.made = 0
         self._given_back = 0
+        self._handed_over = 0  # to the transfer thread …
+        self._taken_over = 0  # … which has dealt with so many
+        self._brief = False  # whether the last step was
         self._loaded: SimpleQueue[Any] = SimpleQueue()
         self._host_room, self._device_room = _tokens(buffers.host), _tokens(buffers.device)
         self.ready: SimpleQueue[Any] = SimpleQueue()
@@ -211,11 +221,38 @@ class Run:
 
     def _read_to_end(self) -> None:
         while self._host_room.get() and not self._stopping:
-            item = self._read()
+            item: Loaded | Ended | Failed | None = self._read()
+            if isinstance(item, Loaded) and self._may_step():
+                item = self._step_here(item)
+            if item is None:
+                self._host_room.put(True)
+                continue
+            self._handed_over += 1
             self._loaded.put(item)
             if isinstance(item, Ended) or (isinstance(item, Failed) and item.final):
                 return
             del item  # a batch that is waited for must not be kept alive here
+
+    def _may_step(self) -> bool:
+        """Take the right to one step on this thread, if it is brief and the user waits for it."""
+        if self._stopping or not self._brief or self._handed_over != self._taken_over or self.ready.qsize():
+            return False
+        try:
+            token = self._device_room.get(block=False)
+        except Empty:
+            return False
+        if token is None:  # of `stop`, for the other thread
+            self._device_room.put(None)
+        return token is not None
+
+    def _step_here(self, item: Loaded) -> Ended | Failed | None:
+        """Make a step. What is no batch for the user is for the transfer thread to end with."""
+        stepped = self._stepped(item)
+        if isinstance(stepped, Delivered):
+            self._hand_out(stepped)
+            return None
+        self._device_room.put(True)
+        return stepped
 
     def _read(self) -> Loaded | Ended | Failed:
         began = time.perf_counter()
@@ -262,25 +299,32 @@ class Run:
                 break
             ended = item if isinstance(item, Ended) else None
             item = self._stepped(item)
-            if isinstance(item, (Delivered, Failed)):
-                item.number = self.made
-                self.made += 1
-            self.ready.put(item)
+            self._hand_out(item)
             if item is None or isinstance(item, Ended):
                 break
             if isinstance(item, Failed) and item.final:
                 error = item.error  # not of others: its traceback comes to hold the feeder, and would keep it here
                 break
             del item  # it is the user's now
+            self._taken_over += 1
         self._leave(error)
         self._transfer_done = True
         self.ready.put(None)  # nothing comes any more
 
+    def _hand_out(self, item: Delivered | Ended | Failed | None) -> None:
+        if isinstance(item, (Delivered, Failed)):
+            item.number = self.made
+            self.made += 1
+        self.ready.put(item)
+
     def _stepped(self, item: Loaded | Ended | Failed) -> Delivered | Ended | Failed | None:
+        began = time.perf_counter()
         try:
             stepped = self._stepper.step(item, lambda: self._stopping)
         except BaseException as error:
             return Failed(error, self._ends_with_error)
+        if isinstance(item, Loaded) and self._stepper.alone:
+            self._brief = time.perf_counter() - began < BRIEF * (item.transformed - item.read_from)
         if isinstance(stepped, Failed):
             stepped.final = self._ends_with_error
         return stepped

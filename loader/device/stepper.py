@@ -1,6 +1,6 @@
 """One step of a feeder: from a batch on the host to one on the devices, as all hosts agree.
 
-In: what the reader thread gives. Out: what the user takes. Runs on the transfer thread.
+In: what the reader thread gives. Out: what the user takes. Runs on one of the feeder's threads at a time.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class Stepper:
         agreement: with the other processes.
         on_uneven: what to do when they have different amounts of data.
         promises: whether batches arrive here as the host iterator gave them, so that what it knows of their rows holds.
+
+    Attributes:
+        alone: there are no other processes, so that no step ever waits for one.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class Stepper:
         self._host = host
         self._transfer = transfer
         self._agreement = agreement
-        self._alone = isinstance(agreement, Alone)
+        self.alone = isinstance(agreement, Alone)
         self._on_uneven = on_uneven
         self._promises = promises
         self._promised = (host.batch_size or 0) if promises else 0
@@ -82,7 +85,7 @@ class Stepper:
     ) -> Verdict | None:
         with span("agree"):
             verdict = self._agreement.agree(self._offer(item, prepared, failed), stopped)
-        if self._alone and prepared is not None:  # the next batch like this one needs no thought
+        if self.alone and prepared is not None:  # the next batch like this one needs no thought
             self._known, self._known_verdict = prepared.layout, verdict
         return verdict
 
@@ -111,7 +114,7 @@ class Stepper:
         if prepared is None:
             return Offer("end", self._on_uneven, usual=self._usual())
         layout = prepared.layout
-        if self._alone:
+        if self.alone:
             return Offer("batch", self._on_uneven, layout.rows, self._usual(), layout.divisor)
         if self._on_uneven == "pad" and self._template is None:
             self._template, self._constants = prepared.template(), prepared.constants()
