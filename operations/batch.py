@@ -77,6 +77,7 @@ class Batch(Operation):
                     for element in elements:
                         taken += 1
                         waiting.append(element)
+                        del element  # so that the next one can have its memory, which is in the caches
                         copy_waiting()
                         if limit > 1 or not count:
                             break
