@@ -238,19 +238,22 @@ def test_long_transfers_stay_on_a_thread_of_their_own(monkeypatch):
     assert set(names) == {"millrace-feeder-transfer"}
 
 
-def test_an_error_in_a_step_of_the_readers_comes_at_its_place():
+def test_an_error_in_a_step_of_the_readers_comes_at_its_place(monkeypatch):
     """And what is behind it follows, as it would from the other thread."""
+    names = by_thread(monkeypatch)
     batches = [np.full(2, number) for number in range(12)]
     batches[8] = np.array(["text"])
     with iter(millrace.device_put(slowly(batches), CPU)) as feeder:
         assert [int(next(feeder)[0]) for _ in range(8)] == list(range(8))
+        assert names[-1] == "millrace-feeder-read"
         with pytest.raises(TypeError, match="no device can hold"):
             next(feeder)
         assert [int(batch[0]) for batch in feeder] == [9, 10, 11]
 
 
-def test_a_state_behind_a_step_of_the_readers_is_that_of_the_batch():
+def test_a_state_behind_a_step_of_the_readers_is_that_of_the_batch(monkeypatch):
     """From which the stream goes on, whoever made the steps."""
+    names = by_thread(monkeypatch)
 
     def slow(x):
         time.sleep(0.01)
@@ -261,6 +264,7 @@ def test_a_state_behind_a_step_of_the_readers_is_that_of_the_batch():
         for taken in range(1, 9):
             assert int(next(feeder)[0]) == 4 * (taken - 1)
         state = feeder.get_state()
+    assert "millrace-feeder-read" in names
     with iter(source.to_device(CPU)) as feeder:
         feeder.set_state(state)
         assert [int(batch[0]) for batch in feeder] == list(range(32, 60, 4))

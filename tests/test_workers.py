@@ -605,7 +605,7 @@ def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
 
 
 def test_few_descriptors_are_enough(tmp_path):
-    """With 64 file descriptors two workers run, however many batches the user keeps: memory that is mapped needs none."""
+    """With 64 file descriptors two workers run, however many batches the user keeps: mapped memory needs none."""
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""

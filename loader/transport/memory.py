@@ -62,8 +62,8 @@ def attach(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]
     Args:
         descriptor: may be closed as soon as this returns.
         size: bytes.
-        fresh: nobody has written to it yet. If it is large, it gets its pages now, large ones where there are any: that
-            takes a tenth of the time of first touches of small ones, and writes are a tenth faster ever after.
+        fresh: nobody has written to it yet. If it is large, it gets its pages now, large ones where there are any:
+            writes are a tenth faster ever after.
     """
     try:
         if sys.platform == "linux":
