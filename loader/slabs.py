@@ -31,7 +31,7 @@ SHARED = 4 * PAGE
 """Bytes of a slab on which batches of less than a page stand together."""
 
 MAX_FREE = 8
-FREE_BYTES = 16 << 20
+FREE_BYTES = 64 << 20
 """Slabs kept for reuse: so many, or more if they are small. Others are given back to the system."""
 
 
@@ -108,7 +108,7 @@ class SlabPool:
         if size < self._pooled_from:
             return allocate_plainly(specs)
         memory = self._leased(size) if size >= PAGE else self._piece(size)
-        return [memory[start:stop].view(dtype).reshape(shape) for start, stop, shape, dtype in parts]
+        return [np.ndarray(shape, dtype, memory, start) for shape, dtype, start in parts]
 
     def _leased(self, size: int) -> NDArray[np.uint8]:
         return np.asarray(Lease(self._slab(size), self._free.append))
@@ -143,14 +143,13 @@ def _private_slab(size: int) -> Slab:
     return Slab(whole[start : len(whole) - ALIGNMENT + start])
 
 
-_Layout = tuple[list[tuple[int, int, tuple[int, ...], np.dtype[Any]]], int]
+_Layout = tuple[list[tuple[tuple[int, ...], np.dtype[Any], int]], int]
 
 
 def _layout(specs: Sequence[ArraySpec]) -> _Layout:
-    """Start and end of each array, with its shape and dtype, and the size of all."""
+    """Shape, dtype and start of each array, and the size of all."""
     parts, end = [], 0
     for shape, dtype in specs:
-        stop = end + dtype.itemsize * prod(shape)
-        parts.append((end, stop, shape, dtype))
-        end = -(-stop // ALIGNMENT) * ALIGNMENT
+        parts.append((shape, dtype, end))
+        end += -(-dtype.itemsize * prod(shape) // ALIGNMENT) * ALIGNMENT
     return parts, end

@@ -197,7 +197,7 @@ class Layout:
                 return None
             if self._names is None:
                 return list(zip(*elements))
-            if self._exact and list(map(list, elements)).count(self._order) < count:
+            if self._exact and any(keys.count(name) < count for name, keys in zip(self._order, zip(*elements))):
                 return None
             return [list(map(itemgetter(name), elements)) for name in self._names]
         except (KeyError, TypeError, ValueError):

@@ -19,7 +19,7 @@ from ..stacked import StackedRows
 from ..tasks import Failure, RowTags
 from ..transport import errors, memory
 from ..transport.codec import NotPlainError, decode
-from ..transport.messages import Done, SlabName
+from ..transport.messages import Answer, Done, SlabName
 
 
 class MappedSlab(Slab):
@@ -70,6 +70,13 @@ class EncodedBlock:
         self.skipped = skipped
         self._elements: list[Any] | None = None
 
+    @classmethod
+    def of(cls, answer: Answer, leases: Leases) -> EncodedBlock:
+        """What a worker answered."""
+        failure = None if answer.error is None else EncodedFailure(answer.error)
+        tags = None if answer.tags is None else RowTags.unpacked(answer.tags)
+        return cls(answer.rows, answer.row_count, leases, tags, failure, answer.skipped)
+
     @property
     def elements(self) -> list[Any]:
         """The rows, decoded. The leases are theirs from now on."""
@@ -100,9 +107,9 @@ class Slabs:
         self._introduced: dict[int, set[SlabName]] = {}
         self._forgotten: dict[int, list[SlabName]] = {}
 
-    def take(self, worker: int, done: Done, descriptors: Sequence[int]) -> list[Leases]:
+    def take(self, worker: int, answers: Sequence[Answer], done: Done, descriptors: Sequence[int]) -> list[Leases]:
         """Lease the slabs that each answer stands on; those that are new come with their descriptors."""
-        sizes = dict(chain.from_iterable(answer.lent for answer in done.answers)) if done.introduced else {}
+        sizes = dict(chain.from_iterable(answer.lent for answer in answers)) if done.introduced else {}
         for number, descriptor in zip(done.introduced, descriptors):
             name = (worker, number)
             slab = MappedSlab(memory.attach(descriptor, sizes[number]), number, descriptor)
@@ -117,7 +124,7 @@ class Slabs:
 
         leases: list[Leases] = [
             {(worker, number): self._leased(self._mapped[worker, number], take_back) for number, _ in answer.lent}
-            for answer in done.answers
+            for answer in answers
         ]
         self._drop((worker, number) for number in done.dropped)
         return leases

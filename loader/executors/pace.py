@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from ..tasks import Group, Task
 
-TASK_SECONDS = 12e-3
-"""What a task of several spans may take: fifty to a hundred times its messages."""
+TASK_SECONDS = 30e-3
+"""What a task of several spans may take: a hundred times its messages."""
 
-TASK_BYTES, REREAD_BYTES = 8 << 20, 4 << 20
+TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
 """What the batches of such a task may occupy; and what it may where tasks read what others wrote, to find it in the caches."""
 
-MAX_UNITS = 16
+MAX_UNITS, MAX_REREAD_UNITS = 32, 16
+"""Likewise spans or groups. More of them have their tags cross in memory of their own, as a message has no room for them."""
 
 
 class Pace:
@@ -31,6 +32,7 @@ class Pace:
     def __init__(self, span: int, segments: int = 1) -> None:
         self._span = span
         self._most_bytes = TASK_BYTES if segments == 1 else REREAD_BYTES
+        self._most_units = MAX_UNITS if segments == 1 else MAX_REREAD_UNITS
         self._seconds_per_input: dict[int, float] = {}
         self._together: dict[int, int] = {}
 
@@ -45,7 +47,7 @@ class Pace:
         self._seconds_per_input[segment] = (before + seconds / inputs) / 2
         units = inputs / self._span if segment == 0 else 1
         room = units * min(TASK_SECONDS / max(seconds, 1e-9), self._most_bytes / max(size, 1))
-        room = min(room, 2 * (units if segment == 0 else self.together(segment)), MAX_UNITS)
+        room = min(room, 2 * (units if segment == 0 else self.together(segment)), self._most_units)
         self._together[segment] = 1 << max(int(room).bit_length() - 1, 0)
 
     def expected_seconds(self, task: Task) -> float:

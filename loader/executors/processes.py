@@ -32,7 +32,7 @@ from ..transport.channel import Channel
 from ..transport.messages import Answer, Broken, Done, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
 from ..transport.payload import pack
 from .deaths import description
-from .handout import EncodedBlock, EncodedFailure, Leases, Slabs
+from .handout import EncodedBlock, Slabs
 from .pace import Pace
 from .spawner import Spawner
 
@@ -271,12 +271,13 @@ class ProcessExecutor:
 
     def _finish(self, worker: _Remote, done: Done, descriptors: list[int]) -> None:
         self._failed_starts = 0
-        for answer, leases in zip(done.answers, self._slabs.take(worker.number, done, descriptors)):
+        answers = [Answer(*fields) for fields in done.answers]
+        for answer, leases in zip(answers, self._slabs.take(worker.number, answers, done, descriptors)):
             handle = worker.tasks.popleft()
             worker.load -= handle.cost
             assert handle.number == answer.number, "a worker answers in the order in which it was asked"
             self._pace.note(handle.task, answer.seconds, sum(size for _, size in answer.lent))
-            handle.block = _encoded_block(answer, leases)
+            handle.block = EncodedBlock.of(answer, leases)
         if worker.tasks:
             worker.tasks[0].began = time.monotonic()
 
@@ -380,14 +381,9 @@ class ProcessExecutor:
 
 def _encoded(group: Group) -> list[EncodedRows]:
     return [
-        EncodedRows(block.rows, part.start, part.stop, block.tags.part(part.start, part.stop))
+        (block.rows, part.start, part.stop, block.tags.part(part.start, part.stop).packed())
         for part, block in ((part, cast(Any, part.block)) for part in group.parts)
     ]
-
-
-def _encoded_block(answer: Answer, leases: Leases) -> EncodedBlock:
-    failure = None if answer.error is None else EncodedFailure(answer.error)
-    return EncodedBlock(answer.rows, answer.row_count, leases, answer.tags, failure, answer.skipped)
 
 
 def _close(spawner: Spawner, selector: selectors.BaseSelector, workers: dict[int, _Remote], payload: int) -> None:

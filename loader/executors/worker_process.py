@@ -23,7 +23,7 @@ from ..plan import Span
 from ..reading import ReadAhead, Reading
 from ..slabs import Lease, Slab, SlabPool, rounded
 from ..state import Cursor
-from ..tasks import Block, Group, Rows, Task
+from ..tasks import Block, Group, Rows, RowTags, Task
 from ..transport import errors, memory
 from ..transport.channel import Channel
 from ..transport.codec import TINY, Encoder, decode
@@ -103,7 +103,7 @@ class WorkerProcess:
             for rows, start, stop, tags in encoded:
                 if id(rows) not in blocks:
                     blocks[id(rows)] = decode(rows, self._others.__getitem__)
-                parts.append(Rows(Block(blocks[id(rows)][start:stop], tags), 0, stop - start))
+                parts.append(Rows(Block(blocks[id(rows)][start:stop], RowTags.unpacked(tags)), 0, stop - start))
             yield number, Group(segment, tuple(parts), _NOWHERE, _NOWHERE)
 
     def _answer(self, number: int, task: Task, reading: Reading | None = None) -> Answer:
@@ -119,12 +119,14 @@ class WorkerProcess:
         self._own.lend(leases)
         sizes = [(lease.slab.number, len(lease.slab.memory)) for lease in leases]
         seconds = time.perf_counter() - began
-        return Answer(number, rows, block.count, block.tags, error, sizes, block.skipped, seconds)
+        tags = None if block.tags is None else block.tags.packed()
+        return Answer(number, rows, block.count, tags, error, sizes, block.skipped, seconds)
 
     def _send(self, answers: list[Answer]) -> None:
         introduced = self._own.take_introduced()
         descriptors = [self._own.descriptor(slab) for slab in introduced]
-        self._channel.send(Done(answers, introduced, self._own.take_dropped()), descriptors)
+        fields = [tuple(answer) for answer in answers]
+        self._channel.send(Done(fields, introduced, self._own.take_dropped()), descriptors)
         self._own.close(introduced)
 
 

@@ -5,6 +5,8 @@ In, in a worker: elements. Out: a few hundred bytes that name slabs and places o
 Arrays that stand on a slab of the encoder's already are only named; plain ones that do not are copied there, all of a block
 to one slab; all else (objects, strings, tiny arrays) goes into the bytes by pickle. A worker sends each slab of a block to
 the user's process once, on loan, until it is released.
+
+The bytes are a pickle of two things: the places of the arrays, and a pickle of the elements, with a number for each array.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from .messages import SlabName
 TINY = 512
 """Bytes of an array that is not worth a place on a slab."""
 
+Place = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
+"""Of an array: slab, offset in bytes, shape, dtype, strides unless it is contiguous, whether it is writeable."""
 
 _PLAIN_MODULES = ("builtins", "_codecs", "collections", "numpy", __name__.partition(".")[0])
 
@@ -40,13 +44,20 @@ class Encoder:
 
     def encode(self, elements: list[Any] | StackedRows) -> tuple[bytes, list[Lease]]:
         """The elements as bytes, and the leases of the slabs that must stay as they are until released."""
-        file, leases = io.BytesIO(), {}  # type: ignore[var-annotated]
-        pickler = _Pickler(file, protocol=5)
-        pickler.worker, pickler.leases = self._worker, leases
         if isinstance(elements, list):
             elements = self._stacked(elements)
-        pickler.dump(self._placed(elements) if isinstance(elements, list) else elements)
-        return file.getvalue(), list(leases.values())
+        try:
+            return self._pickled(elements, refuses_others=isinstance(elements, list))
+        except _ArrayElsewhereError:
+            return self._pickled(self._placed(elements))  # type: ignore[arg-type]
+
+    def _pickled(self, elements: list[Any] | StackedRows, refuses_others: bool = False) -> tuple[bytes, list[Lease]]:
+        file = io.BytesIO()
+        pickler = _Pickler(file, protocol=5)
+        pickler.worker, pickler.refuses_others = self._worker, refuses_others
+        pickler.places, pickler.leases = [], {}
+        pickler.dump(elements)
+        return pickle.dumps((pickler.places, file.getvalue()), protocol=5), list(pickler.leases.values())
 
     def _stacked(self, elements: list[Any]) -> list[Any] | StackedRows:
         if len(elements) < 2 or self._placed_already(elements[0]):
@@ -79,10 +90,16 @@ def _worth_a_place(leaf: Any) -> bool:
     return type(leaf) is np.ndarray and leaf.nbytes >= TINY and not leaf.dtype.hasobject
 
 
+class _ArrayElsewhereError(Exception):
+    """An array that is worth a place on a slab has none."""
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Names arrays on slabs in place of pickling them."""
+    """Numbers arrays on slabs in place of pickling them."""
 
     worker: int
+    refuses_others: bool
+    places: list[Place]
     leases: dict[int, Lease]
 
     def persistent_id(self, value: Any) -> Any:
@@ -90,13 +107,16 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return None
         lease = lease_of(value)
         if lease is None or lease.slab.number < 0:
+            if self.refuses_others:
+                raise _ArrayElsewhereError
             return None
-        self.leases[lease.slab.number] = lease
+        slab, dtype, flags = lease.slab.number, value.dtype, value.flags
+        self.leases[slab] = lease
         offset = value.__array_interface__["data"][0] - lease.__array_interface__["data"][0]
-        dtype = value.dtype
-        kind = dtype.str if dtype.names is None and dtype.metadata is None else dtype
-        strides = None if value.flags.c_contiguous else value.strides
-        return (self.worker, lease.slab.number), offset, value.shape, kind, strides, value.flags.writeable
+        strides = None if flags.c_contiguous else value.strides
+        self.places.append(((self.worker, slab), offset, value.shape, dtype.str, strides, flags.writeable))
+        number = len(self.places) - 1
+        return number if dtype.names is None and dtype.metadata is None else (number, dtype)
 
 
 class NotPlainError(pickle.UnpicklingError):
@@ -111,17 +131,20 @@ def decode(
     Raises:
         NotPlainError: with `plain`, to decode them would run code of the user's.
     """
-    unpickler = (_PlainUnpickler if plain else _Unpickler)(io.BytesIO(rows))
-    unpickler.memory_of = memory_of
+    places, data = pickle.loads(rows)
+    unpickler = (_PlainUnpickler if plain else _Unpickler)(io.BytesIO(data))
+    unpickler.places, unpickler.memory_of = places, memory_of
     return unpickler.load()  # type: ignore[no-any-return]
 
 
 class _Unpickler(pickle.Unpickler):
+    places: list[Place]
     memory_of: Callable[[SlabName], NDArray[np.uint8]]
 
     def persistent_load(self, name: Any) -> NDArray[Any]:
-        slab, offset, shape, kind, strides, writeable = name
-        array: NDArray[Any] = np.ndarray(shape, kind, self.memory_of(slab), offset, strides)
+        number, dtype = name if type(name) is tuple else (name, None)
+        slab, offset, shape, kind, strides, writeable = self.places[number]
+        array: NDArray[Any] = np.ndarray(shape, dtype or kind, self.memory_of(slab), offset, strides)
         if not writeable:
             array.flags.writeable = False
         return array
