@@ -19,7 +19,7 @@ from typing import Any
 import machine
 import numpy as np
 import orbax.checkpoint as ocp
-from measure import closing, settle_allocator
+from measure import closing, keep_bytecode, settle_allocator
 from rich.console import Console
 from tables import Samples, markdown, show, turns
 
@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output")
     options = parser.parse_args()
     settle_allocator()
+    keep_bytecode()
     tables = {
         "a state (µs; bytes in the last row)": _states(options.rounds),
         f"resuming {SHARDS} shards on {SHARDS // 2 + 1}": _elastic(options.rounds),

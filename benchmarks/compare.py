@@ -20,7 +20,7 @@ from pathlib import Path
 import machine
 import report as reporting
 from contender import Contender, label_of
-from measure import Turn, frozen, settle_allocator, take_turn
+from measure import Turn, frozen, keep_bytecode, settle_allocator, take_turn
 from rich.console import Console
 from roster import KEYS, contenders_for, missing
 from summary import Report, Standing
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; the exit status."""
     options = _parsed(arguments)
     settle_allocator()
+    keep_bytecode()
     console = Console(width=max(Console().width, WIDTH))
     for key, module in missing(options.contenders).items():
         console.print(f"{key} takes no part: the module {module} is not installed", style="yellow")

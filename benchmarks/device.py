@@ -26,7 +26,7 @@ import grain
 import jax
 import machine
 import numpy as np
-from measure import closing, frozen, settle_allocator
+from measure import closing, frozen, keep_bytecode, settle_allocator
 from rich.console import Console
 from tables import Samples, markdown, show, turns
 from workloads import large_images, normalise
@@ -54,6 +54,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output")
     options = parser.parse_args()
     settle_allocator()
+    keep_bytecode()
     facts = {**machine.facts(), "jax": jax.__version__, "device": str(DEVICE)}
     with frozen():
         tables = {

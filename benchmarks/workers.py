@@ -17,7 +17,7 @@ from typing import Any
 import machine
 import numpy as np
 import psutil
-from measure import closing, frozen, settle_allocator, take_turn
+from measure import closing, frozen, keep_bytecode, settle_allocator, take_turn
 from rich.console import Console
 from tables import Samples, markdown, show, turns
 from workloads import digits, normalise
@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "output")
     options = parser.parse_args()
     settle_allocator()
+    keep_bytecode()
     console, facts = Console(width=110), machine.facts()
     records = digits(Path()).millrace
     with frozen():

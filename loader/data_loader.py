@@ -54,7 +54,7 @@ class DataLoader:
         operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
         worker_count: 0 (default) works in the calling thread and reads ahead on threads; other numbers work in that many
             processes. None: one for each CPU.
-        worker_buffer_size: finished batches held ready for each worker (default 1); of small ones, as many as make 4 to 8 MB.
+        worker_buffer_size: finished batches held ready for each worker (default 1); of small ones, as many as make 8 to 16 MB.
         shard_options: the part of the stream for this process; None (default): the sampler's.
         read_options: how records are read ahead; None (default): `ReadOptions()`.
         enable_profiling: accepted for Grain's sake; no effect yet.

@@ -193,8 +193,11 @@ def _refuse_columns(data: tuple[Any, ...]) -> None:
 
 
 def _frozen(name: str, leaf: Any) -> Array:
-    """A read-only view of `leaf`, without the array subclasses that make every index slower (memmap)."""
-    if not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray):
+    """A read-only view of `leaf`, without the array subclasses that make every index slower (memmap).
+
+    To look at `np.ma` imports it, which takes longer than all that a worker process does for its first batch; hence the order.
+    """
+    if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
         raise TypeError(
             f"MemorySource: {name} is of type {type(leaf).__name__}, not a NumPy array; use np.asarray(...)"
         )

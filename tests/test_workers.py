@@ -25,7 +25,7 @@ from millrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedErro
 from millrace.loader.executors.worker_process import WorkerProcess
 from millrace.loader.transport import memory
 from millrace.loader.transport.channel import Channel
-from millrace.loader.transport.messages import Ready, Returned, RunSpan
+from millrace.loader.transport.messages import Answer, Ready, Returned, RunSpan
 
 
 @pytest.fixture(autouse=True)
@@ -111,13 +111,14 @@ def test_a_worker_uses_memory_again_that_was_dropped_while_it_was_at_a_task():
     thread.start()
     assert isinstance(ours.receive()[0], Ready)
     ours.send(RunSpan(0, 0, 4, []))
-    first, descriptors = ours.receive()
+    done, descriptors = ours.receive()
+    lent = Answer(*done.answers[0]).lent
     ours.send(RunSpan(1, 4, 8, []))
     assert at_work.wait(30)
-    ours.send(Returned([number for number, _ in first.answers[0].lent]))
+    ours.send(Returned([number for number, _ in lent]))
     go_on.set()
-    second, _ = ours.receive()
-    assert second.answers[0].lent == first.answers[0].lent
+    done, _ = ours.receive()
+    assert Answer(*done.answers[0]).lent == lent
     ours.close()
     thread.join(30)
     assert not thread.is_alive()
@@ -491,13 +492,24 @@ def test_a_large_buffer_does_not_have_both_sides_wait_for_each_other(tmp_path):
 
 def test_a_slow_consumer_does_not_pile_up_batches():
     """At most (1 + worker_buffer_size) batches per worker exist at a time, however slow the consumer is."""
-    with iter(large(records=400, row=300_000, worker_count=2)) as iterator:
+    with iter(large(records=400, row=600_000, worker_count=2)) as iterator:
         for _ in range(3):
             batch = next(iterator)
             time.sleep(0.3)
         memory = [m for child in children() for m in child.memory_maps(grouped=False) if "millrace-slab" in m.path]
-    assert batch.shape == (4, 300_000)
+    assert batch.shape == (4, 600_000)
     assert len(memory) <= 2 * (1 + 1 + 2)
+
+
+def test_workers_import_what_they_need_and_no_more():
+    """Every import delays the first batch; an array that is not masked needs none of NumPy's masked arrays."""
+
+    def imported(row):
+        return sum(name in sys.modules for name in ("numpy.ma", "jax", "pyarrow", "orbax", "array_record"))
+
+    source = {"x": np.ones((8, 1000)), "y": np.ones(8)}
+    loader = millrace.load(source, transformations=[imported], batch_size=4, num_epochs=1, worker_count=1)
+    assert [batch.tolist() for batch in loader] == [[0, 0, 0, 0], [0, 0, 0, 0]]
 
 
 PROGRAM = """
