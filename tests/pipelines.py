@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 import millrace
@@ -35,6 +36,25 @@ class Noise(RandomMapTransform):
 
 def _copies(x):
     return [np.full(2, x, np.int64) + i for i in range(x % 4)]
+
+
+def _large(x):
+    """Arrays of 600 bytes and more, which travel on slabs, in every kind of dtype."""
+    numbers = np.arange(x, x + 600)
+    pairs = np.zeros(600, dtype=[("i", "i4"), ("f", ">f8")])
+    pairs["i"] = numbers
+    return {
+        "bfloat16": numbers.astype(ml_dtypes.bfloat16),
+        "float8": (numbers % 8).astype(ml_dtypes.float8_e5m2),
+        "int4": (numbers % 8).astype(ml_dtypes.int4),
+        "big endian": numbers.astype(">i4"),
+        "structured": pairs,
+        "when": np.datetime64("2020-01-01") + numbers,
+        "bytes": numbers.astype("S4"),
+        "text": numbers.astype("U4"),
+        "strided": np.arange(2400).reshape(3, 800).T[::2] + x,
+        "void": numbers.astype("i4").view("V4"),
+    }
 
 
 PIPELINES: dict[str, list[Any]] = {
@@ -78,6 +98,9 @@ PIPELINES: dict[str, list[Any]] = {
         },
         Batch(4),
     ],
+    "large arrays of all dtypes": [_large],
+    "batches of all dtypes": [_large, Batch(4)],
+    "filter, batches of all dtypes": [_large, Filter(lambda row: int(row["big endian"][0]) % 3), Batch(4)],
     "mixed dtypes": [lambda x: x if x % 2 else x / 2, Batch(4)],
 }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millrace.loader.executors.pace import MAX_UNITS, REREAD_BYTES, TASK_BYTES, TASK_SECONDS, Pace
+from millrace.loader.executors.pace import MAX_REREAD_UNITS, MAX_UNITS, REREAD_BYTES, TASK_BYTES, TASK_SECONDS, Pace
 from millrace.loader.plan import Span
 from millrace.loader.state import Cursor
 from millrace.loader.tasks import Block, Group, Rows
@@ -35,7 +35,7 @@ def test_long_or_large_tasks_stay_one_span():
 
 
 def test_tasks_are_smaller_where_tasks_read_what_others_wrote():
-    """It should be in the caches still."""
+    """It should be in the caches still, and their rows' tags go along in a message."""
     for segments, size, together in (
         (1, REREAD_BYTES, 2),
         (2, REREAD_BYTES, 1),
@@ -45,6 +45,9 @@ def test_tasks_are_smaller_where_tasks_read_what_others_wrote():
         pace = Pace(100, segments)
         pace.note(Span(0, 100), 1e-5, size)
         assert pace.together(0) == together
+    pace = Pace(100, segments=2)
+    pace.note(Span(0, 100 * MAX_REREAD_UNITS), 1e-5, 100)
+    assert pace.together(0) == MAX_REREAD_UNITS
 
 
 def test_tasks_shrink_when_they_become_long():

@@ -30,7 +30,8 @@ TINY = 512
 """Bytes of an array that is not worth a place on a slab."""
 
 Place = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
-"""Of an array: slab, offset in bytes, shape, dtype, strides unless it is contiguous, whether it is writeable."""
+"""Of an array: slab, offset in bytes, shape, dtype if it is one that its name tells all of, strides unless it is contiguous,
+whether it is writeable."""
 
 _PLAIN_MODULES = ("builtins", "_codecs", "collections", "numpy", __name__.partition(".")[0])
 
@@ -113,10 +114,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         slab, dtype, flags = lease.slab.number, value.dtype, value.flags
         self.leases[slab] = lease
         offset = value.__array_interface__["data"][0] - lease.__array_interface__["data"][0]
+        kind = dtype.str if dtype.isbuiltin == 1 else ""
         strides = None if flags.c_contiguous else value.strides
-        self.places.append(((self.worker, slab), offset, value.shape, dtype.str, strides, flags.writeable))
+        self.places.append(((self.worker, slab), offset, value.shape, kind, strides, flags.writeable))
         number = len(self.places) - 1
-        return number if dtype.names is None and dtype.metadata is None else (number, dtype)
+        return number if kind else (number, dtype)
 
 
 class NotPlainError(pickle.UnpicklingError):
