@@ -151,7 +151,7 @@ class Chain:
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
         self._push = self._steps[0]
         self._maps = _maps_before_batch(segment)
-        self._selections = _selections_of(segment)
+        self._selecting = _only_maps_and_filters(segment)
         self._inputs_per_unit, self._positions_per_input = segment.unit, 1
         self._tags_rows = not pipeline.aligned
         self._tracks = segment.reads_position or self._tags_rows
@@ -170,8 +170,8 @@ class Chain:
         """Push the inputs of a span; `read_failure` says why they are not all."""
         remaining = iter(inputs)
         try:
-            if self._selections:
-                done = self._select(span, inputs, self._selections)
+            if self._selecting:
+                done = self._select(span, inputs)
                 remaining = iter(inputs[done:])
                 if done < len(inputs):
                     self._push_tracked(span, remaining, done)
@@ -193,28 +193,29 @@ class Chain:
             return self._failed(explained(error, self._pipeline, self._pipeline.position(local)), unit)
         return self._block()
 
-    def _push_mapped(self, maps: Sequence[Function], inputs: Iterator[Any], count: int) -> None:
+    def _push_mapped(self, maps: Sequence[MapTransform], inputs: Iterator[Any], count: int) -> None:
         """Records through maps into a batch, without a call of ours for each."""
         elements = inputs
-        for function in maps:
-            elements = map(function, elements)
+        for operation in maps:
+            elements = map(operation.function, elements)
         taken = self._context.take_all[self._segment.first + len(maps)](elements)
         if taken < count:
             raise RuntimeError("an operation raised StopIteration")
 
-    def _select(self, span: Span, inputs: Sequence[Any], selections: Selections) -> int:
+    def _select(self, span: Span, inputs: Sequence[Any]) -> int:
         """Records through maps and filters, without a call of ours for each, up to some in which there is a failure.
 
         Returns:
             The number of inputs that are done.
         """
         assert self._tags is not None, "what is filtered is tagged"
+        functions = [(operation.function, isinstance(operation, Filter)) for operation in self._segment.operations]  # type: ignore[attr-defined]
         numbers: list[int] = []
         done = 0
         while done < len(inputs):
             some = inputs[done : done + SELECTED_TOGETHER]
             try:
-                elements, kept = _selected(selections, some, done)
+                elements, kept = _selected(functions, some, done)
             except Exception:
                 break  # whoever does these one by one finds out which of them it is
             self._elements += elements
@@ -315,20 +316,15 @@ class Chain:
         return self._block(Failure(error))
 
 
-Function = Callable[[Any], Any]
-Selections = Sequence[tuple[Function, bool]]
-"""Functions of maps and of filters; True stands for a filter."""
-
-
-def _maps_before_batch(segment: Segment) -> Sequence[Function] | None:
-    """The functions of the maps that a segment begins with, if there is nothing else before its first batch."""
-    maps: list[Function] = []
+def _maps_before_batch(segment: Segment) -> Sequence[MapTransform] | None:
+    """The maps that a segment begins with, if there is nothing else before its first batch."""
+    maps: list[MapTransform] = []
     for operation in segment.operations:
         if type(operation) is Batch:
             return maps
         if not isinstance(operation, MapTransform) or type(operation).connect is not MapTransform.connect:
             return None
-        maps.append(operation.function)
+        maps.append(operation)
     return None
 
 
@@ -337,26 +333,30 @@ def _makes_rows(segments: Sequence[Segment]) -> bool:
     return len(segments) > 1 and not any(isinstance(operation, Batch) for operation in segments[0].operations)
 
 
-def _selections_of(segment: Segment) -> Selections:
-    """What a segment selects records by; nothing if it does other things than filters and plain maps do."""
-    selections = [
-        (operation.function, isinstance(operation, Filter))
+def _only_maps_and_filters(segment: Segment) -> bool:
+    """Whether a segment selects records, and does nothing else than plain maps before and after."""
+    plain = (MapTransform, Filter)
+    return any(isinstance(operation, Filter) for operation in segment.operations) and all(
+        isinstance(operation, plain) and type(operation).connect in (MapTransform.connect, Filter.connect)
         for operation in segment.operations
-        if isinstance(operation, (MapTransform, Filter))
-        and type(operation).connect in (MapTransform.connect, Filter.connect)
-    ]
-    selects = any(is_filter for _, is_filter in selections)
-    return selections if selects and len(selections) == len(segment.operations) else ()
+    )
 
 
-def _selected(selections: Selections, inputs: Sequence[Any], first: int) -> tuple[list[Element], list[int]]:
-    """What maps and filters make of inputs, and the number of the input of each, counted from `first`.
+def _selected(
+    functions: Sequence[tuple[Callable[[Any], Any], bool]], inputs: Sequence[Any], first: int
+) -> tuple[list[Element], list[int]]:
+    """What the functions of maps and filters make of inputs, and the number of the input of each, counted from `first`.
+
+    Args:
+        functions: each with whether it is a filter's.
+        inputs: records.
+        first: the number of the first of them.
 
     Raises:
         ValueError: a function ended an iteration that is none of its own.
     """
     elements, numbers = list(inputs), list(range(first, first + len(inputs)))
-    for function, is_filter in selections:
+    for function, is_filter in functions:
         results = list(map(function, elements))
         if len(results) != len(elements):
             raise ValueError("a function raised StopIteration")

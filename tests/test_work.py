@@ -1,6 +1,7 @@
 """What a worker makes of tasks, without a process: rows, where they come from, and columns of them."""
 
 import itertools
+from array import array
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from pipelines import PIPELINES, loader, plain
 from millrace import Filter, load
 from millrace.loader.plan import Span, spans
 from millrace.loader.stacked import RowStack, StackedRows
+from millrace.loader.tasks import RowTags
 from millrace.loader.work import Worker
 from millrace.operations.protocol import allocate_plainly
 
@@ -134,3 +136,10 @@ def test_rows_stay_a_list_where_there_is_no_memory_for_columns():
 def test_no_rows_are_no_rows():
     """A filter may drop all of a task."""
     assert RowStack(5, allocate_plainly).finish() == []
+
+
+def test_tags_survive_being_packed():
+    """Also those of rows of flat maps of flat maps, whose numbers are longer than 64 bits."""
+    for rows in ([0, 0, 0], [0, 1, 2], [0, 7 << 70, 1]):
+        tags = RowTags(array("q", [0, 0, 1]), array("q", [5, 5, 9]), rows)
+        assert RowTags.unpacked(tags.packed()) == tags

@@ -19,7 +19,7 @@ from ..stacked import StackedRows
 from ..tasks import Failure, RowTags
 from ..transport import errors, memory
 from ..transport.codec import NotPlainError, decode
-from ..transport.messages import Answer, Done, SlabName
+from ..transport.messages import Answer, Done, Encoded, SlabName
 
 
 class MappedSlab(Slab):
@@ -55,7 +55,7 @@ class EncodedBlock:
 
     def __init__(
         self,
-        rows: bytes,
+        rows: Encoded,
         count: int,
         leases: Leases,
         tags: RowTags | None,

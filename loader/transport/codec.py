@@ -5,8 +5,6 @@ In, in a worker: elements. Out: a few hundred bytes that name slabs and places o
 Arrays that stand on a slab of the encoder's already are only named; plain ones that do not are copied there, all of a block
 to one slab; all else (objects, strings, tiny arrays) goes into the bytes by pickle. A worker sends each slab of a block to
 the user's process once, on loan, until it is released.
-
-The bytes are a pickle of two things: the places of the arrays, and a pickle of the elements, with a number for each array.
 """
 
 from __future__ import annotations
@@ -24,16 +22,12 @@ from ...operations.protocol import ArraySpec
 from ...operations.trees import flatten
 from ..slabs import Lease, SlabPool, lease_of
 from ..stacked import RowStack, StackedRows
-from .messages import SlabName
+from .messages import Encoded, Place, SlabName
 
 TINY = 512
 """Bytes of an array that is not worth a place on a slab."""
 
-Place = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
-"""Of an array: slab, offset in bytes, shape, dtype if it is one that its name tells all of, strides unless it is contiguous,
-whether it is writeable."""
-
-_PLAIN_MODULES = ("builtins", "_codecs", "collections", "numpy", __name__.partition(".")[0])
+_PLAIN_MODULES = ("builtins", "_codecs", "collections", "numpy", "ml_dtypes", __name__.partition(".")[0])
 
 
 class Encoder:
@@ -43,22 +37,15 @@ class Encoder:
         self._worker = worker
         self._pool = pool
 
-    def encode(self, elements: list[Any] | StackedRows) -> tuple[bytes, list[Lease]]:
-        """The elements as bytes, and the leases of the slabs that must stay as they are until released."""
-        if isinstance(elements, list):
-            elements = self._stacked(elements)
-        try:
-            return self._pickled(elements, refuses_others=isinstance(elements, list))
-        except _ArrayElsewhereError:
-            return self._pickled(self._placed(elements))  # type: ignore[arg-type]
-
-    def _pickled(self, elements: list[Any] | StackedRows, refuses_others: bool = False) -> tuple[bytes, list[Lease]]:
+    def encode(self, elements: list[Any] | StackedRows) -> tuple[Encoded, list[Lease]]:
+        """The elements, and the leases of the slabs that must stay as they are until released."""
         file = io.BytesIO()
         pickler = _Pickler(file, protocol=5)
-        pickler.worker, pickler.refuses_others = self._worker, refuses_others
-        pickler.places, pickler.leases = [], {}
-        pickler.dump(elements)
-        return pickle.dumps((pickler.places, file.getvalue()), protocol=5), list(pickler.leases.values())
+        pickler.worker, pickler.places, pickler.leases = self._worker, [], {}
+        if isinstance(elements, list):
+            elements = self._stacked(elements)
+        pickler.dump(self._placed(elements) if isinstance(elements, list) else elements)
+        return (pickler.places, file.getvalue()), list(pickler.leases.values())
 
     def _stacked(self, elements: list[Any]) -> list[Any] | StackedRows:
         if len(elements) < 2 or self._placed_already(elements[0]):
@@ -91,15 +78,10 @@ def _worth_a_place(leaf: Any) -> bool:
     return type(leaf) is np.ndarray and leaf.nbytes >= TINY and not leaf.dtype.hasobject
 
 
-class _ArrayElsewhereError(Exception):
-    """An array that is worth a place on a slab has none."""
-
-
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Numbers arrays on slabs in place of pickling them."""
 
     worker: int
-    refuses_others: bool
     places: list[Place]
     leases: dict[int, Lease]
 
@@ -108,17 +90,15 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return None
         lease = lease_of(value)
         if lease is None or lease.slab.number < 0:
-            if self.refuses_others:
-                raise _ArrayElsewhereError
             return None
         slab, dtype, flags = lease.slab.number, value.dtype, value.flags
         self.leases[slab] = lease
         offset = value.__array_interface__["data"][0] - lease.__array_interface__["data"][0]
-        kind = dtype.str if dtype.isbuiltin == 1 else ""
+        named = dtype.isbuiltin != 2 and dtype.names is None and dtype.metadata is None
         strides = None if flags.c_contiguous else value.strides
-        self.places.append(((self.worker, slab), offset, value.shape, kind, strides, flags.writeable))
+        self.places.append(((self.worker, slab), offset, value.shape, dtype.str, strides, flags.writeable))
         number = len(self.places) - 1
-        return number if kind else (number, dtype)
+        return number if named else (number, dtype)
 
 
 class NotPlainError(pickle.UnpicklingError):
@@ -126,14 +106,14 @@ class NotPlainError(pickle.UnpicklingError):
 
 
 def decode(
-    rows: bytes, memory_of: Callable[[SlabName], NDArray[np.uint8]], plain: bool = False
+    rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]], plain: bool = False
 ) -> list[Any] | StackedRows:
     """The elements again, or the columns that they were stacked to. Arrays stand on the given memory, and keep it.
 
     Raises:
         NotPlainError: with `plain`, to decode them would run code of the user's.
     """
-    places, data = pickle.loads(rows)
+    places, data = rows
     unpickler = (_PlainUnpickler if plain else _Unpickler)(io.BytesIO(data))
     unpickler.places, unpickler.memory_of = places, memory_of
     return unpickler.load()  # type: ignore[no-any-return]

@@ -11,6 +11,13 @@ SlabName = tuple[int, int]
 """A slab: the worker that made it, and its number there."""
 
 
+Place = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
+"""Of an array: slab, offset in bytes, shape, name of the dtype, strides unless it is contiguous, whether it is writeable."""
+
+Encoded = tuple[list[Place], bytes]
+"""The places of the arrays, and a pickle of the elements with their numbers, and dtypes that a name does not tell."""
+
+
 class Start(NamedTuple):
     """To the zygote, first of all, with the payload's descriptor: what the user's process has, to be the same there."""
 
@@ -43,7 +50,7 @@ class Broken(NamedTuple):
     error: bytes
 
 
-EncodedRows = tuple[bytes, int, int, PackedTags]
+EncodedRows = tuple[Encoded, int, int, PackedTags]
 """Rows `[start, stop)` of an encoded block, and their tags."""
 
 
@@ -98,7 +105,7 @@ class Answer(NamedTuple):
     """
 
     number: int
-    rows: bytes
+    rows: Encoded
     row_count: int
     tags: PackedTags | None
     error: bytes | None
