@@ -635,6 +635,21 @@ def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
     assert process.returncode == 0
 
 
+def test_an_interrupt_while_a_process_is_made_leaves_none(monkeypatch):
+    """It comes between the moment in which the process exists and that in which its number is known."""
+    make = subprocess.Popen
+
+    def interrupted(*arguments, **named):
+        process = make(*arguments, **named)
+        signal.raise_signal(signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(load(range(100), batch_size=4, worker_count=1)))
+    assert not psutil.Process().children()
+
+
 def test_few_descriptors_are_enough(tmp_path):
     """With 64 file descriptors two workers run, however many batches the user keeps: mapped memory needs none."""
     program = tmp_path / "program.py"

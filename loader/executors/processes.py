@@ -111,14 +111,14 @@ class ProcessExecutor:
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
         self._spawner = Spawner()
-        self._spawner.begin()  # boots while the pipeline is packed
         self._pid = os.getpid()
         try:
+            self._spawner.begin()  # boots while the pipeline is packed
             self._payload = pack((pipeline, read_options), "the pipeline")
+            self._closing = weakref.finalize(self, _close, self._spawner, self._selector, self._workers, self._payload)
         except BaseException:
             self._spawner.close()
             raise
-        self._closing = weakref.finalize(self, _close, self._spawner, self._selector, self._workers, self._payload)
         self._start()
 
     @property
@@ -387,9 +387,13 @@ def _encoded(group: Group) -> list[EncodedRows]:
 
 
 def _close(spawner: Spawner, selector: selectors.BaseSelector, workers: dict[int, _Remote], payload: int) -> None:
-    selector.close()
-    for worker in workers.values():
-        worker.channel.close()
-    workers.clear()
-    spawner.close()
-    os.close(payload)
+    try:
+        selector.close()
+        for worker in workers.values():
+            worker.channel.close()
+        workers.clear()
+    finally:  # also if it is interrupted
+        try:
+            spawner.close()
+        finally:
+            os.close(payload)

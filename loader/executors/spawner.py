@@ -9,10 +9,15 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 
 from ..transport.channel import Channel
 from ..transport.messages import Kill, Spawn, Start
 from .interpreter import command
+
+
+_START_SECONDS = 1.0
+"""What it takes to start a process, at most."""
 
 
 class Spawner:
@@ -32,12 +37,32 @@ class Spawner:
             "OPENBLAS_NUM_THREADS": "1",  # else importing numpy starts threads there, and it could not fork
         }
         with theirs:
-            self._process = subprocess.Popen(
-                command(theirs.fileno(), os.getpid()),
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-            )
+            self._start(command(theirs.fileno(), os.getpid()), theirs.fileno(), environment)
+
+    def _start(self, arguments: list[str], descriptor: int, environment: dict[str, str]) -> None:
+        """Start a process, on a thread of its own: an interrupt in this one could have it made and nobody know of it."""
+        trouble: list[Exception] = []
+        done = threading.Event()
+
+        def start() -> None:
+            try:
+                self._process = subprocess.Popen(
+                    arguments, pass_fds=[descriptor], env=environment, stdin=subprocess.DEVNULL
+                )
+            except Exception as error:
+                trouble.append(error)
+            finally:
+                done.set()
+
+        try:
+            threading.Thread(target=start, name="millrace-start", daemon=True).start()
+            done.wait()
+        except BaseException:
+            done.wait(_START_SECONDS)  # so that `close` finds it; there may be no thread
+            raise
+        if trouble:
+            self.channel.close()
+            raise trouble[0]
 
     def send_start(self, payload: int) -> None:
         """Tell it what to unpack, and where its modules are."""
@@ -60,12 +85,18 @@ class Spawner:
 
     def close(self) -> int | None:
         """End it and all its workers, and wait until they are gone; its exit status. May be called twice."""
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return None
+        interrupt: BaseException | None = None
         self.channel.close()
-        try:
-            return process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+        while process.returncode is None:
+            try:
+                process.wait(timeout=5)
+            except BaseException as error:  # it takes too long, or the user is tired of waiting
+                interrupt = None if isinstance(error, subprocess.TimeoutExpired) else error
+                process.kill()
+        self._process = None
+        if interrupt is not None:
+            raise interrupt
+        return process.returncode
