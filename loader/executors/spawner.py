@@ -15,7 +15,6 @@ from ..transport.channel import Channel
 from ..transport.messages import Kill, Spawn, Start
 from .interpreter import command
 
-
 _START_SECONDS = 1.0
 """What it takes to start a process, at most."""
 
