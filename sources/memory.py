@@ -195,7 +195,7 @@ def _refuse_columns(data: tuple[Any, ...]) -> None:
 def _frozen(name: str, leaf: Any) -> Array:
     """A read-only view of `leaf`, without the array subclasses that make every index slower (memmap).
 
-    To look at `np.ma` imports it, which takes longer than all that a worker process does for its first batch; hence the order.
+    To look at `np.ma` imports it, which takes each new worker tens of milliseconds; hence the order.
     """
     if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
         raise TypeError(

@@ -650,6 +650,34 @@ def test_an_interrupt_while_a_process_is_made_leaves_none(monkeypatch):
     assert not psutil.Process().children()
 
 
+def test_an_interrupt_while_processes_end_is_raised_when_they_have(monkeypatch):
+    """Also if it takes them so long that they are killed."""
+    iterator = iter(load(range(100), batch_size=4, worker_count=1))
+    next(iterator)
+    wait, troubles = subprocess.Popen.wait, [KeyboardInterrupt(), subprocess.TimeoutExpired("zygote", 5)]
+
+    def troubled(self, timeout=None):
+        if troubles:
+            raise troubles.pop(0)
+        return wait(self, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", troubled)
+    with pytest.raises(KeyboardInterrupt):
+        iterator.close()
+    assert not psutil.Process().children()
+
+
+def test_processes_are_made_where_there_are_no_more_threads(monkeypatch):
+    """The thread that makes them only guards against interrupts."""
+
+    def none(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none)
+    loader = load(range(8), batch_size=4, num_epochs=1, worker_count=1)
+    assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
 def test_few_descriptors_are_enough(tmp_path):
     """With 64 file descriptors two workers run, however many batches the user keeps: mapped memory needs none."""
     program = tmp_path / "program.py"

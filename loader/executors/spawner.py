@@ -54,14 +54,18 @@ class Spawner:
                 done.set()
 
         try:
-            threading.Thread(target=start, name="millrace-start", daemon=True).start()
+            try:
+                threading.Thread(target=start, name="millrace-start", daemon=True).start()
+            except RuntimeError:  # the system gives no more threads
+                start()
             done.wait()
+            if trouble:
+                raise trouble[0]
         except BaseException:
-            done.wait(_START_SECONDS)  # so that `close` finds it; there may be no thread
+            done.wait(_START_SECONDS)  # so that `close` finds the process; there may be no thread
+            if self._process is None:
+                self.channel.close()
             raise
-        if trouble:
-            self.channel.close()
-            raise trouble[0]
 
     def send_start(self, payload: int) -> None:
         """Tell it what to unpack, and where its modules are."""
@@ -92,8 +96,10 @@ class Spawner:
         while process.returncode is None:
             try:
                 process.wait(timeout=5)
-            except BaseException as error:  # it takes too long, or the user is tired of waiting
-                interrupt = None if isinstance(error, subprocess.TimeoutExpired) else error
+            except subprocess.TimeoutExpired:
+                process.kill()
+            except BaseException as error:  # the user is tired of waiting
+                interrupt = error
                 process.kill()
         self._process = None
         if interrupt is not None:
