@@ -50,7 +50,10 @@ def children() -> list[psutil.Process]:
 
 
 def zygote() -> psutil.Process:
-    """The process that makes the workers."""
+    """The process that makes the workers; another thread may be about to start it again."""
+    until = time.monotonic() + 10
+    while not psutil.Process().children() and time.monotonic() < until:
+        time.sleep(0.001)
     (only,) = psutil.Process().children()
     return only
 
