@@ -1,6 +1,6 @@
 """millrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
         TfdsDataSource,
     )
 
+    __version__: str
+
 __all__ = [
     "ArrayRecordDataSource",
     "Batch",
@@ -83,6 +85,8 @@ _ROOMS = ("samplers", "operations", "sources", "loader")
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: a worker process needs few of them, and starts sooner."""
+    if name == "__version__":
+        return metadata.version(__name__)
     if name in ("checkpoint", "errors", "tools", *_ROOMS):
         return import_module(f"{__name__}.{name}")
     if name in __all__:

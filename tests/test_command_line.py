@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
@@ -105,12 +106,30 @@ def test_what_is_no_checkpoint_is_named(content, tmp_path, capsys):
     assert str(tmp_path) in errors
 
 
-def test_the_command_is_installed(tmp_path):
-    """`millrace` stands beside the interpreter, and says how it is used."""
+@pytest.mark.parametrize(
+    "command", [[str(Path(sys.executable).parent / "millrace")], [sys.executable, "-m", "millrace"]]
+)
+def test_the_command_is_installed(tmp_path, command):
+    """`millrace` stands beside the interpreter, and `python -m millrace` is the same."""
     folder = _saved(tmp_path / "one", _iterator(3).get_state())
-    command = [str(Path(sys.executable).parent / "millrace"), "checkpoint"]
-    done = subprocess.run([*command, "inspect", str(folder)], capture_output=True, text=True, check=True)
+    done = subprocess.run([*command, "checkpoint", "inspect", str(folder)], capture_output=True, text=True, check=True)
     assert "step: 3" in done.stdout
-    usage = subprocess.run(command, capture_output=True, text=True)
-    assert usage.returncode == 2
-    assert "usage: millrace" in usage.stderr
+    assert subprocess.run([*command, "checkpoint"], capture_output=True).returncode == 2
+
+
+@pytest.mark.parametrize(("arguments", "named"), [([], "{checkpoint}"), (["checkpoint"], "{inspect,diff}")])
+def test_the_usage_names_the_commands(capsys, arguments, named):
+    """What is missing is told by the names of the commands that there are."""
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    usage = capsys.readouterr().err
+    assert usage.startswith("usage: millrace")
+    assert named in usage
+
+
+def test_the_version_is_told(capsys):
+    """`millrace --version` and `millrace.__version__` give that of the installed package."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"millrace {millrace.__version__}\n"
+    assert millrace.__version__ == metadata.version("millrace")

@@ -1,4 +1,4 @@
-"""`millrace checkpoint inspect PATH` and `millrace checkpoint diff A B`.
+"""`millrace checkpoint inspect PATH`, `millrace checkpoint diff ONE TWO` and `millrace --version`.
 
 In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` 1 if there are differences; 2 for what
 cannot be done.
@@ -10,6 +10,7 @@ import argparse
 import io
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from ..errors import MillraceError
@@ -23,17 +24,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal has no letters for
     try:
-        return _inspect(options.path) if options.command == "inspect" else _diff(options.one, options.two)
+        return _inspect(options.path) if options.action == "inspect" else _diff(options.one, options.two)
     except (MillraceError, OSError) as error:
         print(f"millrace: {error}", file=sys.stderr)
         return 2
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="millrace", description="The input pipeline for JAX: its tools.")
-    rooms = parser.add_subparsers(required=True, metavar="ROOM")
-    checkpoint = rooms.add_parser("checkpoint", help="what a checkpoint says")
-    commands = checkpoint.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parser = argparse.ArgumentParser(prog="millrace", description="Tools of millrace, the input pipeline for JAX.")
+    parser.add_argument("--version", action="version", version=f"millrace {version('millrace')}")
+    tools = parser.add_subparsers(title="commands", dest="command", required=True)
+    checkpoint = tools.add_parser("checkpoint", help="inspect PATH, or diff ONE TWO: what checkpoints say")
+    commands = checkpoint.add_subparsers(title="commands", dest="action", required=True)
     inspect = commands.add_parser("inspect", help="print the checkpoints under a path, in words")
     inspect.add_argument("path", type=Path, help="a process_<i>-of-<n>.json, or a folder that holds some")
     diff = commands.add_parser("diff", help="print what two checkpoints differ in; the exit status is 1 if they do")
@@ -53,7 +55,3 @@ def _diff(one: Path, two: Path) -> int:
     for line in changes:
         print(line)
     return 1 if changes else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
