@@ -103,6 +103,8 @@ class RowRuns:
             if count > skip:
                 self._productive, self._barren_groups = task, 0
                 return RowRun(task, block, skip, count, self._unit)
+            if block.failure is not None:
+                continue  # the stage tells it next; how much came before it says nothing about what passes
             if (failure := self._note_barren(task)) is not None:
                 return Ended(failure)
 
@@ -116,7 +118,7 @@ class RowRuns:
         return Failure(
             NothingPassesError(
                 f"no element came out of the operations for {barren} records in a row of an endless stream, and an epoch has "
-                f"{self._pipeline.epoch_length}: a Filter or FlatMap drops everything. "
+                f"{self._pipeline.epoch_length}: a Filter, a FlatMap or on_error='skip' drops everything. "
                 "Check its condition, or pass num_epochs= to let the stream end."
             )
         )
