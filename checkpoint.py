@@ -52,7 +52,11 @@ def from_grain_state(state: bytes, loader: DataLoader) -> DataLoaderIterator:
     >>> list(from_grain_state(state, loader))
     [3, 4, 5]
     """
-    return loader.iterator_behind_grain(state)
+    from .loader.grain_state import state_after
+
+    iterator = iter(loader)
+    iterator.set_state(state_after(state, loader._pipeline).to_json())
+    return iterator
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,7 @@ from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
 from .options import ReadOptions, as_read_options
 from .pipeline import Pipeline, make_pipeline
-from .steps import Ranges, count_of
+from .steps import Ranges
 
 _OURS = {
     "dataset": "data_source=",
@@ -125,7 +125,9 @@ class DataLoader:
         raise AttributeError(f"a DataLoader cannot be changed; make another one with the {name} that you want.")
 
     def __iter__(self) -> DataLoaderIterator:
-        return DataLoaderIterator(self._pipeline, self._make_executor, self._max_errors, self._left_out)
+        return DataLoaderIterator(
+            self._pipeline, self._make_executor, self._worker_count, self._max_errors, self._left_out
+        )
 
     def __len__(self) -> int:
         """Number of elements of this shard's whole stream, all epochs; known before anything is read.
@@ -133,15 +135,7 @@ class DataLoader:
         Raises:
             TypeError: it is endless, or an operation decides how many there are.
         """
-        if self._pipeline.endless:
-            raise TypeError("this loader never ends, so it has no len(); pass num_epochs= to the sampler.")
-        if not self._pipeline.aligned:
-            raise TypeError(
-                "the number of elements is unknown before they are read, because of a Filter, a FlatMap or "
-                'on_error="skip"; count them, or ask len(loader) without it.'
-            )
-        count = self._pipeline.segments[0].outputs(self._pipeline.total)
-        return count - count_of(self._left_out, count)
+        return steps.number_of(self._pipeline, (0, 0), self._left_out)
 
     def with_batch_size(self, batch_size: int) -> DataLoader:
         """The same loader with another size of its `Batch`. States go from one to the other: the next record comes next.
@@ -227,14 +221,6 @@ class DataLoader:
         other = copy.copy(self)
         vars(other)["_left_out"] = steps.union((*self._left_out, *steps.ranges_of(ranges)))
         return other
-
-    def iterator_behind_grain(self, state: bytes) -> DataLoaderIterator:
-        """As `millrace.checkpoint.from_grain_state`."""
-        from .grain_state import state_after
-
-        iterator = iter(self)
-        iterator.set_state(state_after(state, self._pipeline).to_json())
-        return iterator
 
     to_device = to_device
 

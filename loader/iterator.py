@@ -26,7 +26,7 @@ from .rows import RowRun
 from .skipping import SkippedRecords
 from .state import Cursor, LoaderState, Unfinished
 from .state_files import restore_later, write_later
-from .steps import Ranges, positions_left_out, records_of_step, union, within, without
+from .steps import Ranges, number_of, positions_left_out, records_of_step, union, within, without
 from .unfinished import Row, rows
 
 
@@ -42,12 +42,14 @@ class DataLoaderIterator:
         self,
         pipeline: Pipeline,
         make_executor: Callable[[Pipeline], Executor],
+        worker_count: int = 0,
         max_errors: int | None = None,
         left_out: Ranges = (),
     ) -> None:
         self._pipeline = self._loaders = pipeline  # as it goes on from a state, and as the loader made it
         self._loader_leaves_out = self._left_out = left_out
         self._make_executor = make_executor
+        self._worker_count = worker_count
         self._executor: Executor | None = None
         self._flow: Flow | None = None
         self._elements: Iterator[tuple[Any, Any, int]] | None = None
@@ -83,6 +85,36 @@ class DataLoaderIterator:
             self._step += 1
             return element
 
+    def __len__(self) -> int:
+        """Number of elements of the whole stream, those that were delivered before included; as `len(loader)`.
+
+        Raises:
+            TypeError: it is endless, or an operation decides how many there are.
+        """
+        return self._length(self._mark())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"DataLoaderIterator({self._description(self._mark())})"
+
+    @property
+    def step(self) -> int:
+        """Number of the element that comes next, from 0: how many were delivered, or left out on purpose, in all runs."""
+        return self._step
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0, of the record that was delivered last; of the first one before that.
+
+        >>> import millrace
+        >>> iterator = iter(millrace.load(range(6), batch_size=3))
+        >>> [(next(iterator).tolist(), iterator.epoch) for _ in range(3)]
+        [([0, 1, 2], 0), ([3, 4, 5], 0), ([0, 1, 2], 1)]
+        """
+        return self._epoch(self._mark())
+
     def last_records(self) -> NDArray[np.int64]:
         """The keys `int64[records]` of the records behind the element delivered last, each once, in the stream's order.
 
@@ -96,7 +128,7 @@ class DataLoaderIterator:
         >>> next(iterator).tolist(), iterator.last_records().tolist()
         ([1, 2, 4], [1, 2, 4])
         """
-        return self.records_behind(self.mark())
+        return self._records_behind(self._mark())
 
     def records_at(self, step: int) -> NDArray[np.int64]:
         """The record keys `int64[records in the element]` behind a step that is still to come, the next one or a later one.
@@ -116,7 +148,7 @@ class DataLoaderIterator:
         >>> other.records_at(2).tolist()
         [5, 6, 7]
         """
-        return self.records_at_mark(self.mark(), step)
+        return self._records_at(self._mark(), step)
 
     @property
     def skipped_count(self) -> int:
@@ -133,40 +165,7 @@ class DataLoaderIterator:
 
     def get_state(self) -> bytes:
         """Where the user stands: JSON of less than 1,000 bytes for ordinary pipelines. Costs microseconds."""
-        return self._state().to_json()
-
-    def mark(self) -> Mark:
-        """What `state_at` makes the present state of, later. Costs less than a microsecond."""
-        return Mark(self._start, self._run, self._index, self._step, self._unfinished)
-
-    def state_at(self, mark: Mark) -> bytes:
-        """What `get_state` gave, or would have given, at a mark of this iterator. Any thread may ask."""
-        return self._state(mark).to_json()
-
-    def go_back(self, mark: Mark) -> None:
-        """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
-        skipped = self._skipped
-        self._go_to(self._state(mark), strict=False)
-        self._skipped = skipped
-
-    def records_at_mark(self, mark: Mark, step: int) -> NDArray[np.int64]:
-        """What `records_at` gave at a mark of this iterator. Any thread may ask."""
-        step = whole_number("step", step, 0, None, "the number of an element, from 0")
-        passed = self._pipeline.lineage.left_out
-        if step < mark.step or within(passed, step) is not None:
-            raise IndexError(
-                f"step {step} is behind this iterator, which stands before step {mark.step}, or was left out; ask for a "
-                "later one, or before."
-            )
-        return records_of_step(self._pipeline, step, (mark.cursor.position, mark.step), passed)
-
-    def records_behind(self, mark: Mark) -> NDArray[np.int64]:
-        """What `last_records` gave at a mark of this iterator. Any thread may ask."""
-        if mark.run is None:
-            raise ValueError("last_records needs an element that was delivered; call next() first.")
-        if isinstance(mark.run, Row):
-            return mark.run.record_keys()
-        return KeyBlocks(self._pipeline).behind(mark.run.local_positions(mark.row))
+        return self._state(self._mark()).to_json()
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Go to the place that `get_state` told, on this or another iterator, at any time, with any `worker_count`.
@@ -212,7 +211,7 @@ class DataLoaderIterator:
 
     def state_dict(self) -> dict[str, Any]:
         """`get_state` as a dict of plain values, for PyTorch habits."""
-        return self._state().to_dict()
+        return self._state(self._mark()).to_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """`set_state` for what `state_dict` gave."""
@@ -248,7 +247,7 @@ class DataLoaderIterator:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
         self._stop()  # if that was interrupted
         self._executor = self._make_executor(self._pipeline)
-        mark = self.mark()
+        mark = self._mark()
         self._start, self._unfinished, self._run = mark.cursor, mark.left, None
         flow = Flow(self._pipeline, self._start, self._executor, self._skipped, self._unread(), self._takes_ahead)
         self._flow = flow
@@ -279,8 +278,13 @@ class DataLoaderIterator:
         if not self._closed:
             self._elements = iter(())
 
-    def _state(self, mark: Mark | None = None) -> LoaderState:
-        shard, mark = self._pipeline.shard, mark or self.mark()
+    def _mark(self) -> Mark:
+        """What `_state` makes the present state of, later. Costs less than a microsecond."""
+        return Mark(self._start, self._run, self._index, self._step, self._unfinished)
+
+    def _state(self, mark: Mark) -> LoaderState:
+        """The state at a mark of this iterator. Any thread may ask."""
+        shard = self._pipeline.shard
         return LoaderState(
             cursor=mark.cursor,
             step=mark.step,
@@ -290,6 +294,42 @@ class DataLoaderIterator:
             left_out=self._left_out,
             unfinished=mark.left,
         )
+
+    def _description(self, mark: Mark) -> str:
+        place, pipeline = f"step={mark.step}, epoch={self._epoch(mark)}", self._pipeline
+        return f"{place}, worker_count={self._worker_count}, data_source={pipeline.source!r}"
+
+    def _epoch(self, mark: Mark) -> int:
+        cursor = mark.cursor
+        return self._pipeline.epoch_of(cursor.position if any(cursor.skips) else max(cursor.position - 1, 0))
+
+    def _length(self, mark: Mark) -> int:
+        return number_of(self._pipeline, (mark.cursor.position, mark.step), self._left_out)
+
+    def _records_at(self, mark: Mark, step: int) -> NDArray[np.int64]:
+        """What `records_at` gave at a mark of this iterator. Any thread may ask."""
+        step = whole_number("step", step, 0, None, "the number of an element, from 0")
+        passed = self._pipeline.lineage.left_out
+        if step < mark.step or within(passed, step) is not None:
+            raise IndexError(
+                f"step {step} is behind this iterator, which stands before step {mark.step}, or was left out; ask for a "
+                "later one, or before."
+            )
+        return records_of_step(self._pipeline, step, (mark.cursor.position, mark.step), passed)
+
+    def _records_behind(self, mark: Mark) -> NDArray[np.int64]:
+        """What `last_records` gave at a mark of this iterator. Any thread may ask."""
+        if mark.run is None:
+            raise ValueError("last_records needs an element that was delivered; call next() first.")
+        if isinstance(mark.run, Row):
+            return mark.run.record_keys()
+        return KeyBlocks(self._pipeline).behind(mark.run.local_positions(mark.row))
+
+    def _go_back(self, mark: Mark) -> None:
+        """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
+        skipped = self._skipped
+        self._go_to(self._state(mark), strict=False)
+        self._skipped = skipped
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
         pipeline = resumed(self._loaders, state, strict)

@@ -78,6 +78,15 @@ class Pipeline:
         """Global positions in an epoch; for an endless sampler of a user's, the records of the source."""
         return min(self.sampler.epoch_length, len(self.source)) if self.endless else self.sampler.epoch_length
 
+    def epoch_of(self, local: int) -> int:
+        """The epoch, from 0, of the record at a local position."""
+        return self.position(local) // self.epoch_stride if self.total else 0
+
+    @property
+    def epoch_stride(self) -> int:
+        """Global positions from the beginning of an epoch to that of the next."""
+        return int(getattr(self.sampler, "epoch_stride", self.epoch_length))
+
     @cached_property
     def columns(self) -> Any:
         """The source's columns, a tree of arrays, if the pipeline batches them before anything else; None if not."""

@@ -112,6 +112,30 @@ def count_of(left_out: Ranges, steps: int) -> int:
     return sum(max(min(stop, steps) - start, 0) for start, stop in left_out) if left_out else 0
 
 
+def number_of(pipeline: Pipeline, at: tuple[int, int], left_out: Ranges) -> int:
+    """How many elements a stream has from its first step on.
+
+    Args:
+        pipeline: that stands `at` a local position, the beginning of a step, and the number of that step.
+        at: as above.
+        left_out: ranges of steps.
+
+    Raises:
+        TypeError: it is endless, or an operation decides how many there are.
+    """
+    if pipeline.endless:
+        raise TypeError("this stream never ends, so it has no len(); pass num_epochs= to the sampler.")
+    if not pipeline.aligned:
+        raise TypeError(
+            "the number of elements is unknown before they are read, because of a Filter, a FlatMap or "
+            'on_error="skip"; count them, or ask len(loader) without it.'
+        )
+    (position, step), passed = at, pipeline.lineage.left_out
+    end = step + pipeline.segments[0].outputs(pipeline.total - position)
+    end += count_of(passed, MAX_STEP) - count_of(passed, step)
+    return end - count_of(left_out, end)
+
+
 def records_at(pipeline: Pipeline, step: int) -> NDArray[np.int64]:
     """As `DataLoader.records_at`."""
     step = whole_number("step", step, 0, None, "the number of an element, from 0")

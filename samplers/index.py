@@ -97,6 +97,13 @@ class IndexSampler:
         return self.num_records
 
     @property
+    def epoch_stride(self) -> int:
+        """Positions from the beginning of an epoch to that of the next, as this shard reads them."""
+        if self.algorithm == "grain":
+            return self._grain_order().part()[1] * self.shard_options.shard_count
+        return self.num_records
+
+    @property
     def block_size(self) -> int:
         """Positions worth asking for at a time: below some thousands, NumPy's calls cost more than its work."""
         return 16384

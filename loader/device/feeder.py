@@ -84,6 +84,40 @@ class DeviceFeeder:
         with span("wait"):
             return run.ready.get()
 
+    def __len__(self) -> int:
+        """Number of batches of the whole stream, those that you received included; see `DataLoaderIterator.__len__`.
+
+        With `on_uneven="drop"` or `"pad"` other processes may have you get fewer or more.
+
+        Raises:
+            TypeError: it is endless, an operation decides how many there are, or it feeds from no `DataLoader`.
+        """
+        return self._host.length(self._here())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"DeviceFeeder({self._host.description(self._here())})"
+
+    @property
+    def step(self) -> int:
+        """Number of the batch that comes next, from 0, however far ahead the feeder is; see `DataLoaderIterator.step`.
+
+        Raises:
+            TypeError: it feeds from something else than a `DataLoader`.
+        """
+        return self._host.step(self._here())
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0, of the record that you received last; see `DataLoaderIterator.epoch`.
+
+        Raises:
+            TypeError: it feeds from something else than a `DataLoader`.
+        """
+        return self._host.epoch(self._here())
+
     @property
     def mask(self) -> Any:
         """`bool[rows]` of the batch delivered last, a `jax.Array` divided as the batch is: False where a row was filled in.

@@ -44,6 +44,18 @@ class Host(Protocol):
     def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:
         """The record keys behind a step that comes behind a mark."""
 
+    def step(self, mark: Any) -> int:
+        """The number of the step that comes behind a mark."""
+
+    def epoch(self, mark: Any) -> int:
+        """The epoch of the record before a mark."""
+
+    def length(self, mark: Any) -> int:
+        """The number of batches of the whole stream."""
+
+    def description(self, mark: Any) -> str:
+        """What is read from and, if that is known, where a mark stands."""
+
     @property
     def skipped_count(self) -> int:
         """Records or batches left out because they failed."""
@@ -70,10 +82,12 @@ class LoaderHost:
         self.iterator = iterator
         if owned:
             iterator._takes_ahead = False  # the thread that reads has nothing else to do
-        self.mark = iterator.mark
-        self.state_at = iterator.state_at
-        self.records_behind = iterator.records_behind
-        self.records_at = iterator.records_at_mark
+        self.mark = iterator._mark
+        self.records_behind = iterator._records_behind
+        self.records_at = iterator._records_at
+        self.epoch = iterator._epoch
+        self.length = iterator._length
+        self.description = iterator._description
         self.set_state = iterator.set_state
         self.set_states = iterator.set_states
 
@@ -89,9 +103,17 @@ class LoaderHost:
         last = operations[-1] if operations else None
         return last.batch_size if isinstance(last, Batch) and last.batch_fn is None else None
 
+    def state_at(self, mark: Mark) -> bytes:
+        """As the protocol says."""
+        return self.iterator._state(mark).to_json()
+
+    def step(self, mark: Mark) -> int:
+        """As the protocol says."""
+        return mark.step
+
     def go_to(self, mark: Mark) -> None:
         """As the protocol says."""
-        self.iterator.go_back(mark)
+        self.iterator._go_back(mark)
 
     def steady(self, mark: Mark) -> int:
         """As the protocol says: whole batches that are left of an aligned pipeline that ends with its `Batch`."""
@@ -126,6 +148,22 @@ class OtherHost:
     def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:
         """As the protocol says."""
         raise self._no_loader("records_at")
+
+    def step(self, mark: Any) -> int:
+        """As the protocol says."""
+        raise self._no_loader("step")
+
+    def epoch(self, mark: Any) -> int:
+        """As the protocol says."""
+        raise self._no_loader("epoch")
+
+    def length(self, mark: Any) -> int:
+        """As the protocol says."""
+        raise self._no_loader("len")
+
+    def description(self, mark: Any) -> str:
+        """As the protocol says."""
+        return f"source={self._kind()}"
 
     @property
     def skipped_count(self) -> int:
