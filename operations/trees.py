@@ -6,6 +6,7 @@ takes for leaves until they are registered.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -64,6 +65,7 @@ def _register_dataclass(kind: type) -> None:
             object.__setattr__(instance, name, child)
         return instance
 
-    optree.register_pytree_node(
-        kind, to_children, from_children, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
-    )
+    with contextlib.suppress(ValueError):  # another thread met the class at the same time, and was quicker
+        optree.register_pytree_node(
+            kind, to_children, from_children, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
+        )
