@@ -62,7 +62,8 @@ class DataLoader:
         timeout: seconds that a task (a batch, or a span of records) may take in a worker process before the worker is
             killed and the task tried again, three times in all; None (default) for no limit.
         on_error: "raise" (default), or "skip" to leave out records (and, behind a batch, batches) whose operations or
-            reading fail. They are logged and counted, `iterator.skipped_count`; the records after them move up.
+            reading fail, or that end or hang their worker process at each of three tries. They are logged and counted,
+            `iterator.skipped_count`; the records after them move up.
         max_errors: with "skip", how many may be left out before `TooManyErrorsError`; None (default): any number.
 
     Raises:

@@ -39,6 +39,12 @@ def explained(error: Exception, pipeline: Pipeline, position: int) -> Exception:
     return error.with_traceback(_users_part(error.__traceback__))
 
 
+def told(error: Exception) -> str:
+    """One line about a failure that is left out."""
+    notes = " ".join(getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}{notes and f' ({notes})'}"
+
+
 def _key_at(pipeline: Pipeline, position: int) -> Any:
     try:
         return int(pipeline.sampler.record_keys(np.array([position], dtype=np.int64))[0])

@@ -112,14 +112,18 @@ class Ordered:
     def next(self, wait: bool) -> tuple[Task, Block] | Ended | None:
         """The result of the oldest task."""
         self.fill(wait)
-        if not self._submitted:
-            return self._ended
-        task, handle = self._submitted[0]
-        if not (wait or handle.ready()):
-            return None
-        self._submitted.popleft()
-        block = handle.result()
-        if block.failure is not None:
-            self._submitted.clear()
-            self._ended = Ended(block.failure)
-        return task, block
+        while self._submitted:
+            task, handle = self._submitted[0]
+            if not (wait or handle.ready()):
+                return None
+            self._submitted.popleft()
+            block = handle.result()
+            if block.parts:
+                parts = [(part, self._executor.submit(part)) for part in block.parts]
+                self._submitted.extendleft(reversed(parts))
+                continue
+            if block.failure is not None:
+                self._submitted.clear()
+                self._ended = Ended(block.failure)
+            return task, block
+        return self._ended

@@ -22,6 +22,9 @@ from ..operations import Batch, Operation
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
 
+MAX_PARTS = 32
+"""Parts of a task that ended its worker: each is tried on its own, and divided again if it does so too."""
+
 COLUMN_BYTES = 1 << 20
 """Bytes of columns in a unit from which a span is one unit."""
 
@@ -113,6 +116,16 @@ class Span(NamedTuple):
 
     start: int
     stop: int
+
+
+def parts_of(span: Span, unit: int) -> list[Span]:
+    """A span as at most `MAX_PARTS` spans of whole units, as equal as can be; one unit stays one.
+
+    >>> parts_of(Span(0, 8), 4)
+    [Span(start=0, stop=4), Span(start=4, stop=8)]
+    """
+    units = -(-(span.stop - span.start) // unit)
+    return list(spans(*span, -(-units // MAX_PARTS) * unit))
 
 
 def spans(start: int, total: int, length: int, times: Callable[[], int] = lambda: 1) -> Iterator[Span]:

@@ -104,12 +104,14 @@ class Block:
         tags: their origin; None where unit i gave row i.
         failure: what stopped the task after these rows; None when it was finished.
         skipped: what failed and was left out, in words.
+        parts: tasks that are to be done in place of this one, which was not done.
     """
 
     elements: Any
     tags: RowTags | None = None
     failure: Failure | None = None
     skipped: Sequence[str] = ()
+    parts: Sequence[Task] = ()
 
     @property
     def count(self) -> int:

@@ -16,7 +16,7 @@ from ..operations import Batch, Filter, MapTransform
 from ..operations.protocol import Allocate, Context, Element, Step
 from ..operations.stacking import rows_back
 from .columns import ColumnReader
-from .failures import explained, operation_of
+from .failures import explained, operation_of, told
 from .pipeline import Pipeline
 from .plan import Segment, Span, spans
 from .reader import Reader
@@ -91,13 +91,13 @@ class Worker:
     def _without_failures(self, task: Task, failure: Failure) -> Block:
         """The same task without what fails: a span position by position, a group as a whole."""
         if isinstance(task, Group):
-            return Block([], RowTags(), skipped=[_told(failure.error)])
+            return Block([], RowTags(), skipped=[told(failure.error)])
         elements: list[Element] = []
         tags, skipped = RowTags(), []
         for position in range(task.start, task.stop):
             block = self._run(Span(position, position + 1), None)
             if block.failure is not None:
-                skipped.append(_told(block.failure.error))
+                skipped.append(told(block.failure.error))
                 self._chains[0] = self._chain(0)
                 continue
             assert block.tags is not None, "what may be skipped is tagged"
@@ -365,11 +365,6 @@ def _selected(
         else:
             elements = results
     return elements, numbers
-
-
-def _told(error: Exception) -> str:
-    notes = " ".join(getattr(error, "__notes__", ()))
-    return f"{type(error).__name__}: {error} ({notes})"
 
 
 def _rows_of(group: Group) -> Iterator[tuple[int, int, Element]]:

@@ -53,6 +53,8 @@ class EncodedFailure(Failure):
 class EncodedBlock:
     """A `Block` whose rows stay encoded until somebody wants them here. As long as it lives, its slabs are leased."""
 
+    parts = ()
+
     def __init__(
         self,
         rows: Encoded,

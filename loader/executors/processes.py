@@ -4,7 +4,8 @@ In: tasks. Out: blocks. Has no thread of its own: messages are handled while som
 
 What may happen at any moment, and what is done then:
 * a worker ends: what it had already answered is taken from its channel, the rest of its tasks go to a new worker. The task
-  that it was at counts one more try, and after `MAX_TRIES` it fails with `WorkerCrashedError`.
+  that it was at is divided, so that what stands before the record at fault can be delivered. One that is a single unit counts
+  one more try, and after `MAX_TRIES` it fails with `WorkerCrashedError`, or is left out.
 * a task takes longer than `timeout`: its worker is killed, and the above follows.
 * the zygote ends: all workers have ended with it; a new one is started, and all tasks go to new workers.
 """
@@ -22,10 +23,11 @@ from operator import attrgetter
 from typing import Any, cast
 
 from ...errors import WorkerCrashedError
+from ..failures import told
 from ..keys import KeyBlocks
 from ..options import ReadOptions
 from ..pipeline import Pipeline
-from ..plan import Span
+from ..plan import Span, parts_of
 from ..tasks import Block, Failure, Group, RowTags, Task, local_positions
 from ..transport import errors
 from ..transport.channel import Channel
@@ -319,14 +321,27 @@ class ProcessExecutor:
         handle.tries += handle.alone  # of several, any may have done it: each is tried on its own from now on
         reason = f"took longer than timeout={self._timeout} s" if handle.late else description(status)
         handle.late = False
-        if handle.tries < MAX_TRIES:
-            _LOGGER.warning("a worker was terminated unexpectedly: %s; its work is done again", reason)
+        parts = self._parts_of(handle.task)
+        if len(parts) > 1:
+            handle.block = Block([], parts=parts)
+        elif handle.tries >= MAX_TRIES:
+            handle.block = self._given_up(handle.task, reason)
             return
+        _LOGGER.warning("a worker was terminated unexpectedly: %s; its work is done again", reason)
+
+    def _parts_of(self, task: Task) -> Sequence[Task]:
+        """What of a task can be tried on its own: of several units, any may have ended the worker."""
+        return parts_of(task, self._pipeline.segments[0].unit) if isinstance(task, Span) else [task]
+
+    def _given_up(self, task: Task, reason: str) -> Block:
+        """What comes of a task that ended its workers too often."""
         error = WorkerCrashedError(
-            f"a worker was terminated unexpectedly {reason}, {MAX_TRIES} times at the same task: {self._told(handle.task)}."
+            f"a worker was terminated unexpectedly {reason}, {MAX_TRIES} times at the same task: {self._told(task)}."
         )
         tags = None if self._pipeline.aligned else RowTags()
-        handle.block = Block([], tags, Failure(error))
+        if self._pipeline.skips_errors:
+            return Block([], tags, skipped=[told(error)])
+        return Block([], tags, Failure(error))
 
     def _told(self, task: Task) -> str:
         """Positions and record keys of a task."""
