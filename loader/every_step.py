@@ -6,21 +6,24 @@ In: an iterator. Out: a file with its state, written in place, in one write that
 from __future__ import annotations
 
 import errno
-import json
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ..errors import CheckpointError, ClosedError
-from .state_files import from_bytes, to_bytes
+from .state_files import from_bytes, to_bytes, unreadable
 
 PAGE = 4096
 """The bytes that the kernel copies into a file without a look at signals between them; JSON may end in blanks."""
 
 LOOK_EVERY = 64
 """Saves from one look whether somebody has removed or replaced the file to the next."""
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+"""A name that somebody else made, a link too, is never written to."""
 
 
 class StateFile:
@@ -32,7 +35,10 @@ class StateFile:
     number of processes pass the contents of all of them to `set_states`.
 
     Args:
-        path: the file; folders above it are made.
+        path: the file; folders above it are made. Only its owner may read it (mode 0600).
+
+    Raises:
+        CheckpointError: the path is that of a folder, or it is a relative one and the current folder was deleted.
 
     >>> import pathlib, tempfile
     >>> import millrace
@@ -48,9 +54,7 @@ class StateFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path).resolve()
-        if self._path.is_dir():
-            raise IsADirectoryError(f"{self._path} is a folder; pass the path of a file in it.")
+        self._path = _resolved(path)
         self._descriptor: int | None = None  # of a file of one page
         self._identity: tuple[int, int] | None = None  # of the file that was written last
         self._saves = 0
@@ -79,15 +83,18 @@ class StateFile:
         """Bring an iterator to the saved place, and have it begin to prefetch there. False: nothing was saved yet.
 
         Raises:
-            CheckpointError: the file holds no state, or that of another pipeline; the iterator stays where it was.
+            CheckpointError: the file cannot be read, or holds no state, or that of another pipeline; the iterator stays
+                where it was.
         """
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise unreadable(self._path, error) from None
         try:
             iterator.set_state(from_bytes(content.rstrip(), iterator))
-        except (CheckpointError, json.JSONDecodeError) as error:
+        except CheckpointError as error:
             raise CheckpointError(f"{self._path}: {error}") from None
         iterator.start_prefetch()
         return True
@@ -130,8 +137,8 @@ class StateFile:
     def _replace(self, content: bytes) -> None:
         """Have another file take the place of the one there is, if any."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        beside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}")
+        descriptor = os.open(beside, _NEW_FILE, 0o600)
         try:
             self._write(descriptor, content)
             if self._identity is None:
@@ -157,3 +164,13 @@ class StateFile:
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
             self._let_go()
+
+
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    try:
+        resolved = Path(path).resolve()
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: the current folder was deleted; pass an absolute path.") from None
+    if resolved.is_dir():
+        raise CheckpointError(f"{resolved} is a folder; pass the path of a file in it.")
+    return resolved

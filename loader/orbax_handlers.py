@@ -35,6 +35,9 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         restore(directory, iterator)
         return iterator
 
+    def structure(self, directory: Any) -> None:
+        """None: a state has no tree of arrays to tell of. Older Orbax asks."""
+
 
 def _iterator(item: Any) -> Any:
     if not hasattr(item, "get_state"):

@@ -27,7 +27,7 @@ def restore(folder: Any, iterator: Any) -> None:
     A process that finds its own file goes on from that. Where another number of processes saved, all their states are read.
 
     Raises:
-        CheckpointError: there are no states, or not all, or they are those of another pipeline.
+        CheckpointError: there are no states, or not all, or they cannot be read, or are those of another pipeline.
     """
     own = state_file(folder)
     try:
@@ -35,6 +35,8 @@ def restore(folder: Any, iterator: Any) -> None:
             iterator.set_state(from_bytes(own.read_bytes(), iterator))
         else:
             iterator.set_states(_all_states(folder, own.name))
+    except OSError as error:
+        raise unreadable(folder, error) from None
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from None
     iterator.start_prefetch()
@@ -65,8 +67,23 @@ def to_bytes(state: Any) -> bytes:
 
 
 def from_bytes(content: bytes, iterator: Any) -> Any:
-    """The state that `to_bytes` had from an iterator like this one."""
-    return json.loads(content) if isinstance(iterator.get_state(), dict) else content
+    """The state that `to_bytes` had from an iterator like this one.
+
+    Raises:
+        CheckpointError: the bytes are not JSON.
+    """
+    if not isinstance(iterator.get_state(), dict):
+        return content
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"the state is not JSON ({error}).") from None
+
+
+def unreadable(path: Any, error: OSError) -> CheckpointError:
+    """The error that says why a file cannot be read."""
+    place = error.filename or path
+    return CheckpointError(f"{place} cannot be read: {error.strerror or error}; pass the path of a saved state.")
 
 
 async def write_later(folder_to_come: Any, state: Any) -> None:

@@ -104,3 +104,20 @@ def test_other_names_of_the_module_are_refused():
     """An AttributeError that says what there is."""
     with pytest.raises(AttributeError, match="CheckpointSave"):
         _ = millrace.checkpoint.Checkpointer
+
+
+def test_a_folder_in_the_place_of_a_state_is_a_checkpoint_error(tmp_path):
+    """What the file system says comes with the path."""
+    (tmp_path / "process_0-of-1.json").mkdir()
+    with pytest.raises(CheckpointError, match=r"process_0-of-1\.json cannot be read: Is a directory"):
+        restore(tmp_path, iter(loader("batch")))
+
+
+def test_the_handler_has_every_method_of_grains(tmp_path):
+    """Programs that call Grain's handler, `structure` too, find the same methods with the same answers."""
+    from grain.checkpoint import CheckpointHandler as Grains
+
+    ours, theirs = millrace.checkpoint.CheckpointHandler(), Grains()
+    assert {name for name in dir(theirs) if not name.startswith("_")} <= set(dir(ours))
+    for name in ("structure", "metadata", "finalize"):
+        assert getattr(ours, name)(tmp_path) == getattr(theirs, name)(tmp_path)

@@ -133,3 +133,11 @@ def test_the_version_is_told(capsys):
         main(["--version"])
     assert capsys.readouterr().out == f"millrace {millrace.__version__}\n"
     assert millrace.__version__ == metadata.version("millrace")
+
+
+def test_a_folder_in_the_place_of_a_state_is_named(tmp_path, capsys):
+    """And not a traceback."""
+    (tmp_path / "process_0-of-1.json").mkdir()
+    status, _, errors = _run(capsys, "inspect", tmp_path)
+    assert status == 2
+    assert "process_0-of-1.json cannot be read: Is a directory" in errors

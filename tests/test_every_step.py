@@ -100,7 +100,7 @@ def test_a_file_that_holds_no_state_is_named_and_the_iterator_unharmed(content, 
 
 def test_a_folder_and_a_closed_file_are_refused(tmp_path):
     """The errors say what to do."""
-    with pytest.raises(IsADirectoryError, match="pass the path of a file in it"):
+    with pytest.raises(millrace.errors.CheckpointError, match="pass the path of a file in it"):
         StateFile(tmp_path)
     file = StateFile(tmp_path / "state.json")
     file.close()
@@ -212,3 +212,37 @@ def test_a_program_that_is_killed_at_any_moment_leaves_a_whole_state(tmp_path):
     assert step - 8 <= len(done) <= step
     missing = iter(expected)
     assert all(batch in missing for batch in done), "the work was done in the order of the stream, nothing twice"
+
+
+def test_what_is_written_beside_the_file_is_new_and_private(tmp_path, monkeypatch):
+    """A link that somebody planted under the name is not followed, and only the owner may read the file."""
+    path, victim, batches = tmp_path / "state.json", tmp_path / "victim", iter(_loader())
+    victim.write_text("precious")
+    monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
+    for name in ("guessed", str(os.getpid())):
+        (tmp_path / f"state.json.{name}").symlink_to(victim)
+    with pytest.raises(FileExistsError), StateFile(path) as file:
+        file.save(batches)
+    assert victim.read_text() == "precious"
+    monkeypatch.undo()
+    with StateFile(path) as file:
+        file.save(batches)
+    assert victim.read_text() == "precious"
+    assert path.stat().st_mode & 0o777 == 0o600
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"state.json", "victim", "state.json.guessed", f"state.json.{os.getpid()}"}
+
+
+def test_a_path_that_cannot_be_read_is_a_checkpoint_error(tmp_path):
+    """A folder in the file's place, or a current folder that was deleted."""
+    path = tmp_path / "state.json"
+    file = StateFile(path)
+    path.mkdir()
+    with pytest.raises(millrace.errors.CheckpointError, match=r"state\.json cannot be read: Is a directory"):
+        file.restore(iter(_loader()))
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    with contextlib.chdir(gone):
+        gone.rmdir()
+        with pytest.raises(millrace.errors.CheckpointError, match="the current folder was deleted"):
+            StateFile("state.json")

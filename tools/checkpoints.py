@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import CheckpointError
 from ..loader.state import LoaderState, differences
-from ..loader.state_files import process_of
+from ..loader.state_files import process_of, unreadable
 from ..loader.steps import union
 from ..samplers.protocol import ENDLESS
 
@@ -75,6 +75,8 @@ def _numbered(path: Path) -> list[Any]:
 def _read(file: Path) -> LoaderState:
     try:
         return LoaderState.from_json(file.read_bytes())
+    except OSError as error:
+        raise unreadable(file, error) from None
     except CheckpointError as error:
         raise CheckpointError(f"{file}: {error}") from None
 
