@@ -25,6 +25,7 @@ from .files import LocalFileSystem, PathLike, expand, path_list, text_of
 from .keys import Keys, check_key, check_keys
 from .parts import first_few, read_by_part
 from .reader_pool import ReaderPool, open_file_limit
+from .stamps import Stamp, check_open_file, stamp_of
 
 DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
 """The files of a directory that count; `*` at the end for names like `x.array_record-00000-of-00008`."""
@@ -37,6 +38,8 @@ _BUFFER_BYTES = 4096
 # `read(p, p + 1)` takes 4 µs on the calling thread. So a few keys are read one by one, more in one call.
 _FEW = 16
 _COUNTING_THREADS = 16
+# Files end in blocks of 64 KiB: the last one says where the index is, and the index is before it.
+_INDEX_BYTES = 2 * 65536
 _RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
 
 
@@ -60,6 +63,16 @@ class _Part:
     path: str
     start: int = 0
     stop: int | None = None
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What is known of one file after it was opened."""
+
+    count: int
+    stamp: Stamp
+    index: str
+    """A digest of the file's end, where the index is."""
 
 
 class ArrayRecordDataSource:
@@ -97,7 +110,9 @@ class ArrayRecordDataSource:
     """`int64[parts]`: the first key after each part."""
     _starts: npt.NDArray[np.int64]
     """`int64[parts]`: what to subtract from a key to get the position in the part's file."""
+    _stamps: dict[str, Stamp]
     _digest: str
+    _index: str
 
     def __init__(
         self,
@@ -113,9 +128,10 @@ class ArrayRecordDataSource:
             max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
         self._max_open_files = max_open_files
         wanted = [part for path in path_list(_one_or_many(paths)) for part in _parts_of(path)]
-        counts = _count_all(tuple(dict.fromkeys(part.path for part in wanted)), self._options)
-        self._parts = tuple(_bounded(part, counts[part.path]) for part in wanted)
-        self._digest = _digest(self._parts, counts)
+        contents = _inspect_all(tuple(dict.fromkeys(part.path for part in wanted)), self._options)
+        self._parts = tuple(_bounded(part, contents[part.path].count) for part in wanted)
+        self._stamps = {path: content.stamp for path, content in contents.items()}
+        self._digest, self._index = _digests(self._parts, contents)
         self._prepare()
         if not len(self):
             raise SourceError(f"no records in {first_few([part.path for part in wanted])}")
@@ -128,7 +144,7 @@ class ArrayRecordDataSource:
         paths = list(dict.fromkeys(part.path for part in self._parts))
         number = {path: index for index, path in enumerate(paths)}
         self._file_of_part = [number[part.path] for part in self._parts]
-        opener = functools.partial(_open_number, tuple(paths), self._options)
+        opener = functools.partial(_open_number, tuple((path, self._stamps[path]) for path in paths), self._options)
         self._pool: ReaderPool[Any] = ReaderPool(opener, self._max_open_files or open_file_limit())
 
     def __len__(self) -> int:
@@ -143,7 +159,7 @@ class ArrayRecordDataSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file cannot be read; the message names the file and the key.
+            SourceError: a file cannot be read, or was changed; the message names the file and the key.
         """
         checked = check_keys(keys, len(self), "ArrayRecordDataSource")
         return read_by_part(checked, self._ends, self._read)
@@ -152,12 +168,20 @@ class ArrayRecordDataSource:
         positions = (keys - self._starts[part]).tolist()
         with self._pool.lend(self._file_of_part[part]) as reader:
             try:
-                return _read_positions(reader, positions)
+                records = _read_positions(reader, positions)
             except RuntimeError as error:
                 raise self._unreadable(part, reader, keys, error) from error
+        if not all(records):  # the library gives empty records, and no error, where a file was cut off under it
+            self._check_unchanged(part)
+        return records
+
+    def _check_unchanged(self, part: int) -> None:
+        path = self._parts[part].path
+        check_open_file(path, self._stamps[path])
 
     def _unreadable(self, part: int, reader: Any, keys: npt.NDArray[np.int64], error: Exception) -> SourceError:
         """The error of a failed batch, with the first key that cannot be read on its own."""
+        self._check_unchanged(part)
         path = self._parts[part].path
         for key in keys.tolist():
             position = key - int(self._starts[part])
@@ -169,8 +193,8 @@ class ArrayRecordDataSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Records, and a digest of base names, sizes and ranges: the same wherever the files lie."""
-        return {"kind": "ArrayRecordDataSource", "records": len(self), "files": self._digest}
+        """Records, a digest of base names, sizes and ranges, and one of the indices: the same wherever the files lie."""
+        return {"kind": "ArrayRecordDataSource", "records": len(self), "files": self._digest, "index": self._index}
 
     def close(self) -> None:
         """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
@@ -185,12 +209,19 @@ class ArrayRecordDataSource:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        rows = [(part.path, part.start, part.stop) for part in self._parts]
-        return {"parts": rows, "options": self._options, "open": self._max_open_files, "digest": self._digest}
+        return {
+            "parts": [(part.path, part.start, part.stop) for part in self._parts],
+            "options": self._options,
+            "open": self._max_open_files,
+            "digests": (self._digest, self._index),
+            "stamps": {path: tuple(stamp) for path, stamp in self._stamps.items()},
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._parts = tuple(_Part(*row) for row in state["parts"])
-        self._options, self._max_open_files, self._digest = state["options"], state["open"], state["digest"]
+        self._options, self._max_open_files = state["options"], state["open"]
+        self._digest, self._index = state["digests"]
+        self._stamps = {path: Stamp(*stamp) for path, stamp in state["stamps"].items()}
         self._prepare()
 
     def __repr__(self) -> str:
@@ -250,21 +281,34 @@ def _bounded(part: _Part, count: int) -> _Part:
     return _Part(part.path, part.start, stop)
 
 
-def _count_all(paths: tuple[str, ...], options: str) -> dict[str, int]:
+def _inspect_all(paths: tuple[str, ...], options: str) -> dict[str, _Content]:
     with ThreadPoolExecutor(min(len(paths), _COUNTING_THREADS)) as threads:
-        return dict(zip(paths, threads.map(functools.partial(_count, options=options), paths)))
+        return dict(zip(paths, threads.map(functools.partial(_inspect, options=options), paths)))
 
 
-def _count(path: str, options: str) -> int:
+def _inspect(path: str, options: str) -> _Content:
     reader = _open(path, options)
     try:
-        return int(reader.num_records())
+        return _Content(int(reader.num_records()), stamp_of(path), _digest_of_end(path))
     finally:
         reader.close()
 
 
-def _open_number(paths: tuple[str, ...], options: str, number: int) -> Any:
-    return _open(paths[number], options)
+def _digest_of_end(path: str) -> str:
+    with open(path, "rb") as file:
+        file.seek(-min(_INDEX_BYTES, os.path.getsize(path)), os.SEEK_END)
+        return hashlib.sha256(file.read()).hexdigest()[:16]
+
+
+def _open_number(files: tuple[tuple[str, Stamp], ...], options: str, number: int) -> Any:
+    path, stamp = files[number]
+    reader = _open(path, options)
+    try:
+        check_open_file(path, stamp)
+    except BaseException:
+        reader.close()
+        raise
+    return reader
 
 
 def _open(path: str, options: str) -> Any:
@@ -290,9 +334,12 @@ def _read_positions(reader: Any, positions: list[int]) -> list[bytes]:
     return records
 
 
-def _digest(parts: tuple[_Part, ...], counts: Mapping[str, int]) -> str:
-    digest = hashlib.sha256()
+def _digests(parts: tuple[_Part, ...], contents: Mapping[str, _Content]) -> tuple[str, str]:
+    """Of names, sizes and ranges; and of what the files' indices say."""
+    files, index = hashlib.sha256(), hashlib.sha256()
     for part in parts:
-        described = (os.path.basename(part.path), os.path.getsize(part.path), counts[part.path], part.start, part.stop)
-        digest.update(repr(described).encode())
-    return digest.hexdigest()[:16]
+        content = contents[part.path]
+        described = (os.path.basename(part.path), content.stamp.size, content.count, part.start, part.stop)
+        files.update(repr(described).encode())
+        index.update(content.index.encode())
+    return files.hexdigest()[:16], index.hexdigest()[:12]

@@ -7,7 +7,7 @@ import glob
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import MissingExtraError
+from ..errors import MissingExtraError, SourceError
 from .files import FileSystem, LocalFileSystem, text_of
 
 
@@ -30,12 +30,19 @@ def resolve(filesystem: Any, path: Any) -> tuple[Any, str]:
     Args:
         filesystem: a pyarrow file system, an fsspec one, or None: local, or what a URI such as `s3://…` names.
         path: a path, or with `filesystem=None` a URI.
+
+    Raises:
+        SourceError: pyarrow cannot make a file system of the URI.
     """
+    import pyarrow
     from pyarrow import fs
 
     name = text_of(path)
     if filesystem is None and "://" in name:
-        found, inner = fs.FileSystem.from_uri(name)
+        try:
+            found, inner = fs.FileSystem.from_uri(name)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise SourceError(f"{name!a}: pyarrow cannot open this URI: {error!s:.300}") from error
         return found, str(inner)
     if filesystem is None:
         return fs.LocalFileSystem(), name
@@ -44,11 +51,16 @@ def resolve(filesystem: Any, path: Any) -> tuple[Any, str]:
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), name
 
 
-def listing_of(filesystem: Any) -> FileSystem:
-    """Returns what path expansion needs of a pyarrow file system."""
+def is_local(filesystem: Any) -> bool:
+    """Whether a pyarrow file system is that of this machine, whose paths Python knows too."""
     from pyarrow import fs
 
-    return LocalFileSystem() if isinstance(filesystem, fs.LocalFileSystem) else _ArrowFileSystem(filesystem)
+    return isinstance(filesystem, fs.LocalFileSystem)
+
+
+def listing_of(filesystem: Any) -> FileSystem:
+    """Returns what path expansion needs of a pyarrow file system."""
+    return LocalFileSystem() if is_local(filesystem) else _ArrowFileSystem(filesystem)
 
 
 class _ArrowFileSystem:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from ..errors import SourceNotFoundError
+from ..errors import SourceError, SourceNotFoundError
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Sequence[PathLike]
@@ -88,9 +88,22 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
 
     Raises:
         SourceNotFoundError: nothing is there.
+        SourceError: what is there cannot be listed, or has a name that is not UTF-8.
         TypeError: `path` is not a path.
     """
     name = text_of(path)
+    try:
+        found = _found(name, file_system, patterns)
+    except SourceNotFoundError:
+        raise
+    except OSError as error:
+        raise SourceError(f"{name!a} cannot be looked up: {error}") from error
+    for file in found:
+        _check_name(file)
+    return found
+
+
+def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
     if file_system.is_file(name):
         return [name]
     if file_system.is_directory(name):
@@ -101,6 +114,15 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
             raise SourceNotFoundError(f"no file matches the pattern {name!r}")
         return found
     raise SourceNotFoundError(f"no file or directory {name!r}")
+
+
+def _check_name(file: str) -> None:
+    try:
+        file.encode()
+    except UnicodeEncodeError:
+        raise SourceError(
+            f"{file!a}: the name is not UTF-8, and the file's library takes no other; rename it"
+        ) from None
 
 
 def text_of(path: Any) -> str:

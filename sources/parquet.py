@@ -22,11 +22,12 @@ import numpy.typing as npt
 from ..checks import whole_number
 from ..errors import SourceError
 from .arrow_columns import Column, column_of
-from .arrow_files import listing_of, parquet_library, resolve
+from .arrow_files import is_local, listing_of, parquet_library, resolve
 from .block_cache import BlockCache
 from .files import Paths, expand, path_list
 from .keys import Keys, check_key, check_keys
 from .parts import first_few, read_by_part
+from .stamps import Stamp, check_unchanged, stamp_of
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
 """The files of a directory that count."""
@@ -39,8 +40,10 @@ class _File:
     """What is known of one file after its footer was read."""
 
     path: str
-    size: int
+    stamp: Stamp
     group_rows: tuple[int, ...]
+    index: str
+    """A digest of the footer: row groups, their places and the statistics of their columns."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +54,25 @@ class _RowGroups:
     columns: tuple[str, ...]
     files: tuple[_File, ...]
 
-    def place(self, number: int) -> tuple[str, int]:
-        """The path of the file that holds row group `number`, and the group's number in it."""
+    def place(self, number: int) -> tuple[_File, int]:
+        """The file that holds row group `number`, and the group's number in it."""
         for file in self.files:
             if number < len(file.group_rows):
-                return file.path, number
+                return file, number
             number -= len(file.group_rows)
         raise IndexError(number)
 
     def decode(self, number: int) -> _Block:
         """Reads and decodes one row group; the file is open for just that time."""
-        path, group = self.place(number)
-        with _open(self.filesystem, path) as file:
+        found, group = self.place(number)
+        with _open(self.filesystem, found.path) as (handle, stamp):
+            check_unchanged(found.path, found.stamp, stamp)
             # On the calling thread: the loader has threads of its own, and worker processes besides.
-            table = file.read_row_group(group, columns=list(self.columns), use_threads=False)
+            table = (
+                parquet_library()
+                .ParquetFile(handle)
+                .read_row_group(group, columns=list(self.columns), use_threads=False)
+            )
             return _Block({name: column_of(table.column(name)) for name in self.columns})
 
 
@@ -153,7 +161,7 @@ class ParquetDataSource:
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a row group cannot be read; the message names the file and the key.
+            SourceError: a row group cannot be read, or its file was changed; the message names the file and the key.
         """
         checked = check_keys(keys, len(self), "ParquetDataSource")
         return read_by_part(checked, self._ends, self._rows)
@@ -161,27 +169,30 @@ class ParquetDataSource:
     def _rows(self, group: int, keys: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
         first = int(self._ends[group - 1]) if group else 0
         try:
-            block = self._cache.get(group)
-        except _arrow_errors() as error:
-            path, number = self._groups.place(group)
-            raise SourceError(f"{path}: record key {keys[0]} (row group {number}) cannot be read: {error}") from error
-        return block.rows((keys - first).tolist())
+            return self._cache.get(group).rows((keys - first).tolist())
+        except _unreadable() as error:
+            file, number = self._groups.place(group)
+            raise SourceError(
+                f"{file.path}: record key {keys[0]} (row group {number}) cannot be read: {error}"
+            ) from error
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Records, and a digest of columns, base names, sizes and row counts: the same wherever the files lie."""
-        files = [(os.path.basename(file.path), file.size, sum(file.group_rows)) for file in self._groups.files]
+        """Records, digests of columns, names, sizes and row counts, and of the footers: the same wherever the files lie."""
+        files = [(os.path.basename(file.path), file.stamp.size, sum(file.group_rows)) for file in self._groups.files]
         digest = hashlib.sha256(repr((self._groups.columns, files)).encode()).hexdigest()[:16]
-        return {"kind": "ParquetDataSource", "records": len(self), "files": digest}
+        index = hashlib.sha256("".join(file.index for file in self._groups.files).encode()).hexdigest()[:12]
+        return {"kind": "ParquetDataSource", "records": len(self), "files": digest, "index": index}
 
     def __getstate__(self) -> dict[str, Any]:
-        files = [(file.path, file.size, file.group_rows) for file in self._groups.files]
+        files = [(file.path, tuple(file.stamp), file.group_rows, file.index) for file in self._groups.files]
         chosen = (self._groups.filesystem, self._groups.columns, files)
         return {"groups": chosen, "cache_bytes": self._cache_bytes}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         filesystem, columns, files = state["groups"]
-        self._groups = _RowGroups(filesystem, columns, tuple(_File(*file) for file in files))
+        files = tuple(_File(path, Stamp(*stamp), rows, index) for path, stamp, rows, index in files)
+        self._groups = _RowGroups(filesystem, columns, files)
         self._cache_bytes = state["cache_bytes"]
         self._prepare()
 
@@ -189,10 +200,11 @@ class ParquetDataSource:
         return f"ParquetDataSource({len(self)} rows of {', '.join(self._groups.columns)})"
 
 
-def _arrow_errors() -> tuple[type[BaseException], ...]:
+def _unreadable() -> tuple[type[BaseException], ...]:
+    """What pyarrow and Python raise for files and values that cannot be read: text that is not UTF-8, dates out of range."""
     import pyarrow
 
-    return (pyarrow.ArrowException, OSError)
+    return (pyarrow.ArrowException, OSError, UnicodeError, OverflowError)
 
 
 def _find(paths: Paths, filesystem: Any) -> tuple[Any, list[str]]:
@@ -206,21 +218,28 @@ def _find(paths: Paths, filesystem: Any) -> tuple[Any, list[str]]:
 
 def _inspect(filesystem: Any, path: str) -> tuple[_File, Any]:
     """Reads a file's footer: its row groups and its Arrow schema."""
-    size = filesystem.get_file_info(path).size
-    if not size:
-        raise SourceError(f"{path}: the file is empty (0 bytes)")
     try:
-        with _open(filesystem, path) as file:
+        if not filesystem.get_file_info(path).size:
+            raise SourceError(f"{path}: the file is empty (0 bytes)")
+        with _open(filesystem, path) as (handle, stamp):
+            file = parquet_library().ParquetFile(handle)
             counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
-            return _File(path, size, counts), file.schema_arrow.remove_metadata()
-    except _arrow_errors() as error:
+            return _File(path, stamp, counts, _digest_of_footer(handle)), file.schema_arrow.remove_metadata()
+    except _unreadable() as error:
         raise SourceError(f"{path}: not a Parquet file, or truncated: {error}") from error
 
 
 @contextmanager
-def _open(filesystem: Any, path: str) -> Iterator[Any]:
+def _open(filesystem: Any, path: str) -> Iterator[tuple[Any, Stamp]]:
+    """The file, and the stamp that it has now."""
     with filesystem.open_input_file(path) as handle:
-        yield parquet_library().ParquetFile(handle)
+        yield handle, stamp_of(path) if is_local(filesystem) else Stamp(handle.size(), None)
+
+
+def _digest_of_footer(handle: Any) -> str:
+    """Of a file that was found to be Parquet: it ends in the footer's length, 4 bytes, and PAR1."""
+    length = int.from_bytes(handle.read_at(4, handle.size() - 8), "little")
+    return hashlib.sha256(handle.read_at(length, handle.size() - 8 - length)).hexdigest()[:16]
 
 
 def _check_schemas(inspected: Sequence[tuple[_File, Any]], columns: tuple[str, ...], whole: bool) -> None:

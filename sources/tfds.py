@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, SupportsIndex
 
 from ..errors import MissingExtraError, SourceError
 from .array_record import ArrayRecordDataSource
 from .keys import Keys, check_key, check_keys
+from .parts import first_few
 
 
 class TfdsDataSource:
@@ -112,8 +114,13 @@ def _open(tfds: Any, name: str, split: str, data_dir: str | None, decoders: Any)
 
 
 def _prepared(data_dir: str) -> str:
-    """The names of the folders under `data_dir`: one for each dataset, and TFDS's own for downloads."""
-    if not os.path.isdir(data_dir):
+    """The datasets under `data_dir` as they are asked for, `name/config:version`; folders that hold none are told as such."""
+    root = Path(data_dir)
+    if not root.is_dir():
         return "none (no such folder)"
-    names = [entry.name for entry in os.scandir(data_dir) if entry.is_dir() and entry.name != "downloads"]
-    return ", ".join(sorted(names)) or "none"
+    infos = [info for depth in ("*/*", "*/*/*") for info in root.glob(f"{depth}/dataset_info.json")]
+    places = sorted(info.parent.relative_to(root) for info in infos)
+    names = [f"{place.parent.as_posix()}:{place.name}" for place in places]
+    full = {place.parts[0] for place in places} | {"downloads"}
+    empty = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name not in full)
+    return first_few([*names, *(f"{name} (a folder without a prepared dataset)" for name in empty)]) or "none"

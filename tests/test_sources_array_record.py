@@ -15,7 +15,7 @@ from array_record.python import array_record_module
 from source_conformance import COUNT, SourceConformance, open_files
 
 from millrace.errors import SourceError, SourceNotFoundError
-from millrace.sources import ArrayRecordDataSource, reader_of
+from millrace.sources import ArrayRecordDataSource, fingerprint_of, reader_of
 from millrace.sources.reader_pool import ReaderPool, open_file_limit
 
 
@@ -329,3 +329,62 @@ def test_sources_of_one_content_agree_with_the_library(files):
         assert reader_of(source)(keys) == reader.read(keys.tolist())
     reader.close()
     assert COUNT > 10
+
+
+def _page_of_records(path):
+    """A file of several blocks of the format, so that a cut takes some of its records."""
+    write_file(path, [os.urandom(100) for _ in range(1000)])
+    return ArrayRecordDataSource(path)
+
+
+def test_a_file_cut_off_while_it_is_open_is_an_error(tmp_path):
+    """The library gives empty records there; few and many keys, and records before the cut still come."""
+    path = tmp_path / "x.array_record"
+    source = _page_of_records(path)
+    first = source[0]
+    os.truncate(path, os.path.getsize(path) // 2)
+    for keys in ([999], list(range(0, 1000, 10))):
+        with pytest.raises(SourceError, match=r"x\.array_record: the file was changed .*262144 → 131072 bytes"):
+            source.__getitems__(keys)
+    assert source[0] == first
+
+
+def test_empty_records_are_records(tmp_path):
+    """In a file that nobody changed, or that was removed while it was open."""
+    path = tmp_path / "x.array_record"
+    write_file(path, [b"", b"a"] * 20)
+    source = ArrayRecordDataSource(path)
+    assert source.__getitems__([0, 1]) == [b"", b"a"]
+    path.unlink()
+    assert source.__getitems__(list(range(40))) == [b"", b"a"] * 20
+
+
+def test_a_file_that_was_replaced_is_an_error_when_it_is_opened_again(tmp_path):
+    """A worker, or a source that was closed, would read other records than before."""
+    path = tmp_path / "x.array_record"
+    source = _page_of_records(path)
+    write_file(tmp_path / "y.array_record", [bytes(100)] * 1000)
+    os.replace(tmp_path / "y.array_record", path)
+    for reader in (source, pickle.loads(pickle.dumps(source))):
+        with pytest.raises(SourceError, match="the file was changed after the source was made"):
+            _ = reader[3]
+
+
+def test_the_fingerprint_tells_contents_of_one_size_apart(tmp_path):
+    """The index of a file is part of it, so that other records of the same number and file size are another source."""
+    prints = []
+    for folder, lengths in (("a", (10, 90)), ("b", (90, 10))):
+        (tmp_path / folder).mkdir()
+        write_file(tmp_path / folder / "x.array_record", [b"x" * length for length in lengths])
+        prints.append(fingerprint_of(ArrayRecordDataSource(tmp_path / folder)))
+    assert prints[0]["files"] == prints[1]["files"]
+    assert prints[0] != prints[1]
+
+
+def test_a_name_that_is_not_utf8_is_an_error(tmp_path):
+    """The library takes no such name; the error can be printed."""
+    write_file(tmp_path / "x.array_record", [b"a"])
+    os.rename(tmp_path / "x.array_record", os.fsencode(tmp_path) + b"/\xff.array_record")
+    with pytest.raises(SourceError, match="is not UTF-8") as caught:
+        ArrayRecordDataSource(tmp_path)
+    str(caught.value).encode()

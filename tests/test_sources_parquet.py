@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import os
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -298,3 +299,57 @@ def test_no_file_is_open_between_reads_and_no_rows_are_pickled(folder):
     source.__getitems__(range(30))
     assert open_files(folder) == []
     assert len(pickle.dumps(source)) == before
+
+
+@pytest.mark.parametrize("rows", [4, 5])
+def test_a_file_replaced_while_it_is_in_use_is_an_error(tmp_path, rows):
+    """Other rows under the same keys never come, even if the new file has as many bytes; pickled sources see it too."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"x": np.arange(4)}), path)
+    source = ParquetDataSource(path)
+    pq.write_table(pa.table({"x": np.arange(rows)[::-1]}), tmp_path / "y.parquet")
+    os.utime(tmp_path / "y.parquet", ns=(1, 1))
+    os.replace(tmp_path / "y.parquet", path)
+    for reader in (source, pickle.loads(pickle.dumps(source))):
+        with pytest.raises(SourceError, match=r"x\.parquet: the file was changed after the source was made"):
+            _ = reader[0]
+
+
+def test_the_fingerprint_tells_contents_of_one_size_apart(tmp_path):
+    """The footer, with the statistics of its columns, is part of it."""
+    prints = []
+    for folder, shift in (("a", 0), ("b", 7)):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table({"x": np.arange(4) + shift}), tmp_path / folder / "x.parquet", compression="none")
+        prints.append(fingerprint_of(ParquetDataSource(tmp_path / folder)))
+    assert prints[0]["files"] == prints[1]["files"]
+    assert prints[0] != prints[1]
+
+
+def test_values_that_python_cannot_hold_are_named_by_file_and_key(tmp_path):
+    """Text that is not UTF-8, and dates behind the year 9999, are errors of the source."""
+    offsets = np.array([0, 2, 4], np.int32).tobytes()
+    text = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"ab\xff\xfe")])
+    late = pa.StructArray.from_arrays([pa.array([0, 2**62], pa.timestamp("us"))], ["time"])
+    for name, column in (("text", text), ("late", late)):
+        pq.write_table(pa.table({"x": column}), tmp_path / f"{name}.parquet")
+        with pytest.raises(SourceError, match=rf"{name}\.parquet: record key 1 "):
+            _ = ParquetDataSource(tmp_path / f"{name}.parquet")[1]
+
+
+@pytest.mark.parametrize("uri", ["odd://host/x.parquet", "file:// x/%%"])
+def test_a_uri_that_cannot_be_opened_is_a_source_error(uri):
+    """It names the URI; nothing of pyarrow's comes raw."""
+    with pytest.raises(SourceError, match=uri.split("/")[0]):
+        ParquetDataSource(uri)
+
+
+def test_a_folder_that_may_not_be_read_is_a_source_error(tmp_path, monkeypatch):
+    """What the file system says comes with the path."""
+
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("os.scandir", forbidden)
+    with pytest.raises(SourceError, match=r"cannot be looked up.*Permission denied"):
+        ParquetDataSource(tmp_path)

@@ -105,17 +105,25 @@ def test_splits_have_fingerprints_of_their_own(prepared):
 @pytest.mark.parametrize(
     ("name", "split", "text"),
     [
-        ("no_such_dataset", "train", "no TFDS dataset 'no_such_dataset'; under .* there are: tiny_digits"),
+        ("no_such_dataset", "train", "no TFDS dataset 'no_such_dataset'; under .* there are: tiny_digits:1.0.0"),
         ("tiny_digits", "valid", "split 'valid' of the TFDS dataset 'tiny_digits' .*'train', 'test'"),
         ("tiny_digits", "train[", r"split 'train\['"),
         ("tiny_digits", "train[30:40]", r"split 'train\[30:40\]'.*20 examples"),
-        ("tiny_digits:9.9.9", "train", "tiny_digits:9.9.9"),
+        ("tiny_digits:9.9.9", "train", "no TFDS dataset 'tiny_digits:9.9.9'; .* there are: tiny_digits:1.0.0$"),
     ],
 )
 def test_what_does_not_exist_is_named_with_what_does(prepared, name, split, text):
     """An unknown dataset, version or split is an error that names what was given and what there is."""
     with pytest.raises(SourceError, match=f"(?s){text}"):
         TfdsDataSource(name, split, data_dir=prepared)
+
+
+def test_a_folder_without_a_dataset_is_told_as_such(tmp_path):
+    """A dataset whose making was broken off is not listed as one that there is."""
+    (tmp_path / "tiny" / "incomplete.ABC_1.0.0").mkdir(parents=True)
+    (tmp_path / "downloads").mkdir()
+    with pytest.raises(SourceError, match=r"no TFDS dataset 'tiny'.*: tiny \(a folder without a prepared dataset\)$"):
+        TfdsDataSource("tiny", "train", data_dir=tmp_path)
 
 
 def test_a_dataset_that_is_not_prepared_is_an_error_that_says_how(prepared):

@@ -1,0 +1,61 @@
+"""In: the path of a file. Out: what tells that it is still the same file, and an error if it is not.
+
+A file that is written anew while a source reads it would give other records under the same keys. So its size and the time of
+its last change are kept from the moment at which the source was made, and compared where that costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ..errors import SourceError
+
+
+class Stamp(NamedTuple):
+    """Size in bytes, and the time of the last change in ns (None where the file system tells none)."""
+
+    size: int
+    modified: int | None
+
+
+def stamp_of(path: str) -> Stamp:
+    """The stamp of a local file.
+
+    Raises:
+        OSError: as the file system says.
+    """
+    found = os.stat(path)
+    return Stamp(found.st_size, found.st_mtime_ns)
+
+
+def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
+    """Hold the stamp of a file against that of the moment at which its source was made.
+
+    Raises:
+        SourceError: it is another one.
+
+    >>> check_unchanged("a.parquet", Stamp(9, 1), Stamp(9, 1))
+    """
+    if now == before:
+        return
+    told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
+    raise SourceError(
+        f"{path}: the file was changed after the source was made ({told}); make the source anew, and write new versions of "
+        "files under new names."
+    )
+
+
+def check_open_file(path: str, before: Stamp) -> None:
+    """`check_unchanged` for a local file that is open: one that was removed stays whole for its readers.
+
+    Raises:
+        SourceError: it was changed, or cannot be looked at.
+    """
+    try:
+        now = stamp_of(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SourceError(f"{path}: the file cannot be read any more: {error}") from error
+    check_unchanged(path, before, now)
