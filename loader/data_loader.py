@@ -20,6 +20,7 @@ from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
 from . import steps
 from .device.description import to_device
+from .epochs import Epochs, count_of_epochs, one_epoch
 from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
 from .options import ReadOptions, as_read_options
@@ -221,6 +222,34 @@ class DataLoader:
         """
         other = copy.copy(self)
         vars(other)["_left_out"] = steps.union((*self._left_out, *steps.ranges_of(ranges)))
+        return other
+
+    def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
+        """A loop per epoch, `for epoch in loader.epochs(10): for batch in epoch:`, with one state over all of it.
+
+        Each epoch gives every record once, in its own order: its last batch may be short, or is left out with
+        `drop_remainder=True`; and shards divide each epoch anew. `iter(loader)` instead fills such a batch up from the
+        next epoch. Worker processes start anew for each epoch.
+
+        Args:
+            count: number of epochs; None (default): all that the sampler has.
+
+        Raises:
+            TypeError: `count` is no whole number.
+            ValueError: the sampler has fewer epochs, or steps are left out, whose numbers are those of `iter(loader)`.
+
+        >>> from millrace import load
+        >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
+        [[[0, 1], [2]], [[0, 1], [2]]]
+        """
+        return Epochs(lambda number: iter(self._in_epoch(number)), count_of_epochs(self._pipeline, count))
+
+    def _in_epoch(self, number: int) -> DataLoader:
+        """The loader of one epoch."""
+        if self._left_out:
+            raise ValueError("skip() counts the steps of iter(loader), not those of epochs; use one or the other.")
+        other = copy.copy(self)
+        vars(other)["_pipeline"] = one_epoch(self._pipeline, number)
         return other
 
     to_device = to_device

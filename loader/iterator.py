@@ -54,7 +54,7 @@ class DataLoaderIterator:
         self._flow: Flow | None = None
         self._elements: Iterator[tuple[Any, Any, int]] | None = None
         self._takes_ahead = True  # on a thread of its own, if there are worker processes
-        self._closed = False
+        self._closed = self._ended = False
         self._skipped = SkippedRecords(max_errors)
         self._step = 0
         self._start = Cursor(0, (0,) * len(pipeline.segments))
@@ -86,7 +86,7 @@ class DataLoaderIterator:
             return element
 
     def __len__(self) -> int:
-        """Number of elements of the whole stream, those that were delivered before included; as `len(loader)`.
+        """Number of elements of the whole stream, as `len(loader)`; after `set_states` from other shards, of what these left.
 
         Raises:
             TypeError: it is endless, or an operation decides how many there are.
@@ -275,6 +275,7 @@ class DataLoaderIterator:
     def _release(self) -> None:
         """The stream has ended: no thread is needed, and further calls of `next` find the end again."""
         self._stop()
+        self._ended = True
         if not self._closed:
             self._elements = iter(())
 
@@ -337,6 +338,6 @@ class DataLoaderIterator:
         self._pipeline = pipeline
         skips = state.cursor.skips if any(state.cursor.skips) else (0,) * len(pipeline.segments)
         self._start, self._run, self._step = Cursor(state.cursor.position, skips), None, state.step
-        self._unfinished = state.unfinished
+        self._unfinished, self._ended = state.unfinished, False
         self._left_out = union((*state.left_out, *self._loader_leaves_out))
         self._skipped = SkippedRecords(self._skipped.limit)

@@ -40,6 +40,7 @@ class Pipeline:
         lineage: what former runs left of the order.
         fingerprints: of the operations, as they were when the pipeline was made: they may change while they work, by what
             they load or remember. None: those of now.
+        epoch: the number of the first one.
     """
 
     source: Any
@@ -49,6 +50,7 @@ class Pipeline:
     skips_errors: bool = False
     lineage: Lineage = field(default_factory=Lineage)
     fingerprints: tuple[str, ...] | None = None
+    epoch: int = 0
     segments: tuple[Segment, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +82,7 @@ class Pipeline:
 
     def epoch_of(self, local: int) -> int:
         """The epoch, from 0, of the record at a local position."""
-        return self.position(local) // self.epoch_stride if self.total else 0
+        return self.epoch + (self.position(local) // self.epoch_stride if self.total else 0)
 
     @property
     def epoch_stride(self) -> int:

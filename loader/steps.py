@@ -113,7 +113,7 @@ def count_of(left_out: Ranges, steps: int) -> int:
 
 
 def number_of(pipeline: Pipeline, at: tuple[int, int], left_out: Ranges) -> int:
-    """How many elements a stream has from its first step on.
+    """How many elements a stream has; behind a run on other shards, what that one left.
 
     Args:
         pipeline: that stands `at` a local position, the beginning of a step, and the number of that step.
@@ -130,10 +130,11 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], left_out: Ranges) -> int:
             "the number of elements is unknown before they are read, because of a Filter, a FlatMap or "
             'on_error="skip"; count them, or ask len(loader) without it.'
         )
-    (position, step), passed = at, pipeline.lineage.left_out
-    end = step + pipeline.segments[0].outputs(pipeline.total - position)
-    end += count_of(passed, MAX_STEP) - count_of(passed, step)
-    return end - count_of(left_out, end)
+    (position, step), passed, outputs = at, pipeline.lineage.left_out, pipeline.segments[0].outputs
+    before = outputs(position)
+    first, count, ahead = step - before, before + outputs(pipeline.total - position), without(left_out, passed)
+    end = first + count + count_of(passed, MAX_STEP)
+    return count - count_of(ahead, end) + count_of(ahead, first)
 
 
 def records_at(pipeline: Pipeline, step: int) -> NDArray[np.int64]:

@@ -135,6 +135,7 @@ def _epoch(state: LoaderState) -> str:
     within = state.lineage.within_shard
     position = state.lineage.positions(local if within else local * count + shard)
     epoch, place = divmod(int(position[0]) * (count if within else 1), records)
+    epoch += sampler.get("epoch", 0)  # of a loop per epoch, where positions count from its beginning
     return f"{epoch:,} (at {100 * place / records:.1f} %)"
 
 

@@ -7,6 +7,7 @@ In: a loader, an iterator or any iterable, and a sharding. Out: feeders.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +18,7 @@ from .extra import jax_for
 from .host import Host, as_host
 
 if TYPE_CHECKING:
+    from ..epochs import Epochs
     from .feeder import DeviceFeeder
     from .runs import Runs
 
@@ -79,6 +81,25 @@ class DeviceLoader:
     def __len__(self) -> int:
         """Number of batches of this process, where the source knows it."""
         return len(self.source)  # type: ignore[arg-type]
+
+    def epochs(self, count: int | None = None) -> Epochs[DeviceFeeder]:
+        """A loop per epoch on devices, with one state over all of it; see `DataLoader.epochs`.
+
+        Each epoch has a feeder of its own, which begins to read when its loop does.
+
+        Raises:
+            TypeError: it feeds from something else than a `DataLoader`.
+        """
+        from ..data_loader import DataLoader
+        from ..epochs import Epochs, count_of_epochs
+
+        loader = self.source
+        if not isinstance(loader, DataLoader):
+            raise TypeError(f"epochs needs a DataLoader to feed from, and this is a {type(loader).__name__}.")
+        return Epochs(
+            lambda number: iter(dataclasses.replace(self, source=loader._in_epoch(number))),
+            count_of_epochs(loader._pipeline, count),
+        )
 
     def __iter__(self) -> DeviceFeeder:
         from .feeder import DeviceFeeder

@@ -1,0 +1,202 @@
+"""A loop per epoch: iterators one after another, and one state over all of them.
+
+In: what opens the iterator of an epoch. Out: these, in order; and at any moment the state from which the epochs go on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..checks import whole_number
+from ..errors import CheckpointError, ClosedError
+from ..samplers.one_epoch import OneEpoch
+from .pipeline import Pipeline
+from .state import Cursor, Fingerprint, LoaderState
+from .state_files import restore_later, write_later
+
+
+class Batches(Protocol):
+    """The iterator of one epoch: a `DataLoaderIterator`, or a feeder."""
+
+    _ended: bool
+    """Whether `next` has told the end."""
+
+    @property
+    def step(self) -> int: ...
+
+    def get_state(self) -> Any: ...
+
+    def set_state(self, state: Any, strict: bool = True) -> None: ...
+
+    def set_states(self, states: Sequence[Any], strict: bool = True) -> None: ...
+
+    def start_prefetch(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Kind = TypeVar("Kind", bound=Batches)
+
+
+class Epochs(Generic[Kind]):
+    """Epochs, one after another, each an iterator of its own; made by `loader.epochs(…)`.
+
+    Its state is that of the batch that you received last, in whichever epoch. One that is taken inside an epoch's loop goes
+    on in that loop, even after its last batch; one that is taken after the loop goes on with the next epoch. Steps are
+    counted over all epochs. To leave a loop early leaves out the rest of its epoch, and to take the next epoch closes the
+    one before. Close it, or use it as a context manager, to stop its threads at once; dropping it does the same.
+
+    >>> import millrace
+    >>> epochs = millrace.load(range(5), batch_size=2).epochs(2)
+    >>> for epoch in epochs:
+    ...     for batch in epoch:
+    ...         print(epoch.epoch, epoch.step, batch.tolist())
+    0 1 [0, 1]
+    0 2 [2, 3]
+    0 3 [4]
+    1 4 [0, 1]
+    1 5 [2, 3]
+    1 6 [4]
+    """
+
+    def __init__(self, open_epoch: Callable[[int], Kind], count: int | None) -> None:
+        self._open = open_epoch
+        self._count = count
+        self._closed = False
+        self._number = 0
+        self._batches = open_epoch(0)
+        self._begun = False  # whether the user has them
+
+    def __iter__(self) -> Epochs[Kind]:
+        return self
+
+    def __next__(self) -> Kind:
+        """The batches of the next epoch; after a restore, the rest of the epoch that the state stood in."""
+        if self._closed:
+            raise ClosedError("the epochs were closed; take new ones, loader.epochs(…), and give them the state.")
+        if self._begun:
+            self.set_state(self._state_behind())
+        if self._count is not None and self._number >= self._count:
+            raise StopIteration
+        self._begun = True
+        return self._batches
+
+    def __repr__(self) -> str:
+        return f"Epochs(count={self._count}, {self._batches!r})"
+
+    @property
+    def step(self) -> int:
+        """Number of the batch that comes next, counted over all epochs."""
+        return self._batches.step
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch, from 0, whose batches you have; once its loop has ended, of the next one."""
+        return self._number + self._batches._ended
+
+    def start_prefetch(self) -> None:
+        """Have the work for the present epoch begin now, in the background."""
+        if self._count is None or self._number < self._count:
+            self._batches.start_prefetch()
+
+    def get_state(self) -> bytes:
+        """Where you stand: JSON, as that of iterators; `iter(loader)` does not take it."""
+        return self._state_behind() if self._batches._ended else self._batches.get_state()  # type: ignore[no-any-return]
+
+    def set_state(self, state: bytes, strict: bool = True) -> None:
+        """Go to the place that `get_state` told, of these or of other epochs, in whichever epoch; as for iterators.
+
+        Raises:
+            CheckpointError: it is no state of epochs, or another pipeline's; you stay where you were.
+        """
+        self._go_to(_epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
+
+    def set_states(self, states: Sequence[bytes], strict: bool = True) -> None:
+        """Go on behind a run on another number of shards; as for iterators.
+
+        Raises:
+            CheckpointError: a state is missing, or another pipeline's or epoch's; you stay where you were.
+        """
+        number = _epoch_of(LoaderState.from_json(states[0])) if states else 0
+        self._go_to(number, lambda batches: batches.set_states(states, strict))
+
+    def state_dict(self) -> dict[str, Any]:
+        """`get_state` as a dict of plain values, for PyTorch habits."""
+        return dict(json.loads(self.get_state()))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """`set_state` for what `state_dict` gave."""
+        self.set_state(json.dumps(state).encode())
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
+        return write_later(directory, self.get_state())
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol: go to the saved place, and begin to prefetch there."""
+        return restore_later(directory, self)
+
+    def close(self) -> None:
+        """Stop all work; the state can still be read. May be called twice."""
+        self._closed = True
+        self._batches.close()
+
+    def __enter__(self) -> Epochs[Kind]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _go_to(self, number: int, set_state: Callable[[Kind], None]) -> None:
+        batches = self._open(number)
+        set_state(batches)
+        self._batches.close()
+        self._number, self._batches, self._begun = number, batches, False
+
+    def _state_behind(self) -> bytes:
+        """The state at the beginning of the next epoch."""
+        state = LoaderState.from_json(self._batches.get_state())
+        sampler = {**state.fingerprint["sampler"], "epoch": self._number + 1}
+        start = Cursor(0, (0,) * len(state.cursor.skips))
+        fingerprint = Fingerprint({**state.fingerprint, "sampler": sampler})
+        return LoaderState(start, state.step, state.shard, fingerprint).to_json()
+
+
+def _epoch_of(state: LoaderState) -> int:
+    sampler = state.fingerprint["sampler"]
+    epoch = sampler.get("epoch") if isinstance(sampler, dict) else None
+    if type(epoch) is not int or not 0 <= epoch < 1 << 31:
+        raise CheckpointError(
+            "the state is one of iter(loader), whose batches run on over the ends of epochs; give it to an iterator, or take "
+            "the state of loader.epochs(…)."
+        )
+    return epoch
+
+
+def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
+    """How many epochs a pipeline is to have; None: it never ends.
+
+    Raises:
+        TypeError: the number is no whole number.
+        ValueError: its sampler has fewer.
+    """
+    there = None if pipeline.endless else -(-len(pipeline.sampler) // pipeline.epoch_length)
+    if count is None:
+        return there
+    count = whole_number("count", count, 1, None, "a number of epochs, or None for all that the sampler has")
+    if there is not None and count > there:
+        raise ValueError(
+            f"epochs({count}) needs a sampler of as many; this one has {there}. Leave out its num_epochs=."
+        )
+    return count
+
+
+def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
+    """The pipeline that reads one epoch."""
+    return dataclasses.replace(pipeline, sampler=OneEpoch(pipeline.sampler, epoch, pipeline.epoch_length), epoch=epoch)

@@ -1,0 +1,50 @@
+"""One epoch of a sampler, as a sampler of its own: what a loop per epoch reads.
+
+In: positions from the beginning of the epoch. Out: the record keys that the whole sampler has there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .protocol import VectorSampler
+from .sharding import ShardOptions
+
+
+class OneEpoch:
+    """Shards divide the epoch, not the whole order: each begins and ends with it.
+
+    Args:
+        sampler: the whole.
+        epoch: from 0.
+        length: positions in an epoch, of all shards.
+    """
+
+    def __init__(self, sampler: VectorSampler, epoch: int, length: int) -> None:
+        self._sampler = sampler
+        self._epoch = epoch
+        self._first = epoch * int(getattr(sampler, "epoch_stride", length))
+        self.epoch_length = length
+        self.shard_options = sampler.shard_options
+        self.block_size = sampler.block_size
+        self.algorithm = getattr(sampler, "algorithm", "")
+        self.seed = None if sampler.seed is None else sampler.seed + (epoch << 32)  # a seed has 32 bits
+        self.fingerprint: dict[str, Any] = {**sampler.fingerprint, "epoch": epoch}
+
+    def __len__(self) -> int:
+        return self.epoch_length
+
+    def __repr__(self) -> str:
+        return f"{self._sampler!r} in epoch {self._epoch}"
+
+    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._sampler.record_keys(positions + self._first)
+
+    def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
+        return self._sampler.seeds(positions + self._first)
+
+    def with_shard_options(self, shard_options: ShardOptions) -> OneEpoch:
+        return OneEpoch(self._sampler.with_shard_options(shard_options), self._epoch, self.epoch_length)
