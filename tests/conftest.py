@@ -1,33 +1,50 @@
-"""What every test is held to: it leaves no thread and no shared memory behind."""
+"""What every test is held to: it leaves no process, thread, descriptor, temporary file or shared memory behind."""
 
 from __future__ import annotations
 
-import gc
 import os
-import threading
-import time
+import sys
+import tempfile
 
+import hypothesis
+import leaks
 import pytest
 
-NOT_OURS = ("tqdm_monitor",)
+# The tests start hundreds of interpreters. Without bytecode each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+hypothesis.settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
+hypothesis.settings.load_profile("same every time")
 
 
-def _threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if not thread.name.startswith(NOT_OURS)}
+def pytest_addoption(parser):
+    """The option that adds the long tests."""
+    parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
 
 
-def _shared_memory() -> set[str]:
-    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+def pytest_collection_modifyitems(config, items):
+    """Without the option, the long tests are left out."""
+    if not config.getoption("--long"):
+        chosen = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
+
+
+@pytest.fixture(scope="session")
+def temporary(tmp_path_factory):
+    """A folder of this process takes the place of the system's, so that nobody else puts files there."""
+    folder = tmp_path_factory.mktemp("temporary")
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    return folder
 
 
 @pytest.fixture(autouse=True)
-def nothing_left():
-    """Fails a test that leaves a thread or a shared-memory segment."""
-    threads, memory = _threads(), _shared_memory()
+def nothing_left(temporary, request):
+    """Fails a test that leaves something behind, names it, and clears it away before the next test."""
+    before = leaks.present(temporary)
     yield
-    deadline = time.monotonic() + 5
-    while (left := _threads() - threads) and time.monotonic() < deadline:
-        gc.collect()
-        time.sleep(0.01)
-    assert not left, f"threads left behind: {left}"
-    assert _shared_memory() <= memory, "shared memory left behind"
+    request.node.funcargs.clear()  # pytest still holds what fixtures gave to the test
+    left = leaks.more_than(before, temporary)
+    leaks.clear(left)
+    assert not left, leaks.told(left)

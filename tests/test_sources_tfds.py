@@ -1,5 +1,6 @@
 """TFDS datasets, written here with a builder of our own: what `tfds.data_source` gives, and the short form."""
 
+import tempfile
 import warnings
 
 import numpy as np
@@ -14,6 +15,12 @@ with warnings.catch_warnings():
     import tensorflow_datasets as tfds
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def folders_of_tfds(tmp_path, monkeypatch):
+    """TFDS makes an empty temporary folder for each builder whose dataset it does not find, and leaves it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def prepare(folder, count, file_format="array_record"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import mmap
 import os
@@ -26,21 +25,6 @@ from millrace.loader.executors.worker_process import WorkerProcess
 from millrace.loader.transport import memory
 from millrace.loader.transport.channel import Channel
 from millrace.loader.transport.messages import Answer, Ready, Returned, RunSpan
-
-
-@pytest.fixture(autouse=True)
-def no_process_or_descriptor_left():
-    """After each test the processes and file descriptors are those from before."""
-    me = psutil.Process()
-    gc.collect()
-    descriptors = me.num_fds()
-    yield
-    gc.collect()
-    deadline = time.monotonic() + 5
-    while me.children(recursive=True) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not me.children(recursive=True)
-    assert me.num_fds() <= descriptors
 
 
 def children() -> list[psutil.Process]:

@@ -1,0 +1,125 @@
+"""What a test may leave behind. In: what there was before it. Out: what there is more of now, named and cleared away."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import psutil
+
+NOT_OURS = ("tqdm_monitor",)
+"""Threads that a library keeps for as long as the process lives."""
+PATIENCE_SECONDS = 5
+SHARED_MEMORY = Path("/dev/shm")
+DESCRIPTORS = Path("/proc/self/fd")
+
+Kinds = dict[str, dict[str, str]]
+"""For each kind of thing: a key for each of them that is not used again soon, and a description."""
+
+
+def present(temporary: Path) -> Kinds:
+    """All that could be left behind, as it is now."""
+    return {
+        "thread": _threads(),
+        "process": _processes(),
+        "descriptor": _descriptors(),
+        "temporary file": _files(temporary),
+        "shared memory": _shared_memory(),
+    }
+
+
+def more_than(before: Kinds, temporary: Path) -> Kinds:
+    """What there is now and was not there before; what is about to end is given time for it."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (left := _more(before, present(temporary))) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.05)
+    return left
+
+
+def clear(left: Kinds) -> None:
+    """Ends processes and removes files. A descriptor may have an owner, who would later close another of its number."""
+    for key in left.get("process", {}):
+        _end(int(key.partition(" ")[0]))
+    for path in map(Path, [*left.get("temporary file", {}).values(), *left.get("shared memory", {}).values()]):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def told(left: Kinds) -> str:
+    """A line for each thing."""
+    return "\n".join(f"left behind: {kind} {text}" for kind, things in left.items() for text in things.values())
+
+
+def _more(before: Kinds, now: Kinds) -> Kinds:
+    new = {kind: {key: text for key, text in now[kind].items() if key not in before[kind]} for kind in now}
+    return {kind: things for kind, things in new.items() if things}
+
+
+def _threads() -> dict[str, str]:
+    return {f"{id(one)}": repr(one) for one in threading.enumerate() if not one.name.startswith(NOT_OURS)}
+
+
+def _processes() -> dict[str, str]:
+    """Children and theirs; zombies too."""
+    try:  # far cheaper than to look at every process of the machine
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return {}
+    return dict(map(_process, psutil.Process().children(recursive=True)))
+
+
+def _process(process: psutil.Process) -> tuple[str, str]:
+    key = f"{process.pid} {process.create_time()}"
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return key, f"{process.pid}, {process.status()}: {' '.join(_command(process))}"
+    return key, str(process.pid)
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.ZombieProcess:
+        return [process.name()]
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).kill()
+    with contextlib.suppress(ChildProcessError):  # a grandchild is not ours to wait for
+        os.waitpid(pid, 0)
+
+
+def _descriptors() -> dict[str, str]:
+    """By number and what it stands for: a number may be given away again."""
+    found = {}
+    for number in _names(DESCRIPTORS):
+        with contextlib.suppress(FileNotFoundError):  # that of the look itself is closed already
+            key = f"{number} → {os.readlink(DESCRIPTORS / number)}"
+            found[key] = key
+    return found
+
+
+def _files(folder: Path) -> dict[str, str]:
+    return {name: str(folder / name) for name in _names(folder)}
+
+
+def _shared_memory() -> dict[str, str]:
+    """All but that which somebody else has mapped: what other programs use comes and goes as they please."""
+    files = _files(SHARED_MEMORY)
+    theirs = "".join(map(_mappings, psutil.pids())) if files else ""
+    return {name: path for name, path in files.items() if path not in theirs}
+
+
+def _mappings(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return "" if pid == os.getpid() else Path(f"/proc/{pid}/maps").read_text()
+    return ""
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder)) if folder.is_dir() else []
