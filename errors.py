@@ -28,9 +28,6 @@ class MissingExtraError(MillraceError, ImportError):
 class BatchError(MillraceError, ValueError):
     """Elements cannot be put into one batch: unequal shapes or structures."""
 
-    rows_back: int = 0
-    """How many elements after the one at fault had come when it was found."""
-
 
 class FanOutError(MillraceError, ValueError):
     """A flat map returned more elements than its `max_fan_out`."""
@@ -38,6 +35,10 @@ class FanOutError(MillraceError, ValueError):
 
 class SeedError(MillraceError, ValueError):
     """A random operation runs in a pipeline that has no seed."""
+
+
+class StopIterationError(MillraceError, RuntimeError):
+    """A source, sampler or operation raised StopIteration, which would look like the end of the stream; it is the cause."""
 
 
 class NothingPassesError(MillraceError, RuntimeError):

@@ -7,36 +7,51 @@ traceback. All of this is found out after the failure, so that work which succee
 from __future__ import annotations
 
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from ..operations import MapTransform
+from ..errors import StopIterationError
 from .pipeline import Pipeline
 
 _PACKAGE = str(Path(__file__).parent.parent)
-_OPERATIONS = f"{_PACKAGE}/operations/"
 _ROOMS = tuple(f"{_PACKAGE}/{room}/" for room in ("loader", "operations", "samplers"))
 
-OPERATION = "_millrace_operation"
-"""The argument in which each step carries the number of its operation."""
+READING, SAMPLER = "reading", "the sampler"
+"""Who may fail, beside operations."""
 
 
-def explained(error: Exception, pipeline: Pipeline, position: int) -> Exception:
-    """The exception, saying where in the pipeline it was raised.
+def name_of(pipeline: Pipeline, number: int | None) -> str:
+    """An operation as one that may fail; None for one that cannot be told."""
+    return "an operation" if number is None else f"operation {number}, {pipeline.operations[number]!r},"
+
+
+def explained(error: Exception, pipeline: Pipeline, position: int, who: str) -> Exception:
+    """The exception, saying where in the pipeline it was raised; in place of StopIteration, one that can be raised.
 
     Args:
         error: raised while a task was run.
         pipeline: whose task.
         position: global position of the record (of a batch: its first) that was being worked on.
+        who: failed.
     """
-    number = operation_of(error, pipeline)
-    doing = "reading" if number is None else f"operation {number}, {pipeline.operations[number]!r},"
-    note = f"millrace: {doing} failed on record key {_key_at(pipeline, position)} at position {position}."
+    where = f"on record key {_key_at(pipeline, position)} at position {position}"
+    note = f"millrace: {who} failed {where}."
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
-    return error.with_traceback(_users_part(error.__traceback__))
+    error = error.with_traceback(_users_part(error.__traceback__))
+    return _stopped(error, who, where) if isinstance(error, StopIteration) else error
+
+
+def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
+    raised_by = "the source" if who == READING else who
+    stopped = StopIterationError(
+        f"{raised_by} raised StopIteration {where}; the stream would seem to end there. Return something, or raise another "
+        "exception; a Filter leaves records out, and num_epochs= of the sampler ends the stream."
+    )
+    stopped.__cause__ = error
+    return stopped
 
 
 def told(error: Exception) -> str:
@@ -58,38 +73,6 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
         frames.append(traceback)
         traceback = traceback.tb_next
     return frames
-
-
-def operation_of(error: Exception, pipeline: Pipeline) -> int | None:
-    """The number of the operation that an error arose in; None for none, or for one that cannot be told."""
-    frames = [entry.tb_frame for entry in _frames(error.__traceback__)]
-    steps = [
-        frame.f_locals[OPERATION]
-        for frame in frames
-        if frame.f_code.co_filename.startswith(_OPERATIONS) and OPERATION in frame.f_locals
-    ]
-    if steps:
-        return int(steps[-1])
-    if not any(
-        frame.f_code.co_name == "_push_mapped" and frame.f_code.co_filename.startswith(_ROOMS) for frame in frames
-    ):
-        return None
-    return _map_of([frame.f_code for frame in frames], pipeline)
-
-
-def _map_of(codes: list[CodeType], pipeline: Pipeline) -> int | None:
-    """Which map, of those that run without a step of ours, has its code in a traceback; the only one needs none."""
-    maps = pipeline.segments[0].operations
-    own = {number: _code_of(one) for number, one in enumerate(maps) if isinstance(one, MapTransform)}
-    found = [number for number, code in own.items() if code is not None and code in codes]
-    without_code = [number for number, code in own.items() if code is None]
-    candidates = found or without_code
-    return candidates[0] if candidates else None
-
-
-def _code_of(operation: MapTransform) -> CodeType | None:
-    function = operation.function
-    return getattr(getattr(function, "__func__", function), "__code__", None)
 
 
 def _users_part(traceback: TracebackType | None) -> TracebackType | None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sources import reader_of
-from .failures import explained
+from .failures import READING, SAMPLER, explained
 from .keys import KeyBlocks
 from .pipeline import Pipeline
 from .plan import Span
@@ -42,11 +42,13 @@ class Reader:
             failure: why not; it is the answer if every single record can be read.
         """
         records: list[Any] = []
-        position = 0
+        position, who = 0, SAMPLER
         try:
             for position in self._pipeline.positions(span.start, span.stop).tolist():
+                who = SAMPLER
                 (key,) = self._keys.checked(np.array([position], dtype=np.int64)).tolist()
+                who = READING
                 records.append(self._pipeline.source[key])
         except Exception as error:
-            return records, explained(error, self._pipeline, position)
-        return [], explained(failure, self._pipeline, self._pipeline.position(span.start))
+            return records, explained(error, self._pipeline, position, who)
+        return [], explained(failure, self._pipeline, self._pipeline.position(span.start), READING)

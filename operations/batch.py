@@ -16,7 +16,7 @@ import numpy as np
 
 from ..checks import whole_number
 from .protocol import Context, Element, Operation, Step
-from .stacking import Stack, point_back, rows_back
+from .stacking import Stack
 
 BatchFunction = Callable[[Sequence[Element]], Element]
 
@@ -62,7 +62,7 @@ class Batch(Operation):
         count = 0
         first: tuple[int, int, int] = (0, 0, 0)
 
-        def batch_step(element: Element, _millrace_operation: int = number) -> None:
+        def batch_step(element: Element) -> None:
             waiting.append(element)
             if len(waiting) == limit:
                 copy_waiting()
@@ -88,8 +88,7 @@ class Batch(Operation):
                 try:
                     waiting.extend(islice(elements, limit - before))
                 except Exception:
-                    if waiting:
-                        copy_before_failure()  # what is wrong with an earlier element comes first, however many waited
+                    copy_before_failure()
                     raise
                 taken += len(waiting) - before
                 if len(waiting) < limit:
@@ -97,27 +96,36 @@ class Batch(Operation):
                 copy_waiting()
 
         def copy_before_failure() -> None:
+            """What is wrong with an earlier element comes first, however many waited."""
             try:
-                copy_waiting()
-            except Exception as error:
-                point_back(error, 1 + rows_back(error))
-                raise error from None
+                if waiting:
+                    copy_waiting()
+            except Exception as earlier:
+                raise earlier from None
 
-        def copy_waiting(_millrace_operation: int = number) -> None:
+        def copy_waiting() -> None:
             nonlocal limit, count, first
             if count == 0:
                 first = context.seed, context.position, context.row
-            rows.add(count, waiting)
+            try:
+                rows.add(count, waiting)
+            except Exception:
+                context.blame(number, rows.row)
+                raise
             count += len(waiting)
             waiting.clear()
             limit = min(rows.chunk, size - count)
             if count == size:
                 emit()
 
-        def emit(_millrace_operation: int = number) -> None:
+        def emit() -> None:
             last = context.seed, context.position, context.row
             context.seed, context.position, context.row = first
-            batch = rows.finish(count)
+            try:
+                batch = rows.finish(count)
+            except Exception:
+                context.blame(number)
+                raise
             begin_anew()
             then(batch)
             context.seed, context.position, context.row = last
@@ -139,7 +147,9 @@ class Batch(Operation):
 
 
 class Gather:
-    """Collects elements for a `batch_fn` of the user's."""
+    """Collects elements for a `batch_fn` of the user's. Attributes as of `Stack`."""
+
+    row = 0
 
     def __init__(self, size: int, batch_fn: BatchFunction) -> None:
         self.chunk = size
@@ -155,8 +165,4 @@ class Gather:
     def finish(self, rows: int) -> Element:
         """The batch."""
         elements, self._elements = self._elements, []
-        try:
-            return self._batch_fn(elements)
-        except Exception as error:
-            point_back(error, rows - 1)
-            raise
+        return self._batch_fn(elements)

@@ -26,6 +26,18 @@ class ArraySpec(NamedTuple):
     dtype: np.dtype[Any]
 
 
+class Fault(NamedTuple):
+    """What failed.
+
+    Attributes:
+        number: of the operation.
+        row: of the batch that the operation was making, the row at fault; 0 for other operations.
+    """
+
+    number: int
+    row: int = 0
+
+
 Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
 """Gives the arrays of one batch, uninitialised, on one piece of memory."""
 
@@ -47,6 +59,7 @@ class Context:
         allocate: where batches are built.
         take_all: by the number of a batch, how to push many rows into it at a time, from an iterator; gives their number.
         at_end: called in this order when a span has been pushed through, so that batches in the making are finished.
+        fault: of the exception that is on its way through the steps, if one is.
     """
 
     seed: int = 0
@@ -56,6 +69,12 @@ class Context:
     allocate: Allocate = allocate_plainly
     take_all: dict[int, Callable[[Iterator[Element]], int]] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)
+    fault: Fault | None = None
+
+    def blame(self, number: int, row: int = 0) -> None:
+        """Note that an operation failed. Each step says so of what passes through it: the first is the one at fault."""
+        if self.fault is None:
+            self.fault = Fault(number, row)
 
 
 class Operation:

@@ -10,7 +10,6 @@ all others take the slow way, one by one, which finds out what is wrong with the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from operator import attrgetter, is_, itemgetter
 from typing import Any
 
@@ -29,25 +28,20 @@ PYTHON_NUMBERS = (bool, int, float, complex)
 _dtype_of = attrgetter("dtype")
 
 
-def point_back(error: Exception, rows: int) -> None:
-    """Note in an error that it is about the element that came this many before the last."""
-    with suppress(AttributeError):  # exceptions of a user's with __slots__
-        error.rows_back = rows  # type: ignore[attr-defined]
-
-
-def rows_back(error: Exception) -> int:
-    """What `point_back` noted."""
-    return getattr(error, "rows_back", 0)
-
-
 class Stack:
-    """The batch in the making."""
+    """The batch in the making.
+
+    Attributes:
+        chunk: rows that are worth copying at a time.
+        row: the one that is copied; after a failure, the one at fault.
+    """
 
     def __init__(self, size: int, allocate: Allocate) -> None:
         self._size = size
         self._allocate = allocate
         self._layout: Layout | None = None
         self.chunk = 1
+        self.row = 0
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
         """Copy elements into `row` and the rows after it; a batch begins with row 0.
@@ -56,27 +50,31 @@ class Stack:
             BatchError: one differs from the first in structure or in a leaf's shape.
         """
         layout = self._layout
+        self.row = row
         if row > 0:
             assert layout is not None
             if len(elements) != 1 or not layout.put_one(row, elements[0]):
-                layout.write_all(row, elements)
+                self._write_all(layout, row, elements)
         elif layout is None or not layout.begin_with(elements, self._allocate):
             self._begin(elements)
 
     def _begin(self, elements: Sequence[Element]) -> None:
         """Begin a batch whose first element may need another layout."""
-        try:
-            leaves, structure = flatten(elements[0])
-            if self._layout is None or not self._layout.fits(leaves, structure):
-                self._layout = Layout(self._size, leaves, structure)
-            self._layout.begin(structure, self._allocate)
-            self._layout.write(0, elements[0])
-        except Exception as error:
-            point_back(error, len(elements) - 1)
-            raise
-        self.chunk = self._layout.chunk
-        if len(elements) > 1:
-            self._layout.write_all(1, elements[1:])
+        self.row = 0
+        leaves, structure = flatten(elements[0])
+        if self._layout is None or not self._layout.fits(leaves, structure):
+            self._layout = Layout(self._size, leaves, structure)
+        layout = self._layout
+        layout.begin(structure, self._allocate)
+        layout.write(0, elements[0])
+        self.chunk = layout.chunk
+        self._write_all(layout, 1, elements[1:])
+
+    def _write_all(self, layout: Layout, row: int, elements: Sequence[Element]) -> None:
+        if len(elements) > 1 and layout.put(row, elements):
+            return
+        for self.row, element in enumerate(elements, row):
+            layout.write(self.row, element)
 
     def finish(self, rows: int) -> Element:
         """The batch of the first `rows` rows; its memory is the receiver's from now on."""
@@ -155,17 +153,6 @@ class Layout:
         """Copy elements into consecutive rows, if they are all like the first one; whether they were."""
         leaves = self._leaves_by_column(elements) if self._alike else None
         return leaves is not None and all(column.put_all(row, some) for column, some in zip(self._columns, leaves))
-
-    def write_all(self, row: int, elements: Sequence[Element]) -> None:
-        """Copy elements into consecutive rows."""
-        if len(elements) > 1 and self.put(row, elements):
-            return
-        for index, element in enumerate(elements):
-            try:
-                self.write(row + index, element)
-            except Exception as error:
-                point_back(error, len(elements) - 1 - index)
-                raise
 
     def put_one(self, row: int, element: Any) -> bool:
         """As `put`, of one that is too large to wait for others."""

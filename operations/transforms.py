@@ -3,8 +3,7 @@
 In: elements (trees of arrays and scalars). Out: elements. Each is used by subclassing it and overriding its one method, or
 by passing it a function.
 
-Every step carries its operation's number as the default of an argument that nobody passes: after a failure, the loader
-finds it in the traceback, and until then it costs nothing.
+Every step says its operation's number when an exception passes through it: that costs nothing until one does.
 """
 
 from __future__ import annotations
@@ -83,8 +82,12 @@ class MapTransform(FunctionOperation):
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function = self.function
 
-        def map_step(element: Element, _millrace_operation: int = number) -> None:
-            then(function(element))
+        def map_step(element: Element) -> None:
+            try:
+                then(function(element))
+            except Exception:
+                context.blame(number)
+                raise
 
         return map_step
 
@@ -112,8 +115,12 @@ class RandomMapTransform(FunctionOperation):
         function = self.function
         generator_at = KeyedGenerator(number).at
 
-        def random_map_step(element: Element, _millrace_operation: int = number) -> None:
-            then(function(element, generator_at(context.seed, context.position, context.row)))
+        def random_map_step(element: Element) -> None:
+            try:
+                then(function(element, generator_at(context.seed, context.position, context.row)))
+            except Exception:
+                context.blame(number)
+                raise
 
         return random_map_step
 
@@ -135,8 +142,12 @@ class MapWithIndexTransform(FunctionOperation):
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function = self.function
 
-        def map_with_index_step(element: Element, _millrace_operation: int = number) -> None:
-            then(function(context.position, element))
+        def map_with_index_step(element: Element) -> None:
+            try:
+                then(function(context.position, element))
+            except Exception:
+                context.blame(number)
+                raise
 
         return map_with_index_step
 
@@ -158,9 +169,13 @@ class Filter(FunctionOperation):
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function = self.function
 
-        def filter_step(element: Element, _millrace_operation: int = number) -> None:
-            if function(element):
-                then(element)
+        def filter_step(element: Element) -> None:
+            try:
+                if function(element):
+                    then(element)
+            except Exception:
+                context.blame(number)
+                raise
 
         return filter_step
 
@@ -193,18 +208,22 @@ class FlatMap(FunctionOperation):
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function, limit = self.function, self.max_fan_out
 
-        def flat_map_step(element: Element, _millrace_operation: int = number) -> None:
+        def flat_map_step(element: Element) -> None:
             row = context.row
-            children = function(element)
-            if children is None:
-                raise TypeError(f"{self!r} gave None for an element; return a list, [] to drop the element.")
-            for index, child in enumerate(children):
-                if index == limit:
-                    raise FanOutError(
-                        f"{self!r} made more than max_fan_out={limit} elements of one; raise it or return fewer."
-                    )
-                context.row = child_row(row, index)
-                then(child)
+            try:
+                children = function(element)
+                if children is None:
+                    raise TypeError(f"{self!r} gave None for an element; return a list, [] to drop the element.")
+                for index, child in enumerate(children):
+                    if index == limit:
+                        raise FanOutError(
+                            f"{self!r} made more than max_fan_out={limit} elements of one; raise it or return fewer."
+                        )
+                    context.row = child_row(row, index)
+                    then(child)
+            except Exception:
+                context.blame(number)
+                raise
             context.row = row
 
         return flat_map_step
