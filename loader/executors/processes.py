@@ -23,17 +23,15 @@ from operator import attrgetter
 from typing import Any, cast
 
 from ...errors import WorkerCrashedError
-from ..failures import told
-from ..keys import KeyBlocks
 from ..options import ReadOptions
 from ..pipeline import Pipeline
-from ..plan import Span, parts_of
-from ..tasks import Block, Failure, Group, RowTags, Task, local_positions
+from ..plan import Span
+from ..tasks import Block, Group, Task
 from ..transport import errors
 from ..transport.channel import Channel
 from ..transport.messages import Answer, Broken, Done, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
 from ..transport.payload import pack
-from .deaths import description
+from .deaths import description, given_up, parts_of
 from .handout import EncodedBlock, Slabs
 from .pace import Pace
 from .spawner import Spawner
@@ -321,34 +319,13 @@ class ProcessExecutor:
         handle.tries += handle.alone  # of several, any may have done it: each is tried on its own from now on
         reason = f"took longer than timeout={self._timeout} s" if handle.late else description(status)
         handle.late = False
-        parts = self._parts_of(handle.task)
+        parts = parts_of(handle.task, self._pipeline)
         if len(parts) > 1:
             handle.block = Block([], parts=parts)
         elif handle.tries >= MAX_TRIES:
-            handle.block = self._given_up(handle.task, reason)
+            handle.block = given_up(handle.task, self._pipeline, f"{reason}, {MAX_TRIES} times")
             return
         _LOGGER.warning("a worker was terminated unexpectedly: %s; its work is done again", reason)
-
-    def _parts_of(self, task: Task) -> Sequence[Task]:
-        """What of a task can be tried on its own: of several units, any may have ended the worker."""
-        return parts_of(task, self._pipeline.segments[0].unit) if isinstance(task, Span) else [task]
-
-    def _given_up(self, task: Task, reason: str) -> Block:
-        """What comes of a task that ended its workers too often."""
-        error = WorkerCrashedError(
-            f"a worker was terminated unexpectedly {reason}, {MAX_TRIES} times at the same task: {self._told(task)}."
-        )
-        tags = None if self._pipeline.aligned else RowTags()
-        if self._pipeline.skips_errors:
-            return Block([], tags, skipped=[told(error)])
-        return Block([], tags, Failure(error))
-
-    def _told(self, task: Task) -> str:
-        """Positions and record keys of a task."""
-        local = local_positions(task)
-        keys = KeyBlocks(self._pipeline).behind(local).tolist()
-        shown = ", ".join(map(str, keys[:20])) + (", …" if len(keys) > 20 else "")
-        return f"positions {min(local)} to {max(local)} of this shard, record keys {shown}"
 
     def _start_anew(self) -> None:
         """The zygote has ended, and all workers with it."""
