@@ -5,7 +5,8 @@ In: the list of a batch's elements. Out: the batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from ..errors import BatchError
 from .protocol import Element, allocate_plainly
 from .stacking import Stack, as_array
 from .trees import flatten, leaf_names
+
+Masks = str | Mapping[Any, str] | None
 
 
 def stack(elements: Sequence[Element]) -> Element:
@@ -31,98 +34,177 @@ def stack(elements: Sequence[Element]) -> Element:
 
 
 class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batch(length=512)))
-    """Pads leaves of unequal length, then stacks.
+    """Pads leaves of unequal length, then stacks. Made for `Batch(n, batch_fn=pad_batch(…))`.
 
-    Leaves with a first axis are padded at its end, to the longest of the batch or to `length`; further axes must agree.
-    Scalars are stacked as they are.
+    Ragged leaves, whose first axis has another length in another element, are padded at its end; further axes must agree.
+    All other leaves are stacked as they are.
 
     Args:
-        length: None (default) pads to the longest of the batch; an int pads every leaf with an axis to that length, so that
-            all batches have one shape; a dict by key of the elements (`{"tokens": 512}`) does so for these leaves, and pads the
-            others to the longest. A longer leaf is an error.
+        length: None (default) pads to the longest of the batch; an int pads what is ragged to that length, so that all batches
+            have one shape; a dict by key of the elements (`{"tokens": 512}`) pads these leaves, ragged or not, and others that
+            are ragged to the longest. A longer leaf is an error.
         value: what to pad with (default 0).
+        mask_key: adds a mask `bool[n, length]` to batches of dicts under this name, True where nothing was filled in. A dict
+            adds one for each of several leaves (`{"tokens": "tokens_mask"}`). None (default) adds none.
 
     Raises:
-        BatchError: a leaf is longer than `length`, or leaves differ in another axis.
+        BatchError: a leaf is longer than `length`; leaves differ in another axis; nothing in a batch is ragged, and several
+            leaves could be what an int `length` is meant for; or a mask cannot be added.
 
     >>> import numpy as np
     >>> pad_batch(value=-1)([np.array([1, 2, 3]), np.array([4])]).tolist()
     [[1, 2, 3], [4, -1, -1]]
+    >>> batch = pad_batch(length=3, mask_key="mask")([{"x": np.array([1, 2])}, {"x": np.array([4])}])
+    >>> batch["x"].tolist(), batch["mask"].tolist()
+    ([[1, 2, 0], [4, 0, 0]], [[True, True, False], [True, False, False]])
     """
 
-    def __init__(self, length: int | Mapping[Any, int] | None = None, value: Any = 0) -> None:
+    mask_key: Masks = None
+
+    def __init__(
+        self, length: int | Mapping[Any, int] | None = None, value: Any = 0, *, mask_key: Masks = None
+    ) -> None:
         lengths = length if isinstance(length, Mapping) else {} if length is None else {None: length}
         remedy = "an int, a dict of ints by key, or None for the longest"
         self.lengths = {key: whole_number("length", one, 0, None, remedy) for key, one in lengths.items()}
         self.value = value
+        if mask_key is not None:  # without, states keep the fingerprint that they had before there were masks
+            self.mask_key = mask_key
 
     def __call__(self, elements: Sequence[Element]) -> Element:
         flat = [flatten(element) for element in elements]
         structure = flat[0][1]
         if any(other != structure for _, other in flat):
             return stack(elements)  # which says how they differ
-        names, rows = leaf_names(structure), [[as_array(leaf) for leaf in leaves] for leaves, _ in flat]
-        columns = list(zip(*rows))
-        lengths = [self._length(name, column) for name, column in zip(names, columns)]
-        padded = [
-            structure.unflatten([self._padded(leaf, length) for leaf, length in zip(row, lengths)]) for row in rows
-        ]
-        return stack(padded)
+        leaves = zip(*([as_array(leaf) for leaf in leaves] for leaves, _ in flat))
+        columns = [_Column(name, column) for name, column in zip(leaf_names(structure), leaves)]
+        targets = self._targets(columns)
+        padded = [self._padded(column, targets.get(column.name)) for column in columns]
+        batch = stack([structure.unflatten([leaves[row] for leaves in padded]) for row in range(len(elements))])
+        for key, mask in self._masks(columns, targets):
+            batch = _with_mask(batch, key, mask)
+        return batch
 
-    def _length(self, name: str, column: Sequence[NDArray[Any]]) -> int:
-        longest = max(len(leaf) if leaf.ndim else 0 for leaf in column)
-        wanted = [length for key, length in self.lengths.items() if key is None or name.startswith(f"[{key!r}]")]
-        if not wanted:
-            return longest
-        if longest > wanted[0]:
-            raise BatchError(
-                f"leaf {name or 'of the element'} has length {longest}, over pad_batch(length={wanted[0]}); cut it "
-                "before Batch or raise length."
-            )
-        return wanted[0]
+    def _targets(self, columns: Sequence[_Column]) -> dict[str, int]:
+        """To what length each leaf is to be padded that is."""
+        if None in self.lengths:
+            targets = dict.fromkeys((column.name for column in _meant(columns, self.lengths[None])), self.lengths[None])
+        else:
+            targets = {column.name: column.longest for column in columns if column.ragged}
+            for key, length in self.lengths.items():
+                targets |= {column.name: length for column in columns if column.below(key)}
+        for column in columns:
+            if column.longest > targets.get(column.name, column.longest):
+                raise BatchError(
+                    f"leaf {column.told} has length {column.longest}, over pad_batch(length={targets[column.name]}); cut it "
+                    "before Batch or raise length."
+                )
+        return targets
 
-    def _padded(self, leaf: NDArray[Any], length: int) -> Any:
-        if leaf.ndim == 0:
-            return leaf[()]
-        out = np.full((length, *leaf.shape[1:]), self.value, dtype=leaf.dtype)
-        out[: len(leaf)] = leaf
-        return out
+    def _padded(self, column: _Column, length: int | None) -> Sequence[Any]:
+        if length is None:
+            return [leaf[()] for leaf in column.leaves]
+        return [_filled(leaf, length, self.value) if leaf.ndim else leaf[()] for leaf in column.leaves]
+
+    def _masks(self, columns: Sequence[_Column], targets: dict[str, int]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """The masks that are wanted, with their keys."""
+        if isinstance(self.mask_key, Mapping):
+            for key, mask_key in self.mask_key.items():
+                yield mask_key, _mask([column for column in columns if column.below(key)], targets)
+        elif self.mask_key is not None:
+            yield self.mask_key, _mask([column for column in columns if column.name in targets] or columns, targets)
+
+
+class _Column:
+    """The leaves of one place in the elements of a batch."""
+
+    def __init__(self, name: str, leaves: Sequence[NDArray[Any]]) -> None:
+        self.name = name
+        self.told = name or "of the element"
+        self.leaves = leaves
+        self.has_axis = any(leaf.ndim for leaf in leaves)
+        self.lengths = [len(leaf) if leaf.ndim else 0 for leaf in leaves]
+        self.longest = max(self.lengths)
+        self.ragged = min(self.lengths) < self.longest
+
+    def below(self, key: Any) -> bool:
+        """Whether it lies below a key of the elements."""
+        return self.name.startswith(f"[{key!r}]")
+
+    def mask(self, length: int) -> NDArray[np.bool_]:
+        """`bool[leaves, length]`: where the leaves are."""
+        return np.arange(length) < np.array(self.lengths)[:, None]
+
+
+def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.bool_]:
+    """The mask that is right for all leaves with an axis."""
+    found = [column for column in columns if column.has_axis]
+    masks = [column.mask(targets.get(column.name, column.longest)) for column in found]
+    if not masks or any(not np.array_equal(mask, masks[0]) for mask in masks):
+        names = ", ".join(column.told for column in found[:8]) or "no leaf"
+        raise BatchError(
+            f"one mask cannot tell what is real in {names}; name the leaf that it is of, "
+            "pad_batch(mask_key={'tokens': 'tokens_mask'})."
+        )
+    return masks[0]
+
+
+def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
+    """The leaves that a single length is for: what is ragged. Equal lengths may be chance, and must not make another shape."""
+    there = [column for column in columns if column.has_axis]
+    found = [column for column in there if column.ragged or column.longest == length]
+    if found or len(there) < 2:
+        return found or there
+    raise BatchError(
+        f"no leaf of this batch is ragged, so that pad_batch(length={length}) cannot know which of "
+        f"{', '.join(column.told for column in there[:8])} to pad; name them, length={{'tokens': {length}}}."
+    )
 
 
 def batch_and_pad(
-    elements: Sequence[Element], *, batch_size: int, pad_value: Any = 0, mask_key: str | None = "mask"
+    elements: Sequence[Element] | None = None,
+    *,
+    batch_size: int,
+    pad_value: Any = 0,
+    mask_key: str | None = "mask",
 ) -> Element:
     """Stack elements and fill a short last batch up to `batch_size`, so that every batch has one shape.
 
-    Use it as `Batch(n, batch_fn=functools.partial(batch_and_pad, batch_size=n))`.
+    Made for `Batch(n, batch_fn=batch_and_pad(batch_size=n))`.
 
     Args:
-        elements: at most `batch_size` dicts of leaves with equal shapes.
+        elements: at most `batch_size` dicts of leaves with equal shapes. None (default): gives the function that does this
+            to the elements that it is called with.
         batch_size: rows of every batch.
         pad_value: fills the missing rows (default 0).
         mask_key: name under which the batch gets a `bool[batch_size]`, True for real rows (default "mask"). None
             leaves it out, and elements then need not be dicts.
 
     Raises:
-        ValueError: more elements than `batch_size`, or a mask is wanted and elements are no dicts without that key.
+        ValueError: more elements than `batch_size`.
+        BatchError: a mask is wanted and elements are no dicts without that key.
 
     >>> batch = batch_and_pad([{"x": 1}, {"x": 2}], batch_size=3)
     >>> batch["x"].tolist(), batch["mask"].tolist()
     ([1, 2, 0], [True, True, False])
     """
+    if elements is None:
+        return functools.partial(batch_and_pad, batch_size=batch_size, pad_value=pad_value, mask_key=mask_key)
     count = len(elements)
     if count > batch_size:
         raise ValueError(f"batch_and_pad got {count} elements for batch_size={batch_size}; give Batch the same size.")
     leaves, structure = flatten(stack(elements))
     batch = structure.unflatten([_filled(leaf, batch_size, pad_value) for leaf in leaves])
-    if mask_key is None:
-        return batch
-    if not isinstance(batch, dict) or mask_key in batch:
-        raise ValueError(
-            f"batch_and_pad adds the mask as element[{mask_key!r}], but elements are {type(batch).__name__}s"
-            f"{' with that key' if isinstance(batch, dict) else ''}; pass mask_key=… or mask_key=None."
+    return batch if mask_key is None else _with_mask(batch, mask_key, np.arange(batch_size) < count)
+
+
+def _with_mask(batch: Element, key: str, mask: NDArray[np.bool_]) -> Element:
+    if not isinstance(batch, dict) or key in batch:
+        raise BatchError(
+            f"the mask is added as batch[{key!r}], but batches are {type(batch).__name__}s"
+            f"{' with that key' if isinstance(batch, dict) else ''}; pass another mask_key=, or mask_key=None."
         )
-    return {**batch, mask_key: np.arange(batch_size) < count}
+    return {**batch, key: mask}
 
 
 def _filled(leaf: NDArray[Any], rows: int, value: Any) -> NDArray[Any]:

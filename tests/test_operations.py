@@ -304,9 +304,54 @@ def test_pad_batch_pads_to_the_longest_or_to_a_length():
         millrace.pad_batch()([{"a": 1}, {"b": 1}])
 
 
+def test_one_length_pads_only_what_is_ragged():
+    """Leaves of a fixed shape stay; where nothing shows which leaf is meant, the user is asked, and no shape is guessed."""
+    pad = millrace.pad_batch(length=4)
+    elements = [{"tokens": np.arange(n), "image": np.zeros((3, 2)), "n": n} for n in (3, 1)]
+    batch = pad(elements)
+    assert [batch[name].shape for name in ("tokens", "image", "n")] == [(2, 4), (2, 3, 2), (2,)]
+    with pytest.raises(BatchError, match=r"length=\{'tokens': 4\}"):
+        pad(elements[:1])
+    full = [{"tokens": np.arange(4), "image": np.zeros((3, 2))}]
+    assert pad(full)["image"].shape == (1, 3, 2)
+    assert pad([{"tokens": np.arange(2), "n": 1}] * 2)["tokens"].shape == (2, 4)
+    assert millrace.pad_batch(length=3)([1, 2]).tolist() == [1, 2]
+    with pytest.raises(BatchError, match="shape"):
+        pad([np.arange(3), np.array(1)])
+
+
+def test_pad_batch_gives_a_mask_if_asked():
+    """True where nothing was filled in; one for each leaf whose lengths are its own."""
+    elements = [{"a": np.arange(1, n + 1), "b": np.ones(n), "c": np.ones(5 - n)} for n in (3, 1)]
+    two = [{name: element[name] for name in "ab"} for element in elements]
+    for options in ({}, {"length": 4}, {"length": {"a": 3}}):
+        batch = millrace.pad_batch(**options, mask_key="mask")(two)
+        assert (batch["mask"] == (batch["a"] > 0)).all()
+        assert batch["mask"].dtype == bool
+    several = millrace.pad_batch(mask_key={"a": "a_mask", "c": "c_mask"})(elements)
+    assert (several["a_mask"].sum(axis=1) == [3, 1]).all()
+    assert (several["c_mask"].sum(axis=1) == [2, 4]).all()
+    assert millrace.pad_batch(mask_key="mask")(two[:1])["mask"].tolist() == [[True] * 3]
+    with pytest.raises(BatchError, match=r"\['b'\], \['c'\]"):
+        millrace.pad_batch(mask_key="mask")(elements)
+    with pytest.raises(BatchError, match="with that key"):
+        millrace.pad_batch(mask_key="a")(two)
+    with pytest.raises(BatchError, match="ndarrays"):
+        millrace.pad_batch(mask_key="mask")([np.ones(1), np.ones(2)])
+    with pytest.raises(BatchError, match="no leaf"):
+        millrace.pad_batch(mask_key="mask")([{"x": 1}])
+
+
+def test_padding_keeps_the_fingerprint_that_it_had():
+    """States of pipelines without masks, written before there were masks, are read."""
+    assert fingerprint(Batch(3, batch_fn=millrace.pad_batch(5, -1))) == "e4bbffd2"
+    with_mask = Batch(3, batch_fn=millrace.pad_batch(5, -1, mask_key="mask"))
+    assert fingerprint(with_mask) != fingerprint(Batch(3, batch_fn=millrace.pad_batch(5, -1)))
+
+
 def test_batch_and_pad_fills_the_last_batch_and_masks_it():
     """All batches have one size; the mask tells real rows."""
-    pad = functools.partial(millrace.batch_and_pad, batch_size=3, pad_value=-1)
+    pad = millrace.batch_and_pad(batch_size=3, pad_value=-1)
     batches = run([lambda x: {"x": x}, Batch(3, batch_fn=pad)], 4)
     assert [batch["x"].tolist() for batch in batches] == [[0, 1, 2], [3, -1, -1]]
     assert [batch["mask"].tolist() for batch in batches] == [[True] * 3, [True, False, False]]
