@@ -105,7 +105,8 @@ class Epochs(Generic[Kind]):
 
     def get_state(self) -> bytes:
         """Where you stand: JSON, as that of iterators; `iter(loader)` does not take it."""
-        return self._state_behind() if self._batches._ended else self._batches.get_state()  # type: ignore[no-any-return]
+        state: bytes = self._state_behind() if self._batches._ended else self._batches.get_state()
+        return state
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Go to the place that `get_state` told, of these or of other epochs, in whichever epoch; as for iterators.

@@ -7,6 +7,7 @@ In: a pipeline, the cursor to start from, an executor. Out: elements in order, e
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -20,6 +21,7 @@ from .rebatch import Rebatch
 from .rows import RowRun, RowRuns
 from .skipping import SkippedRecords
 from .state import Cursor
+from .stats import Waits
 from .steps import Ranges, kept
 from .tasks import Task
 
@@ -36,6 +38,7 @@ class Flow:
         start: Cursor,
         executor: Executor,
         skipped: SkippedRecords,
+        waits: Waits,
         unread: Ranges = (),
         ahead: bool = True,
     ) -> None:
@@ -50,6 +53,7 @@ class Flow:
             at = Cursor(start.position, start.skips[:number])
             tasks = Rebatch(runs, number, segment, at)
             runs = RowRuns(stage(tasks, executor, number), pipeline, number, start, skipped)
+        self._waits = waits
         self._ahead = Ahead(runs) if ahead and executor.elsewhere else None
         self._runs = self._ahead or runs
 
@@ -68,7 +72,9 @@ class Flow:
         Raises what a task failed with, at its place in the stream.
         """
         while True:
+            began = time.perf_counter()
             run = self._runs.next(wait=True)
+            self._waits.note(began, time.perf_counter())
             if isinstance(run, RowRun):
                 for index in range(run.start, run.stop):
                     yield run.take(index), run, index

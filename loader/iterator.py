@@ -26,6 +26,7 @@ from .rows import RowRun
 from .skipping import SkippedRecords
 from .state import Cursor, LoaderState, Unfinished
 from .state_files import restore_later, write_later
+from .stats import IteratorStats, Waits
 from .steps import Ranges, number_of, positions_left_out, records_of_step, union, within, without
 from .unfinished import Row, rows
 
@@ -56,6 +57,7 @@ class DataLoaderIterator:
         self._takes_ahead = True  # on a thread of its own, if there are worker processes
         self._closed = self._ended = False
         self._skipped = SkippedRecords(max_errors)
+        self._waits, self._first_step = Waits(), 0  # since the start, or since `set_state`
         self._step = 0
         self._start = Cursor(0, (0,) * len(pipeline.segments))
         self._unfinished: tuple[Unfinished, ...] = ()
@@ -158,6 +160,18 @@ class DataLoaderIterator:
         """
         return self._skipped.count
 
+    def stats(self) -> IteratorStats:
+        """How long you waited for elements since the start, or the last `set_state`; `print` it for a table.
+
+        >>> import millrace
+        >>> iterator = iter(millrace.load(range(8), batch_size=2, num_epochs=1))
+        >>> _ = list(iterator)
+        >>> iterator.stats().steps
+        4
+        """
+        steps = self._step - self._first_step
+        return IteratorStats(steps, self._waits.elapsed, self._waits.seconds, self._worker_count, self._skipped.count)
+
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background as far as there is one, and not with the first `next`."""
         if self._elements is None:
@@ -249,7 +263,9 @@ class DataLoaderIterator:
         self._executor = self._make_executor(self._pipeline)
         mark = self._mark()
         self._start, self._unfinished, self._run = mark.cursor, mark.left, None
-        flow = Flow(self._pipeline, self._start, self._executor, self._skipped, self._unread(), self._takes_ahead)
+        flow = Flow(
+            self._pipeline, self._start, self._executor, self._skipped, self._waits, self._unread(), self._takes_ahead
+        )
         self._flow = flow
         flow.begin()
         before = rows(formers(self._loaders, self._unfinished), self._unfinished, self._start)
@@ -341,3 +357,4 @@ class DataLoaderIterator:
         self._unfinished, self._ended = state.unfinished, False
         self._left_out = union((*state.left_out, *self._loader_leaves_out))
         self._skipped = SkippedRecords(self._skipped.limit)
+        self._waits, self._first_step = Waits(), state.step

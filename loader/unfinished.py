@@ -23,6 +23,7 @@ from .pipeline import Pipeline
 from .rows import RowRun
 from .skipping import SkippedRecords
 from .state import Cursor, Unfinished
+from .stats import Waits
 
 MAX_ELEMENTS = 10_000
 """Elements after which the search for a place to go on is given up."""
@@ -98,7 +99,7 @@ def place_behind(former: Pipeline, cursor: Cursor) -> Cursor:
 def _elements(former: Pipeline, cursor: Cursor) -> Iterator[tuple[Any, RowRun, int]]:
     executor = InlineExecutor(former, ReadOptions(num_threads=0))
     try:
-        for element, run, index in Flow(former, cursor, executor, SkippedRecords(), ()):
+        for element, run, index in Flow(former, cursor, executor, SkippedRecords(), Waits()):
             yield element, run, index
             if not in_a_batch(former, run.cursor_after(index)):
                 return

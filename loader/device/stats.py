@@ -7,8 +7,10 @@ for each of these. What of the wait falls into none of them is hand-over: queues
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from ..stats import LITTLE, Waits, table
 
 KEPT = 1000
 """Steps of which `FeederStats.last` tells."""
@@ -47,17 +49,49 @@ class StepTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class FeederStats:
-    """What `feeder.stats()` tells.
+    """What `feeder.stats()` tells; `print` it for a table.
 
     Attributes:
         steps: batches that the user received.
+        elapsed: seconds in which these were received, the user's own work in between included.
         total: of all of them.
         last: of each of the last 1,000, oldest first.
     """
 
     steps: int
+    elapsed: float
     total: StepTimes
-    last: tuple[StepTimes, ...]
+    last: tuple[StepTimes, ...] = field(repr=False)
+
+    def __str__(self) -> str:
+        waited, *parts = self.total
+        rows = [
+            ("waited for batches", waited),
+            *((f"  {name}", seconds) for (name, _), seconds in zip(_PARTS, parts)),
+            ("your own work", self.elapsed - waited),
+        ]
+        return "\n".join([*table(f"{self.steps:,} steps", self.elapsed, rows), f"What to do: {self._advice()}"])
+
+    def _advice(self) -> str:
+        waited, *parts = self.total
+        if waited <= LITTLE * self.elapsed:
+            return "nothing; batches are there when you ask for them."
+        *made, handed_over = parts
+        largest = len(made) if handed_over > sum(made) else made.index(max(made))
+        return _PARTS[largest][1]
+
+
+_PARTS = (
+    (
+        "reading",
+        "the loader is slower than your steps; print(iterator.stats()) without the feeder, or pass worker_count=.",
+    ),
+    ("transforming", "transform= runs on one thread; move it to the operations, and pass worker_count=."),
+    ("agreeing", "other hosts have their batches later than this one; look at their stats."),
+    ("transfer", "send fewer bytes (uint8, converted on the device), or larger batches less often."),
+    ("hand-over", "batches come in time, but many and small; make larger ones, or use some at once."),
+)
+"""The parts of a wait, in the order of `StepTimes`, and what to do where one is the largest."""
 
 
 def split(began: float, ended: float, times: Times) -> StepTimes:
@@ -86,6 +120,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._steps = 0
+        self._waits = Waits()
         self._total = [0.0] * len(StepTimes._fields)
         self._last: deque[StepTimes] = deque(maxlen=KEPT)
         self._noted: list[tuple[float, float, Times]] = []
@@ -102,9 +137,10 @@ class Watch:
             step = split(began, ended, times)
             self._total = [total + seconds for total, seconds in zip(self._total, step)]
             self._last.append(step)
+            self._waits.note(began, ended)
         self._steps += len(noted)
 
     def stats(self) -> FeederStats:
         """All of it."""
         self._add_up()
-        return FeederStats(self._steps, StepTimes(*self._total), tuple(self._last))
+        return FeederStats(self._steps, self._waits.elapsed, StepTimes(*self._total), tuple(self._last))

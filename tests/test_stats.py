@@ -1,0 +1,73 @@
+"""What `stats()` tells of a loop's time, and what it prints."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from millrace import load
+from millrace.loader.device.stats import FeederStats, StepTimes
+from millrace.loader.stats import IteratorStats
+
+DEVICE = jax.devices()[0]
+
+
+@pytest.mark.parametrize("on_devices", [False, True])
+def test_the_times_of_a_loop_are_told(on_devices):
+    """Steps, the time of the loop, and what of it was waited."""
+    loader = load(np.arange(40), batch_size=4, num_epochs=1)
+    with iter(loader.to_device(DEVICE) if on_devices else loader) as batches:
+        assert batches.stats().steps == 0
+        for _ in batches:
+            pass
+        stats = batches.stats()
+    assert stats.steps == 10
+    waited = stats.total.waited if on_devices else stats.waited
+    assert 0 < waited <= stats.elapsed
+
+
+def test_iterators_count_anew_after_set_state():
+    """As `skipped_count`, the numbers are those since the state was set."""
+    iterator = iter(load([0, 1, 0, 2], transformations=[lambda x: 1 // x], num_epochs=3))
+    state = iterator.get_state()
+    with pytest.raises(ZeroDivisionError):
+        next(iterator)
+    assert iterator.stats().steps == 0
+    iterator.set_state(state)
+    assert iterator.stats() == IteratorStats(steps=0, elapsed=0.0, waited=0.0, worker_count=0, skipped=0)
+
+
+WAITS = {
+    "nothing": (0.01, 0.01, 0.01, 0.01, 0.0),
+    "worker_count": (0.5, 0.1, 0.1, 0.1, 0.6),
+    "transform=": (0.1, 0.5, 0.1, 0.1, 0.1),
+    "other hosts": (0.1, 0.1, 0.5, 0.1, 0.1),
+    "fewer bytes": (0.1, 0.1, 0.1, 0.5, 0.1),
+    "larger ones": (0.1, 0.1, 0.1, 0.1, 0.5),
+}
+
+
+@pytest.mark.parametrize("word", WAITS)
+def test_a_feeders_stats_print_as_a_table_that_says_what_to_do(word):
+    """Nine lines: seconds, shares of the time, and advice for what was waited for the longest."""
+    parts = WAITS[word]
+    stats = FeederStats(3, 2.0, StepTimes(sum(parts), *parts), ())
+    first, *rows, advice = str(stats).splitlines()
+    assert first.split() == ["3", "steps", "in", "2.000", "s", "seconds", "share"]
+    names = ["waited for batches", "reading", "transforming", "agreeing", "transfer", "hand-over", "your own work"]
+    assert [row.strip().rsplit(maxsplit=2)[0] for row in rows] == names
+    assert rows[1].split()[1:] == [f"{parts[0]:.3f}", f"{parts[0] / 2:.1%}"]
+    assert advice.startswith("What to do: ")
+    assert word in advice
+
+
+@pytest.mark.parametrize(
+    ("waited", "workers", "word"), [(0.01, 0, "nothing"), (1.0, 0, "your thread"), (1.0, 2, "larger")]
+)
+def test_an_iterators_stats_print_as_a_table_that_says_what_to_do(waited, workers, word):
+    """Workers where there are none, more where they are too few."""
+    table = str(IteratorStats(7, 2.0, waited, workers, 3))
+    assert f"{waited:.3f}" in table
+    assert f"{waited / 2:.1%}" in table
+    assert word in table.splitlines()[-1]
