@@ -94,7 +94,7 @@ def __getattr__(name: str) -> Any:
             module = import_module(f"{__name__}.{room}")
             if name in module.__all__:
                 return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise import_module(f"{__name__}.foreign_names").no_attribute(name)
 
 
 def __dir__() -> list[str]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import MissingExtraError
 from .loader.every_step import StateFile
+from .wording import shown
 
 if TYPE_CHECKING:
     from .loader import DataLoader, DataLoaderIterator
@@ -61,7 +62,9 @@ def from_grain_state(state: bytes, loader: DataLoader) -> DataLoaderIterator:
 
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
-        raise AttributeError(f"module 'millrace.checkpoint' has no attribute {name!r}; it has {', '.join(__all__)}.")
+        raise AttributeError(
+            f"module 'millrace.checkpoint' has no attribute {shown(name)}; it has {', '.join(__all__)}."
+        )
     try:
         from .loader import orbax_handlers
     except ImportError as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from .wording import shown
+
 
 def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str) -> int:
     """`value` as an int, if it is a whole number in `[low, high]`.
@@ -26,11 +28,25 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}={value!r} is a {type(value).__name__}; pass {remedy}.") from None
+        raise TypeError(f"{name}={shown(value)} is a {type(value).__name__}; pass {remedy}.") from None
     if number < low or (high is not None and number > high):
         limits = f"at least {low}" if high is None else f"in [{low}, {_power(high)}]"
-        raise ValueError(f"{name}={value} must be {limits}; pass {remedy}.")
+        raise ValueError(f"{name}={shown(value)} must be {limits}; pass {remedy}.")
     return number
+
+
+def one_of(name: str, value: Any, *choices: str) -> Any:
+    """`value`, if it is one of these strings.
+
+    Raises:
+        ValueError: it is not.
+
+    >>> one_of("on_error", "skip", "raise", "skip")
+    'skip'
+    """
+    if isinstance(value, str) and value in choices:
+        return value
+    raise ValueError(f"{name}={shown(value)} is unknown; use one of {', '.join(map(repr, choices))}.")
 
 
 def _power(number: int) -> str:

@@ -14,10 +14,11 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import one_of, whole_number
 from ..operations import Batch
 from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
+from ..wording import brief, shown
 from . import steps
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
@@ -119,7 +120,7 @@ class DataLoader:
             _worker_count=_worker_count(worker_count),
             _worker_buffer_size=whole_number("worker_buffer_size", worker_buffer_size, 1, None, "a positive int"),
             _read_options=as_read_options(read_options),
-            _worker_kind=_kind(worker_kind),
+            _worker_kind=one_of("worker_kind", worker_kind, "process", "thread"),
             _timeout=_timeout(timeout),
         )
 
@@ -331,28 +332,21 @@ def load(
 def _refuse(unknown: dict[str, Any]) -> None:
     for name in unknown:
         remedy = f"use {_OURS[name]}" if name in _OURS else "see help(millrace.DataLoader) for the names there are"
-        raise TypeError(f"there is no argument {name}=; {remedy}.")
-
-
-def _kind(kind: Any) -> Any:
-    if kind not in ("process", "thread"):
-        raise ValueError(f'worker_kind={kind!r} is unknown; use "process" (default) or "thread".')
-    return kind
+        raise TypeError(f"there is no argument {brief(name)}=; {remedy}.")
 
 
 def _skips(on_error: Any, max_errors: int | None) -> bool:
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f'on_error={on_error!r} is unknown; use "raise" (default) or "skip".')
+    one_of("on_error", on_error, "raise", "skip")
     if max_errors is not None:
         whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")
         if on_error == "raise":
-            raise ValueError(f'max_errors={max_errors} goes with on_error="skip".')
+            raise ValueError(f'max_errors={shown(max_errors)} goes with on_error="skip".')
     return bool(on_error == "skip")
 
 
 def _timeout(seconds: float | None) -> float | None:
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"timeout={seconds} must be a positive number of seconds, or None for no limit.")
+        raise ValueError(f"timeout={shown(seconds)} must be a positive number of seconds, or None for no limit.")
     return seconds
 
 

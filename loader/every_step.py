@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import CheckpointError, ClosedError
+from ..wording import brief
 from .state_files import from_bytes, to_bytes, unreadable
 
 PAGE = 4096
@@ -95,7 +96,7 @@ class StateFile:
         try:
             iterator.set_state(from_bytes(content.rstrip(), iterator))
         except CheckpointError as error:
-            raise CheckpointError(f"{self._path}: {error}") from None
+            raise CheckpointError(f"{brief(self._path)}: {brief(error, 400)}") from None
         iterator.start_prefetch()
         return True
 
@@ -170,7 +171,7 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
     try:
         resolved = Path(path).resolve()
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: the current folder was deleted; pass an absolute path.") from None
+        raise CheckpointError(f"{brief(path)}: the current folder was deleted; pass an absolute path.") from None
     if resolved.is_dir():
         raise CheckpointError(f"{resolved} is a folder; pass the path of a file in it.")
     return resolved

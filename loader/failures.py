@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import StopIterationError
+from ..wording import brief
 from .pipeline import Pipeline
 
 _PACKAGE = str(Path(__file__).parent.parent)
@@ -57,7 +58,7 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
 def told(error: Exception) -> str:
     """One line about a failure that is left out."""
     notes = " ".join(getattr(error, "__notes__", ()))
-    return f"{type(error).__name__}: {error}{notes and f' ({notes})'}"
+    return f"{type(error).__name__}: {brief(error)}{notes and f' ({notes})'}"
 
 
 def _key_at(pipeline: Pipeline, position: int) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import CheckpointError
 from ..samplers import IndexSampler
 from ..samplers.order import Remainder
+from ..wording import first_few, shown
 from .lineage import Lineage
 from .pipeline import Pipeline
 from .state import Cursor, LoaderState
@@ -37,9 +38,7 @@ def state_after(data: bytes | str, pipeline: Pipeline) -> LoaderState:
     shard = pipeline.shard
     total = shard.length(len(pipeline.sampler))
     if not Remainder(reached, total).is_possible:
-        raise CheckpointError(
-            f"Grain's state is behind the end of the stream, which has {total} records in this shard."
-        )
+        raise CheckpointError(f"Grain's state is after the end of the stream, which has {total} records in this shard.")
     cursor = Cursor(reached[0] if len(reached) == 1 else 0, (0,) * len(pipeline.segments))
     lineage = Lineage() if len(reached) == 1 else Lineage(total, (reached,), within_shard=True)
     return LoaderState(
@@ -57,7 +56,9 @@ def _parsed(data: bytes | str) -> dict[str, Any]:
     if not isinstance(state, dict) or "last_seen_indices" not in state:
         raise CheckpointError("this is not the state of a Grain DataLoader: it has no last_seen_indices.")
     if state.get("version") != VERSION:
-        raise CheckpointError(f"Grain's state has version {state.get('version')!r}; version {VERSION} can be read.")
+        raise CheckpointError(
+            f"Grain's state has version {shown(state.get('version'))}; version {VERSION} can be read."
+        )
     return state
 
 
@@ -70,7 +71,7 @@ def _reached(state: dict[str, Any], pipeline: Pipeline) -> tuple[int, ...]:
         if not all(type(index) is int for index in last):
             raise TypeError
     except (KeyError, TypeError):
-        raise CheckpointError(f"Grain's state is damaged: last_seen_indices={str(seen)[:80]}.") from None
+        raise CheckpointError(f"Grain's state is damaged: last_seen_indices={shown(seen)}.") from None
     reached = []
     for worker, index in enumerate(last):
         first, stride = shard.shard_index + worker * shard.shard_count, shard.shard_count * workers
@@ -104,5 +105,5 @@ def _check_sampler(told: str, sampler: Any) -> None:
     changed = [f"{name} {value} → {ours[name]}" for name, value in theirs.items() if value != str(ours[name])]
     if changed:
         raise CheckpointError(
-            f"Grain's state belongs to another sampler ({', '.join(changed)}); pass the same arguments."
+            f"Grain's state belongs to another sampler ({first_few(changed)}); pass the same arguments."
         )

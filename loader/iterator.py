@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..checks import whole_number
 from ..errors import ClosedError
+from ..wording import shown
 from .executors import Executor
 from .flow import Flow
 from .keys import KeyBlocks
@@ -329,8 +330,8 @@ class DataLoaderIterator:
         passed = self._pipeline.lineage.left_out
         if step < mark.step or within(passed, step) is not None:
             raise IndexError(
-                f"step {step} is behind this iterator, which stands before step {mark.step}, or was left out; ask for a "
-                "later one, or before."
+                f"step {shown(step)} was delivered or left out: step {mark.step} comes next in this iterator; ask for "
+                "that one or a later one."
             )
         return records_of_step(self._pipeline, step, (mark.cursor.position, mark.step), passed)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import CheckpointError
 from ..samplers.order import Remainder, Without
+from ..wording import shown
 
 if TYPE_CHECKING:
     from .state import Cursor
@@ -171,7 +172,7 @@ class Lineage:
             ):
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
-            raise CheckpointError(f"the state is damaged: lineage={str(values)[:80]}.") from None
+            raise CheckpointError(f"the state is damaged: lineage={shown(values)}.") from None
         return lineage
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..checks import whole_number
+from ..wording import shown
 
 
 @dataclass(frozen=True)
@@ -39,5 +40,5 @@ def as_read_options(options: Any) -> ReadOptions:
     if hasattr(options, "num_threads") and hasattr(options, "prefetch_buffer_size"):
         return ReadOptions(options.num_threads, options.prefetch_buffer_size)
     raise TypeError(
-        f"read_options={options!r} is a {type(options).__name__}; pass millrace.ReadOptions(num_threads=…)."
+        f"read_options={shown(options)} is a {type(options).__name__}; pass millrace.ReadOptions(num_threads=…)."
     )

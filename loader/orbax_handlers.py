@@ -11,6 +11,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 
+from ..wording import shown
 from .state_files import restore, state_file, to_bytes
 
 
@@ -41,7 +42,9 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
 def _iterator(item: Any) -> Any:
     if not hasattr(item, "get_state"):
-        raise TypeError(f"{item!r} is a {type(item).__name__}, which stands nowhere; pass an iterator, iter(loader).")
+        raise TypeError(
+            f"{shown(item)} is a {type(item).__name__}, which has no state; pass an iterator, iter(loader)."
+        )
     return item
 
 

@@ -22,6 +22,7 @@ from ..samplers import ShardOptions
 from ..samplers.protocol import ENDLESS, VectorSampler, as_vector_sampler
 from ..samplers.sharding import as_shard_options
 from ..sources import as_source, fingerprint_of
+from ..wording import shown
 from .lineage import Lineage
 from .plan import Segment, column_span_length, segments_of, span_length
 from .state import Fingerprint
@@ -160,7 +161,7 @@ def make_pipeline(
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:
             raise SeedError(
-                f"operation {number}, {operation!r}, draws random numbers but the sampler has no seed; "
+                f"operation {number}, {shown(operation)}, draws random numbers but the sampler has no seed; "
                 "pass seed= to the sampler, IndexSampler(…, seed=0)."
             )
     return Pipeline(source, order, order.shard_options, checked, skips_errors)
@@ -169,4 +170,4 @@ def make_pipeline(
 def _listed(operations: Any) -> Sequence[Any]:
     if isinstance(operations, (list, tuple)):
         return operations
-    raise TypeError(f"operations={operations!r} is a {type(operations).__name__}; pass a list, operations=[…].")
+    raise TypeError(f"operations={shown(operations)} is a {type(operations).__name__}; pass a list, operations=[…].")

@@ -20,6 +20,7 @@ import numpy as np
 from ..checks import whole_number
 from ..errors import NotDeterministicError
 from ..operations.trees import flatten
+from ..wording import shown
 from .data_loader import DataLoader
 from .iterator import DataLoaderIterator
 from .state import LoaderState
@@ -147,8 +148,9 @@ def _accusation(operations: Sequence[Any], count: int, keys: str) -> str:
         return f"the source gave another record for {keys}. Records must stay what they are; operations must not change them."
     operation = operations[count - 1]
     return (
-        f"operation {count - 1}, {operation!r}, gave another result for {keys}. Draw random numbers from the generator of a "
-        "RandomMapTransform, keep nothing from one call to the next, and depend neither on time, process nor hash()."
+        f"operation {count - 1}, {shown(operation)}, gave another result for {keys}. Draw random numbers from the "
+        "generator of a RandomMapTransform, keep nothing from one call to the next, and depend neither on time, process "
+        "nor hash()."
     )
 
 

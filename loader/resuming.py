@@ -16,6 +16,7 @@ from ..errors import CheckpointError
 from ..samplers import NoSharding, ShardOptions
 from ..samplers.own_orders import OwnOrders
 from ..samplers.protocol import VectorSampler
+from ..wording import brief, first_few
 from .lineage import Lineage
 from .pipeline import Pipeline
 from .state import Cursor, LoaderState, Unfinished, differences
@@ -34,7 +35,7 @@ def parsed(states: Any) -> list[LoaderState]:
         try:
             read.append(LoaderState.from_json(state, like=read[0] if read else None))
         except CheckpointError as error:
-            raise CheckpointError(f"state {number} of {len(states)}: {error}") from None
+            raise CheckpointError(f"state {number} of {len(states)}: {brief(error, 400)}") from None
     return read
 
 
@@ -52,7 +53,7 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
         changed.append(f"shard: {state.shard[0]} of {state.shard[1]} → {shard[0]} of {shard[1]}")
     if changed:
         remedy = "pass set_states the states of all its shards" if state.shard != shard else _REMEDY
-        raise CheckpointError(f"the state belongs to another pipeline ({'; '.join(changed)}); {remedy}.")
+        raise CheckpointError(f"the state belongs to another pipeline ({first_few(changed)}); {remedy}.")
     order = _order(pipeline.sampler, state.lineage.order_shards)
     _check_lineage(pipeline, state.lineage, order)
     found = dataclasses.replace(pipeline, sampler=order, lineage=state.lineage)
@@ -122,7 +123,7 @@ def _order(sampler: VectorSampler, order_shards: int) -> VectorSampler:
     try:
         return OwnOrders(sampler, ShardOptions(0, order_shards, sampler.shard_options.drop_remainder))
     except ValueError as error:
-        raise CheckpointError(f"the state is damaged: {error}") from None
+        raise CheckpointError(f"the state is damaged: {brief(error)}") from None
 
 
 def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> LoaderState:
@@ -193,11 +194,11 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
 def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None:
     if state.lineage.within_shard:
         raise CheckpointError(
-            "the states go on behind a run of Grain on several workers and shards, whose orders cannot be joined; "
+            "the states go on after a run of Grain on several workers and shards, whose orders cannot be joined; "
             "keep the number of shards."
         )
     if strict and (changed := _changes(pipeline, state)):
-        raise CheckpointError(f"the states belong to another pipeline ({'; '.join(changed)}); {_REMEDY}.")
+        raise CheckpointError(f"the states belong to another pipeline ({first_few(changed)}); {_REMEDY}.")
 
 
 def _unread(states: Sequence[LoaderState], left_out: Ranges, total: int) -> Ranges:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..errors import CheckpointError
+from ..wording import shown
 from .lineage import Lineage
 
 VERSION = 1
@@ -62,10 +63,10 @@ class Unfinished:
             CheckpointError: the values are no such thing.
         """
         if not isinstance(values, list) or len(values) != 4:
-            raise CheckpointError(f"the state is damaged: unfinished={_start_of(values)}.")
+            raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
         shard, cursor, lineage, delivered = values
         if not _is_place(cursor, shard) or not _are_counts([delivered]):
-            raise CheckpointError(f"the state is damaged: unfinished={_start_of(values)}.")
+            raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
         where = Cursor(cursor[0], tuple(cursor[1:]))
         return cls((shard[0], shard[1]), where, Lineage.from_values(lineage), delivered)
 
@@ -134,7 +135,7 @@ class LoaderState:
             values = json.loads(data)
         except (ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(
-                f"the state is not JSON ({error}): {_start_of(data)}; pass the bytes that get_state() gave."
+                f"the state is not JSON ({error}): {shown(data)}; pass the bytes that get_state() gave."
             ) from None
         return cls.from_dict(values, like)
 
@@ -147,16 +148,18 @@ class LoaderState:
         """
         names = {part.name for part in dataclasses.fields(cls)}
         if not isinstance(values, dict) or set(values) != names:
-            raise CheckpointError(f"this is not the state of a millrace loader: {_start_of(values)}.")
+            raise CheckpointError(f"this is not the state of a millrace loader: {shown(values)}.")
         if values["version"] != VERSION:
             raise CheckpointError(
-                f"the state has version {values['version']!r}, this millrace reads version {VERSION}; "
+                f"the state has version {shown(values['version'])}, this millrace reads version {VERSION}; "
                 "use the millrace that wrote it."
             )
         cursor, shard, step = values["cursor"], values["shard"], values["step"]
         whole = _is_place(cursor, shard) and _are_counts([step]) and isinstance(values["unfinished"], list)
         if not whole or not isinstance(values["fingerprint"], dict):
-            raise CheckpointError(f"the state is damaged: cursor={cursor!r}, shard={shard!r}, step={step!r}.")
+            raise CheckpointError(
+                f"the state is damaged: cursor={shown(cursor)}, shard={shown(shard)}, step={shown(step)}."
+            )
         _check_fingerprint(values["fingerprint"])
         same = like is not None and values["lineage"] == like.lineage.values
         lineage = like.lineage if like is not None and same else Lineage.from_values(values["lineage"])
@@ -185,7 +188,7 @@ def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
     except (TypeError, ValueError):
         edges = [None]
     if not _are_counts(edges) or sorted(set(edges)) != edges:
-        raise CheckpointError(f"the state is damaged: left_out={str(values)[:80]}.")
+        raise CheckpointError(f"the state is damaged: left_out={shown(values)}.")
     return ranges
 
 
@@ -193,12 +196,7 @@ def _check_fingerprint(parts: dict[str, Any]) -> None:
     sizes: Any = parts.get("batch_sizes")
     whole = _are_counts(sizes) and 0 not in sizes and isinstance(parts.get("operations"), list)
     if not whole or not {"source", "sampler"} <= set(parts):
-        raise CheckpointError(f"the state is damaged: fingerprint={_start_of(parts)}.")
-
-
-def _start_of(data: Any) -> str:
-    text = repr(data)
-    return text if len(text) <= 80 else text[:77] + "…"
+        raise CheckpointError(f"the state is damaged: fingerprint={shown(parts)}.")
 
 
 def differences(saved: dict[str, Any], present: dict[str, Any]) -> list[str]:
@@ -219,7 +217,7 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
     if isinstance(saved, dict) and isinstance(present, dict):
         names = sorted(set(saved) | set(present), key=str)
         return [
-            f"{part}: {name} {saved.get(name)!r} → {present.get(name)!r}"
+            f"{part}: {name} {shown(saved.get(name))} → {shown(present.get(name))}"
             for name in names
             if saved.get(name) != present.get(name)
         ]
@@ -229,4 +227,4 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
         return [
             f"{part}: number {index} changed" for index, pair in enumerate(zip(saved, present)) if pair[0] != pair[1]
         ]
-    return [f"{part}: {saved!r} → {present!r}"]
+    return [f"{part}: {shown(saved)} → {shown(present)}"]

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from ..errors import CheckpointError
+from ..wording import brief, first_few
 
 _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
@@ -38,7 +39,7 @@ def restore(folder: Any, iterator: Any) -> None:
     except OSError as error:
         raise unreadable(folder, error) from None
     except CheckpointError as error:
-        raise CheckpointError(f"{folder}: {error}") from None
+        raise CheckpointError(f"{brief(folder)}: {brief(error, 400)}") from None
     iterator.start_prefetch()
 
 
@@ -54,7 +55,7 @@ def _all_states(folder: Any, own: str) -> list[bytes]:
     counts = {process_of(path)[1] for path in files}  # type: ignore[index]
     if len(counts) == 1 and len(files) == counts.pop():
         return [bytes(path.read_bytes()) for path in files]
-    there = ", ".join(sorted(path.name for path in found)) or "no state"
+    there = first_few(sorted(path.name for path in found)) or "no state"
     raise CheckpointError(
         f"there is neither {own}, nor are there the states of all processes of another run, but {there}; "
         "pass the folder of a complete checkpoint."

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import whole_number
+from ..wording import shown
 from .keys import KeyBlocks
 from .pipeline import Pipeline
 
@@ -40,7 +41,7 @@ def ranges_of(values: Any) -> Ranges:
     ((1, 5), (7, 9))
     """
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
-        raise TypeError(f"{values!r} is no list of steps; pass pairs, [(start_step, stop_step), …].")
+        raise TypeError(f"{shown(values)} is no list of steps; pass pairs, [(start_step, stop_step), …].")
     return union(_range_of(pair) for pair in values)
 
 
@@ -48,7 +49,7 @@ def _range_of(pair: Any) -> tuple[int, int]:
     try:
         start, stop = pair
     except (TypeError, ValueError):
-        raise TypeError(f"{pair!r} is no range of steps; pass pairs, [(start_step, stop_step), …].") from None
+        raise TypeError(f"{shown(pair)} is no range of steps; pass pairs, [(start_step, stop_step), …].") from None
     start = whole_number("start_step", start, 0, None, "the first step to leave out")
     return start, whole_number("stop_step", stop, start + 1, MAX_STEP, "the step after the last one to leave out")
 
@@ -150,7 +151,7 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], passed: 
     start = position_of(step, at, unit, passed)
     if pipeline.segments[0].useful(min(pipeline.total - start, unit)) <= 0:
         count = pipeline.segments[0].outputs(pipeline.total)
-        raise IndexError(f"step {step} is behind the end of the stream, which has {count} elements.")
+        raise IndexError(f"step {shown(step)} is after the end of the stream, which has {count} elements.")
     return KeyBlocks(pipeline).checked(pipeline.positions(start, min(start + unit, pipeline.total)))
 
 
@@ -162,7 +163,7 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
     length = pipeline.epoch_length
     if (epoch + 1) * length > len(pipeline.sampler) + length - 1:
-        raise LookupError(f"epoch {epoch} is behind the end of the stream of {len(pipeline.sampler)} positions.")
+        raise LookupError(f"epoch {shown(epoch)} is after the end of the stream of {len(pipeline.sampler)} positions.")
     position = _position_of(pipeline, key, epoch)
     if position is None or position >= len(pipeline.sampler):
         raise LookupError(f"record {key} is not read in epoch {epoch} by this shard.")

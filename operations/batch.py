@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 
 from ..checks import whole_number
+from ..wording import shown
 from .protocol import Context, Element, Operation, Step
 from .stacking import Stack
 
@@ -44,9 +45,9 @@ class Batch(Operation):
     def __init__(self, batch_size: int, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> None:
         self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
         if not isinstance(drop_remainder, (bool, np.bool_)):
-            raise TypeError(f"drop_remainder={drop_remainder!r} is no bool; a function goes to batch_fn=.")
+            raise TypeError(f"drop_remainder={shown(drop_remainder)} is no bool; a function goes to batch_fn=.")
         if batch_fn is not None and not callable(batch_fn):
-            raise TypeError(f"batch_fn={batch_fn!r} must be a function from a list of elements to a batch.")
+            raise TypeError(f"batch_fn={shown(batch_fn)} must be a function from a list of elements to a batch.")
         self.drop_remainder = drop_remainder
         self.batch_fn = batch_fn
 

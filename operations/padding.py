@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..checks import whole_number
 from ..errors import BatchError
+from ..wording import VALUE, brief, first_few, shown
 from .protocol import Element, allocate_plainly
 from .stacking import Stack, as_array
 from .trees import flatten, leaf_names
@@ -120,7 +121,7 @@ class _Column:
 
     def __init__(self, name: str, leaves: Sequence[NDArray[Any]]) -> None:
         self.name = name
-        self.told = name or "of the element"
+        self.told = brief(name, VALUE) or "of the element"
         self.leaves = leaves
         self.has_axis = any(leaf.ndim for leaf in leaves)
         self.lengths = [len(leaf) if leaf.ndim else 0 for leaf in leaves]
@@ -141,7 +142,7 @@ def _mask(columns: Sequence[_Column], targets: dict[str, int]) -> NDArray[np.boo
     found = [column for column in columns if column.has_axis]
     masks = [column.mask(targets.get(column.name, column.longest)) for column in found]
     if not masks or any(not np.array_equal(mask, masks[0]) for mask in masks):
-        names = ", ".join(column.told for column in found[:8]) or "no leaf"
+        names = first_few([column.told for column in found]) or "no leaf"
         raise BatchError(
             f"one mask cannot tell what is real in {names}; name the leaf that it is of, "
             "pad_batch(mask_key={'tokens': 'tokens_mask'})."
@@ -157,7 +158,7 @@ def _meant(columns: Sequence[_Column], length: int) -> Sequence[_Column]:
         return found or there
     raise BatchError(
         f"no leaf of this batch is ragged, so that pad_batch(length={length}) cannot know which of "
-        f"{', '.join(column.told for column in there[:8])} to pad; name them, length={{'tokens': {length}}}."
+        f"{first_few([column.told for column in there])} to pad; name them, length={{'tokens': {length}}}."
     )
 
 
@@ -201,7 +202,7 @@ def batch_and_pad(
 def _with_mask(batch: Element, key: str, mask: NDArray[np.bool_]) -> Element:
     if not isinstance(batch, dict) or key in batch:
         raise BatchError(
-            f"the mask is added as batch[{key!r}], but batches are {type(batch).__name__}s"
+            f"the mask is added as batch[{shown(key)}], but batches are {type(batch).__name__}s"
             f"{' with that key' if isinstance(batch, dict) else ''}; pass another mask_key=, or mask_key=None."
         )
     return {**batch, key: mask}

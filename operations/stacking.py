@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BatchError
+from ..wording import brief
 from .protocol import Allocate, ArraySpec, Element
 from .trees import Structure, flatten, is_leaf, leaf_names
 
@@ -309,7 +310,7 @@ class Column:
             return np.result_type(self.array.dtype, array.dtype)
         except TypeError:
             raise BatchError(
-                f"leaf {self.name or 'of the element'} is of dtype {self.array.dtype} in one element of the batch and "
+                f"leaf {brief(self.name) or 'of the element'} is of dtype {self.array.dtype} in one element of the batch and "
                 f"{array.dtype} in another, which have no common dtype; map them to one before Batch."
             ) from None
 
@@ -320,7 +321,7 @@ class Column:
 
     def _unequal(self, array: NDArray[Any]) -> BatchError:
         return BatchError(
-            f"leaf {self.name or 'of the element'} has shape {self._shape} in one element of the batch and "
+            f"leaf {brief(self.name) or 'of the element'} has shape {self._shape} in one element of the batch and "
             f"{array.shape} in another; make them equal before Batch, or pass Batch(…, batch_fn=millrace.pad_batch())."
         )
 
@@ -353,4 +354,4 @@ def as_array(leaf: Any) -> NDArray[Any]:
 
 def _shown(structure: Structure) -> str:
     text = str(structure)
-    return text.removeprefix("PyTreeSpec(").split(", namespace=")[0].removesuffix(")")
+    return brief(text.removeprefix("PyTreeSpec(").split(", namespace=")[0].removesuffix(")"), 120)

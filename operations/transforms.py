@@ -16,6 +16,7 @@ import numpy as np
 from ..checks import whole_number
 from ..errors import FanOutError
 from ..keyed_random import KeyedGenerator, child_row
+from ..wording import shown
 from .protocol import Context, Element, Operation, Step
 
 
@@ -28,7 +29,7 @@ class FunctionOperation(Operation):
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         if function is not None and not callable(function):
             raise TypeError(
-                f"{type(self).__name__}({function!r}): pass a function, or subclass and define {self.method}."
+                f"{type(self).__name__}({shown(function)}): pass a function, or subclass and define {self.method}."
             )
         self._function = function
 
@@ -52,7 +53,8 @@ class FunctionOperation(Operation):
 
     def __repr__(self) -> str:
         function = self._function
-        return f"{type(self).__name__}({'' if function is None else getattr(function, '__qualname__', function)})"
+        name = "" if function is None else getattr(function, "__qualname__", None) or shown(function)
+        return f"{type(self).__name__}({name})"
 
 
 def _base_of(kind: type) -> type:
@@ -213,11 +215,11 @@ class FlatMap(FunctionOperation):
             try:
                 children = function(element)
                 if children is None:
-                    raise TypeError(f"{self!r} gave None for an element; return a list, [] to drop the element.")
+                    raise TypeError(f"{shown(self)} gave None for an element; return a list, [] to drop the element.")
                 for index, child in enumerate(children):
                     if index == limit:
                         raise FanOutError(
-                            f"{self!r} made more than max_fan_out={limit} elements of one; raise it or return fewer."
+                            f"{shown(self)} made more than max_fan_out={limit} elements of one; raise it or return fewer."
                         )
                     context.row = child_row(row, index)
                     then(child)
@@ -244,6 +246,6 @@ def as_operation(operation: Any) -> Operation:
     if callable(operation):
         return MapTransform(operation)
     raise TypeError(
-        f"operations has {operation!r}, a {type(operation).__name__}; pass a function (a map), or one of MapTransform, "
+        f"operations has {shown(operation)}, a {type(operation).__name__}; pass a function (a map), or one of MapTransform, "
         "RandomMapTransform, MapWithIndexTransform, Filter, FlatMap, Batch."
     )

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import one_of, whole_number
 from ..keyed_random import fresh_generator
+from ..wording import shown
 from .permutation import MAX_SIZE, permute, place_of
 from .protocol import ENDLESS, RecordMetadata
 from .sharding import NoSharding, ShardOptions, as_shard_options
@@ -71,8 +72,7 @@ class IndexSampler:
             self._keep_whole("seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
         elif self.shuffle:
             raise ValueError("shuffle=True needs a seed; pass seed=0 or another int in [0, 2^32).")
-        if self.algorithm not in ("millrace", "grain"):
-            raise ValueError(f'algorithm={self.algorithm!r} is unknown; use "millrace" (default) or "grain".')
+        one_of("algorithm", self.algorithm, "millrace", "grain")
         if self.algorithm == "grain":
             self._grain_order().part()  # a shard without records is an error now, not later
 
@@ -169,7 +169,7 @@ class IndexSampler:
         """
         index = operator.index(index)
         if not 0 <= index < len(self):
-            raise IndexError(f"position {index} is outside [0, {len(self)}), the positions of {self}.")
+            raise IndexError(f"position {shown(index)} is outside [0, {len(self)}), the positions of {self}.")
         key = int(self.record_keys(np.array([index], dtype=np.int64))[0])
         rng = None if self.seed is None else fresh_generator(self.seed, index)
         return RecordMetadata(index=index, record_key=key, rng=rng)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from ..wording import shown
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 ENDLESS = sys.maxsize
@@ -109,7 +110,7 @@ class ScalarSampler:
         metadata = self._sampler[position]
         if getattr(metadata, "record_key", None) is None:
             raise TypeError(
-                f"{type(self._sampler).__name__}[{position}] gave {metadata!r}; "
+                f"{type(self._sampler).__name__}[{position}] gave {shown(metadata)}; "
                 "a sampler gives RecordMetadata(index, record_key)."
             )
         return metadata
@@ -144,6 +145,6 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
     if isinstance(sampler, Sampler) and not isinstance(sampler, (list, tuple, dict, str, bytes, np.ndarray)):
         return ScalarSampler(sampler)
     raise TypeError(
-        f"sampler={sampler!r} is not a sampler; pass millrace.IndexSampler(num_records=…), or an object with "
+        f"sampler={shown(sampler)} is not a sampler; pass millrace.IndexSampler(num_records=…), or an object with "
         "__len__ and __getitem__(index) -> RecordMetadata."
     )

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import whole_number
+from ..wording import shown
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class ShardOptions:
         object.__setattr__(self, "shard_index", index)
         if not 0 <= self.shard_index < self.shard_count:
             raise ValueError(
-                f"shard_index={self.shard_index} must lie in [0, shard_count) = [0, {self.shard_count}); "
+                f"shard_index={shown(self.shard_index)} must lie in [0, shard_count) = [0, {self.shard_count}); "
                 "shards are numbered from 0."
             )
 
@@ -72,7 +73,7 @@ def as_shard_options(options: Any) -> ShardOptions:
     if hasattr(options, "shard_index") and hasattr(options, "shard_count"):
         return ShardOptions(options.shard_index, options.shard_count, bool(getattr(options, "drop_remainder", False)))
     raise TypeError(
-        f"shard_options={options!r} is a {type(options).__name__}; pass millrace.ShardOptions(index, count)."
+        f"shard_options={shown(options)} is a {type(options).__name__}; pass millrace.ShardOptions(index, count)."
     )
 
 

@@ -21,9 +21,10 @@ import numpy.typing as npt
 
 from ..checks import whole_number
 from ..errors import MissingExtraError, SourceError, SourceNotFoundError
+from ..wording import TEXT, brief, first_few, shown
 from .files import LocalFileSystem, PathLike, expand, path_list, text_of
 from .keys import Keys, check_key, check_keys
-from .parts import first_few, read_by_part
+from .parts import read_by_part
 from .reader_pool import ReaderPool, open_file_limit
 from .stamps import Stamp, check_open_file, stamp_of
 
@@ -122,6 +123,8 @@ class ArrayRecordDataSource:
         max_open_files: int | None = None,
     ) -> None:
         _library()
+        if reader_options is not None and not isinstance(reader_options, Mapping):
+            raise TypeError(f"reader_options={shown(reader_options)} must be a dict, {{name: value}}.")
         options = {**_RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
         if max_open_files is not None:
@@ -188,8 +191,10 @@ class ArrayRecordDataSource:
             try:
                 _read_positions(reader, [position])
             except RuntimeError as single:
-                return SourceError(f"{path}: record key {key} (record {position} of the file) cannot be read: {single}")
-        return SourceError(f"{path}: record keys {first_few(keys.tolist())} cannot be read: {error}")
+                return SourceError(
+                    f"{brief(path)}: record key {key} (record {position} of the file) cannot be read: {brief(single)}"
+                )
+        return SourceError(f"{brief(path)}: record keys {first_few(keys.tolist())} cannot be read: {brief(error)}")
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -258,18 +263,22 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
     start, stop = int(match[2] or 0), int(match[3]) if match[3] else None
     if match[4] or "-" in match[2] + match[3]:
         raise ValueError(
-            f"{instruction}: a range has no step and counts from the file's first record, 0; "
+            f"{brief(instruction)}: a range has no step and counts from the file's first record, 0; "
             "write path[start:end], [start:] or [:end]"
         )
     if stop is not None and start > stop:
-        raise ValueError(f"{instruction}: the range ends before it starts; write path[start:end] with start <= end")
+        raise ValueError(
+            f"{brief(instruction)}: the range ends before it starts; write path[start:end] with start <= end"
+        )
     return start, stop
 
 
 def _exactly_one(path: str, instruction: str) -> list[str]:
     files = expand(path, LocalFileSystem(), DIRECTORY_PATTERNS)
     if len(files) > 1:
-        raise ValueError(f"{instruction}: a range [start:end] needs one file, and {path!r} stands for {len(files)}")
+        raise ValueError(
+            f"{brief(instruction)}: a range [start:end] needs one file, and {shown(path, TEXT)} stands for {len(files)}"
+        )
     return files
 
 
@@ -277,7 +286,7 @@ def _bounded(part: _Part, count: int) -> _Part:
     stop = count if part.stop is None else part.stop
     if not 0 <= part.start <= stop <= count:
         wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
-        raise SourceError(f"{part.path}: records {wanted} were asked for, but the file has {count}")
+        raise SourceError(f"{brief(part.path)}: records {wanted} were asked for, but the file has {count}")
     return _Part(part.path, part.start, stop)
 
 
@@ -314,17 +323,17 @@ def _open_number(files: tuple[tuple[str, Stamp], ...], options: str, number: int
 def _open(path: str, options: str) -> Any:
     """Opens a file; the library reports a bad one only when it is used or closed, so it is asked at once."""
     if not os.path.exists(path):
-        raise SourceNotFoundError(f"no file {path!r}")
+        raise SourceNotFoundError(f"no file {shown(path, TEXT)}")
     if not os.path.getsize(path):
-        raise SourceError(f"{path}: the file is empty (0 bytes)")
+        raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
     reader = _library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
     if reader.ok():
         return reader
     try:
         reader.close()
     except RuntimeError as error:
-        raise SourceError(f"{path}: not an ArrayRecord file, or truncated: {error}") from error
-    raise SourceError(f"{path}: not an ArrayRecord file, or truncated")
+        raise SourceError(f"{brief(path)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
+    raise SourceError(f"{brief(path)}: not an ArrayRecord file, or truncated")
 
 
 def _read_positions(reader: Any, positions: list[int]) -> list[bytes]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import MissingExtraError, SourceError
+from ..wording import TEXT, brief, shown
 from .files import FileSystem, LocalFileSystem, text_of
 
 
@@ -33,6 +34,7 @@ def resolve(filesystem: Any, path: Any) -> tuple[Any, str]:
 
     Raises:
         SourceError: pyarrow cannot make a file system of the URI.
+        TypeError: `filesystem` is none.
     """
     import pyarrow
     from pyarrow import fs
@@ -42,12 +44,14 @@ def resolve(filesystem: Any, path: Any) -> tuple[Any, str]:
         try:
             found, inner = fs.FileSystem.from_uri(name)
         except (pyarrow.ArrowException, OSError) as error:
-            raise SourceError(f"{name!a}: pyarrow cannot open this URI: {error!s:.300}") from error
+            raise SourceError(f"{shown(name, TEXT)}: pyarrow cannot open this URI: {brief(error)}") from error
         return found, str(inner)
     if filesystem is None:
         return fs.LocalFileSystem(), name
     if isinstance(filesystem, fs.FileSystem):
         return filesystem, name
+    if not hasattr(filesystem, "info"):
+        raise TypeError(f"filesystem={shown(filesystem)} is no file system; pass one of pyarrow.fs or of fsspec.")
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), name
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ..errors import SourceError, SourceNotFoundError
+from ..wording import TEXT, brief, shown
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Sequence[PathLike]
@@ -97,7 +98,7 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
     except SourceNotFoundError:
         raise
     except OSError as error:
-        raise SourceError(f"{name!a} cannot be looked up: {error}") from error
+        raise SourceError(f"{shown(name, TEXT)} cannot be looked up: {brief(error)}") from error
     for file in found:
         _check_name(file)
     return found
@@ -111,9 +112,9 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
     if glob.has_magic(name):
         found = sorted(file_system.glob(name))
         if not found:
-            raise SourceNotFoundError(f"no file matches the pattern {name!r}")
+            raise SourceNotFoundError(f"no file matches the pattern {shown(name, TEXT)}")
         return found
-    raise SourceNotFoundError(f"no file or directory {name!r}")
+    raise SourceNotFoundError(f"no file or directory {shown(name, TEXT)}")
 
 
 def _check_name(file: str) -> None:
@@ -121,7 +122,7 @@ def _check_name(file: str) -> None:
         file.encode()
     except UnicodeEncodeError:
         raise SourceError(
-            f"{file!a}: the name is not UTF-8, and the file's library takes no other; rename it"
+            f"{shown(file, TEXT)}: the name is not UTF-8, and the file's library takes no other; rename it"
         ) from None
 
 
@@ -137,13 +138,13 @@ def text_of(path: Any) -> str:
     try:
         return os.fsdecode(path)
     except TypeError:
-        raise TypeError(f"a path must be a string or os.PathLike, not {type(path).__name__} ({path!r:.60})") from None
+        raise TypeError(f"a path must be a string or os.PathLike, not {type(path).__name__} ({shown(path)})") from None
 
 
 def _in_directory(directory: str, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
     names = [name for name in file_system.names_in(directory) if _counts(name, patterns)]
     if not names:
-        raise SourceNotFoundError(f"the directory {directory!r} holds no file named {' or '.join(patterns)}")
+        raise SourceNotFoundError(f"the directory {shown(directory, TEXT)} holds no file named {' or '.join(patterns)}")
     return [f"{directory.rstrip('/') or ''}/{name}" for name in sorted(names)]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import RecordKeyError
+from ..wording import shown
 
 Keys = npt.NDArray[np.int64] | Sequence[SupportsIndex]
 """Many record keys: an `int64` array, or any sequence of integers."""
@@ -74,10 +75,10 @@ def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]
 
 
 def _not_integer(key: Any, source: str) -> TypeError:
-    return TypeError(f"{source}: a record key must be an integer, not {type(key).__name__} ({key!r:.40})")
+    return TypeError(f"{source}: a record key must be an integer, not {type(key).__name__} ({shown(key)})")
 
 
 def _out_of_range(key: int, length: int, source: str) -> RecordKeyError:
     return RecordKeyError(
-        f"{source}: record key {key} is out of range; there are {length} records, keys 0 to {length - 1}"
+        f"{source}: record key {shown(key)} is out of range; there are {length} records, keys 0 to {length - 1}"
     )

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..wording import brief, first_few, shown
 from .keys import Keys, check_key, check_keys
 
 Array = npt.NDArray[Any]
@@ -120,8 +121,8 @@ class _FlatTable:
     """Record k is a dict of row k of each array."""
 
     def __init__(self, data: dict[Any, Any]) -> None:
-        self.columns: Any = {name: _frozen(f"leaf [{name!r}]", leaf) for name, leaf in data.items()}
-        self.length = _common_length({f"leaf [{name!r}]": leaf for name, leaf in self.columns.items()})
+        self.columns: Any = {name: _frozen(f"leaf [{shown(name)}]", leaf) for name, leaf in data.items()}
+        self.length = _common_length({f"leaf [{shown(name)}]": leaf for name, leaf in self.columns.items()})
 
     def one(self, key: int) -> Any:
         return {name: leaf[key] for name, leaf in self.columns.items()}
@@ -199,10 +200,10 @@ def _frozen(name: str, leaf: Any) -> Array:
     """
     if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
         raise TypeError(
-            f"MemorySource: {name} is of type {type(leaf).__name__}, not a NumPy array; use np.asarray(...)"
+            f"MemorySource: {brief(name)} is of type {type(leaf).__name__}, not a NumPy array; use np.asarray(...)"
         )
     if leaf.ndim == 0:
-        raise TypeError(f"MemorySource: {name} has no axis (shape ()); its first axis must count the records")
+        raise TypeError(f"MemorySource: {brief(name)} has no axis (shape ()); its first axis must count the records")
     view = leaf.view(np.ndarray)
     view.flags.writeable = False
     return view
@@ -213,11 +214,13 @@ def _common_length(leaves: dict[str, Array]) -> int:
         raise ValueError("MemorySource: the dict is empty; it must hold at least one array")
     lengths = {name: len(leaf) for name, leaf in leaves.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        told = first_few([f"{name} has {length}" for name, length in lengths.items()])
         raise ValueError(f"MemorySource: all arrays must have the same number of records, but {told}")
     length = next(iter(lengths.values()))
     if not length:
-        raise ValueError(f"MemorySource: {next(iter(lengths))} has 0 records; a source needs at least one record")
+        raise ValueError(
+            f"MemorySource: {brief(next(iter(lengths)))} has 0 records; a source needs at least one record"
+        )
     return length
 
 

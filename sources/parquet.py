@@ -21,12 +21,13 @@ import numpy.typing as npt
 
 from ..checks import whole_number
 from ..errors import SourceError
+from ..wording import brief, first_few, shown
 from .arrow_columns import Column, column_of
 from .arrow_files import is_local, listing_of, parquet_library, resolve
 from .block_cache import BlockCache
 from .files import Paths, expand, path_list
 from .keys import Keys, check_key, check_keys
-from .parts import first_few, read_by_part
+from .parts import read_by_part
 from .stamps import Stamp, check_unchanged, stamp_of
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
@@ -173,7 +174,7 @@ class ParquetDataSource:
         except _unreadable() as error:
             file, number = self._groups.place(group)
             raise SourceError(
-                f"{file.path}: record key {keys[0]} (row group {number}) cannot be read: {error}"
+                f"{brief(file.path)}: record key {keys[0]} (row group {number}) cannot be read: {brief(error)}"
             ) from error
 
     @functools.cached_property
@@ -197,7 +198,7 @@ class ParquetDataSource:
         self._prepare()
 
     def __repr__(self) -> str:
-        return f"ParquetDataSource({len(self)} rows of {', '.join(self._groups.columns)})"
+        return f"ParquetDataSource({len(self)} rows of {first_few(self._groups.columns, 8)})"
 
 
 def _unreadable() -> tuple[type[BaseException], ...]:
@@ -220,13 +221,13 @@ def _inspect(filesystem: Any, path: str) -> tuple[_File, Any]:
     """Reads a file's footer: its row groups and its Arrow schema."""
     try:
         if not filesystem.get_file_info(path).size:
-            raise SourceError(f"{path}: the file is empty (0 bytes)")
+            raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
         with _open(filesystem, path) as (handle, stamp):
             file = parquet_library().ParquetFile(handle)
             counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
             return _File(path, stamp, counts, _digest_of_footer(handle)), file.schema_arrow.remove_metadata()
     except _unreadable() as error:
-        raise SourceError(f"{path}: not a Parquet file, or truncated: {error}") from error
+        raise SourceError(f"{brief(path)}: not a Parquet file, or truncated: {brief(error)}") from error
 
 
 @contextmanager
@@ -250,7 +251,7 @@ def _check_schemas(inspected: Sequence[tuple[_File, Any]], columns: tuple[str, .
         if whole:
             difference += [f"{name!r} besides" for name in other.names if name not in columns]
         if difference:
-            raise SourceError(f"{file.path}: other columns than in {first.path}: {'; '.join(difference)}")
+            raise SourceError(f"{brief(file.path)}: other columns than in {brief(first.path)}: {first_few(difference)}")
 
 
 def _difference(schema: Any, other: Any, columns: tuple[str, ...]) -> list[str]:
@@ -264,8 +265,10 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], path: str) -> t
         return tuple(names)
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
     if not chosen:
-        raise ValueError(f"columns is empty; name at least one column of {path}: {', '.join(names)}")
+        raise ValueError(f"columns is empty; name at least one column of {brief(path)}: {first_few(names, 8)}")
     unknown = [name for name in chosen if name not in names]
     if unknown:
-        raise ValueError(f"{path} has no column {', '.join(map(repr, unknown))}; there are {', '.join(names)}")
+        raise ValueError(
+            f"{brief(path)} has no column {first_few(list(map(shown, unknown)))}; there are {first_few(names, 8)}"
+        )
     return chosen

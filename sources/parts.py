@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,13 +37,3 @@ def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[
     if len(records) == 1:  # itemgetter of one index returns no tuple.
         return records
     return list(operator.itemgetter(*np.argsort(order).tolist())(records))
-
-
-def first_few(values: Sequence[Any]) -> str:
-    """Tells values in a message: the first three, and how many more there are.
-
-    >>> first_few(range(7))
-    '0, 1, 2 and 4 more'
-    """
-    shown = ", ".join(map(str, values[:3]))
-    return shown if len(values) <= 3 else f"{shown} and {len(values) - 3} more"

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SourceError
+from ..wording import shown
 from .keys import check_key, check_keys
 from .memory import MemorySource
 
@@ -68,7 +69,7 @@ def as_source(data: Any) -> DataSource[Any]:
     2
     """
     if isinstance(data, (str, bytes)):
-        raise TypeError(f"{data!r:.80} is a string, not a source; open the file: ArrayRecordDataSource(path), …")
+        raise TypeError(f"{shown(data)} is a string, not a source; open the file: ArrayRecordDataSource(path), …")
     if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
         return MemorySource(data)
     missing = [name for name in ("__len__", "__getitem__") if not hasattr(type(data), name)]
@@ -159,5 +160,5 @@ def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
         return {"kind": kind.__qualname__, "records": len(source)}
     value = own() if callable(own) else own
     if not isinstance(value, dict):
-        raise TypeError(f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {value!r:.60}")
+        raise TypeError(f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {shown(value)}")
     return value

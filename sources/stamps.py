@@ -10,6 +10,7 @@ import os
 from typing import NamedTuple
 
 from ..errors import SourceError
+from ..wording import brief
 
 
 class Stamp(NamedTuple):
@@ -41,7 +42,7 @@ def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
         return
     told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
     raise SourceError(
-        f"{path}: the file was changed after the source was made ({told}); make the source anew, and write new versions of "
+        f"{brief(path)}: the file was changed after the source was made ({told}); make the source anew, and write new versions of "
         "files under new names."
     )
 
@@ -57,5 +58,5 @@ def check_open_file(path: str, before: Stamp) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SourceError(f"{path}: the file cannot be read any more: {error}") from error
+        raise SourceError(f"{brief(path)}: the file cannot be read any more: {brief(error)}") from error
     check_unchanged(path, before, now)

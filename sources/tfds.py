@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, ClassVar, SupportsIndex
 
 from ..errors import MissingExtraError, SourceError
+from ..wording import brief, first_few, shown
 from .array_record import ArrayRecordDataSource
 from .keys import Keys, check_key, check_keys
-from .parts import first_few
 
 
 class TfdsDataSource:
@@ -103,14 +103,18 @@ def _open(tfds: Any, name: str, split: str, data_dir: str | None, decoders: Any)
     try:
         return tfds.data_source(name, split=split, data_dir=data_dir, decoders=decoders, download=False)
     except tfds.core.DatasetNotFoundError as error:
-        raise SourceError(f"no TFDS dataset {name!r}; under {where} there are: {_prepared(where)}") from error
+        raise SourceError(
+            f"no TFDS dataset {shown(name)}; under {brief(where)} there are: {_prepared(where)}"
+        ) from error
     except NotImplementedError as error:
         raise SourceError(
-            f"the TFDS dataset {name!r} is not prepared in ArrayRecord format under {where}, where there are: "
-            f"{_prepared(where)}; run tfds.builder({name!r}, file_format='array_record').download_and_prepare()"
+            f"the TFDS dataset {shown(name)} is not prepared in ArrayRecord format under {brief(where)}, where there are: "
+            f"{_prepared(where)}; run tfds.builder({shown(name)}, file_format='array_record').download_and_prepare()"
         ) from error
     except ValueError as error:
-        raise SourceError(f"split {split!r} of the TFDS dataset {name!r} cannot be read: {error}") from error
+        raise SourceError(
+            f"split {shown(split)} of the TFDS dataset {shown(name)} cannot be read: {brief(error)}"
+        ) from error
 
 
 def _prepared(data_dir: str) -> str:

@@ -7,6 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import millrace
 
 ROOT = Path(millrace.__file__).parent
@@ -57,3 +59,35 @@ def test_rooms_import_one_way():
             others = {"samplers", "sources", "operations", "loader"} - {room}
             assert not [line for line in imports if any(line.startswith(f"from ..{other}") for other in others)], path
             assert not [line for line in imports if "jax" in line] or path.name == "sharding.py", path
+
+
+def test_names_of_grain_say_where_they_are():
+    """Each public name of Grain that millrace has not is an AttributeError that says what to use, or that it is not here yet."""
+    import grain
+    import grain.experimental
+    import grain.python
+
+    names = {name for module in (grain, grain.python, grain.experimental, grain.transforms) for name in dir(module)}
+    for name in names:
+        if not name.startswith("_") and not hasattr(millrace, name):
+            with pytest.raises(AttributeError, match="; "):
+                getattr(millrace, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("MapDataset", "chains of datasets are not here yet"),
+        ("ZipMapDataset", "chains of datasets are not here yet"),
+        ("transforms", "millrace.MapTransform"),
+        ("FilterTransform", "use millrace.Filter"),
+        ("compat", "docs/from-grain.md"),
+        ("DistributedSampler", "ShardOptions"),
+        ("CheckpointSave", "millrace.checkpoint.CheckpointSave"),
+        ("unheard_of", r"no attribute 'unheard_of'$"),
+    ],
+)
+def test_a_name_that_is_elsewhere_says_where(name, message):
+    """millrace.MapDataset and other names that people bring along get a remark; others do not."""
+    with pytest.raises(AttributeError, match=message):
+        getattr(millrace, name)

@@ -1,11 +1,10 @@
 """Keys over parts that lie end to end: each part is read once, and the records come in the order of the keys."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.sources.parts import first_few, read_by_part
+from millrace.sources.parts import read_by_part
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any), st.data())
@@ -23,12 +22,3 @@ def test_records_come_in_the_order_of_their_keys(lengths, data):
     records = read_by_part(keys, ends, read)
     assert [key for _, key in records] == keys.tolist()
     assert asked == sorted(set(asked))
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [([1], "1"), ("abc", "a, b, c"), (range(4), "0, 1, 2 and 1 more"), (range(9), "0, 1, 2 and 6 more")],
-)
-def test_long_lists_are_told_by_their_first_three(values, text):
-    """A message names three values and counts the others."""
-    assert first_few(values) == text

@@ -16,6 +16,7 @@ from ..loader.state import LoaderState, differences
 from ..loader.state_files import process_of, unreadable
 from ..loader.steps import union
 from ..samplers.protocol import ENDLESS
+from ..wording import brief, first_few
 
 
 def inspected(path: Path) -> Iterator[str]:
@@ -47,8 +48,8 @@ def compared(one: Path, two: Path) -> list[str]:
 def _only(path: Path) -> Sequence[LoaderState]:
     found = list(_checkpoints(path))
     if len(found) != 1:
-        places = ", ".join(str(place) for place, _ in found)
-        raise CheckpointError(f"{path} holds {len(found)} checkpoints ({places}); pass the path of one.")
+        places = first_few([place for place, _ in found])
+        raise CheckpointError(f"{brief(path)} holds {len(found)} checkpoints ({places}); pass the path of one.")
     return found[0][1]
 
 
@@ -59,7 +60,9 @@ def _checkpoints(path: Path) -> Iterator[tuple[Path, Sequence[LoaderState]]]:
         return
     files = sorted(file for file in path.rglob("process_*-of-*.json") if process_of(file))
     if not files:
-        raise CheckpointError(f"{path} holds no process_<i>-of-<n>.json; pass a file, or the folder of a checkpoint.")
+        raise CheckpointError(
+            f"{brief(path)} holds no process_<i>-of-<n>.json; pass a file, or the folder of a checkpoint."
+        )
     sets: dict[tuple[Path, int], list[Path]] = {}
     for file in files:
         sets.setdefault((file.parent, (process_of(file) or (0, 0))[1]), []).append(file)
@@ -78,7 +81,7 @@ def _read(file: Path) -> LoaderState:
     except OSError as error:
         raise unreadable(file, error) from None
     except CheckpointError as error:
-        raise CheckpointError(f"{file}: {error}") from None
+        raise CheckpointError(f"{brief(file)}: {brief(error, 400)}") from None
 
 
 def _described(states: Sequence[LoaderState]) -> Iterator[str]:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...checks import whole_number
+from ...checks import one_of, whole_number
 from ...errors import ShardingError
+from ...wording import brief, first_few, shown
 from .extra import jax_for
 from .host import Host, as_host
 
@@ -68,14 +69,14 @@ class DeviceLoader:
 
         if not isinstance(self.source, Iterable):
             raise TypeError(
-                f"{self.source!r} is a {type(self.source).__name__}; pass a loader, or an iterable of batches."
+                f"{shown(self.source)} is a {type(self.source).__name__}; pass a loader, or an iterable of batches."
             )
         for name in ("host_buffer", "device_buffer"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, None, "a positive int"))
         if self.transform is not None and not callable(self.transform):
-            raise TypeError(f"transform={self.transform!r} must be a function from a batch to a batch.")
-        _one_of("on_unsupported", self.on_unsupported, ("error", "keep"))
-        _one_of("on_uneven", self.on_uneven, ("error", "drop", "pad"))
+            raise TypeError(f"transform={shown(self.transform)} must be a function from a batch to a batch.")
+        one_of("on_unsupported", self.on_unsupported, "error", "keep")
+        one_of("on_uneven", self.on_uneven, "error", "drop", "pad")
         object.__setattr__(self, "sharding", as_shardings(self.sharding))
 
     def __len__(self) -> int:
@@ -120,7 +121,7 @@ class DeviceLoader:
         me, processes = jax_for("to_device").process_index(), processes_of(self.sharding)
         if processes and me not in processes:
             raise ShardingError(
-                f"all devices of the sharding belong to other processes ({', '.join(map(str, processes))}) than this one, "
+                f"all devices of the sharding belong to other processes ({first_few(processes, 8)}) than this one, "
                 f"{me}; pass one of jax.local_devices(), or a mesh with some of them, or feed on those processes only."
             )
         return Runs(
@@ -131,11 +132,6 @@ class DeviceLoader:
             agreements=Agreements(me, processes),
             on_uneven=self.on_uneven,
         )
-
-
-def _one_of(name: str, value: Any, values: tuple[str, ...]) -> None:
-    if value not in values:
-        raise ValueError(f"{name}={value!r} is unknown; use one of {', '.join(map(repr, values))}.")
 
 
 def to_device(
@@ -187,5 +183,5 @@ def device_put(
     for name in more:
         if name not in known:
             others = ", ".join(("cpu_buffer_size", "device_buffer_size", *known))
-            raise TypeError(f"device_put has no argument {name}=; it has {others}.")
+            raise TypeError(f"device_put has no argument {brief(name)}=; it has {others}.")
     return DeviceLoader(ds, device, host_buffer=cpu_buffer_size, device_buffer=device_buffer_size, **more)

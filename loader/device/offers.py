@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from ...wording import first_few
+
 OnUneven = Literal["error", "drop", "pad"]
 
 
@@ -106,7 +108,7 @@ def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: in
         ("batches", {process: offer.layout for process, offer in batches.items()}),
     ):
         if len(set(values.values())) > 1:
-            each = "; ".join(f"process {process}: {value}" for process, value in values.items())
+            each = first_few([f"process {process}: {value}" for process, value in values.items()])
             return Refuse(
                 f"the processes have different {what} at batch {step} of this run ({each}); make them the same."
             )
@@ -122,9 +124,11 @@ def _padded(offers: Mapping[int, Offer], rows: set[int]) -> Go:
 
 
 def _uneven(offers: Mapping[int, Offer], step: int) -> str:
-    each = "; ".join(
-        f"process {process}: {f'{offer.rows} rows' if offer.kind == 'batch' else 'none, its stream has ended'}"
-        for process, offer in sorted(offers.items())
+    each = first_few(
+        [
+            f"process {process}: {f'{offer.rows} rows' if offer.kind == 'batch' else 'none, its stream has ended'}"
+            for process, offer in sorted(offers.items())
+        ]
     )
     return (
         f"the processes have different amounts of data for batch {step} of this run ({each}), and a step that all take part "

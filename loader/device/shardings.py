@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 
 from ...errors import ShardingError
 from ...operations.trees import NAMESPACE, Structure, flatten
+from ...wording import brief, first_few, shown
 
 _WANTED = "a device, a Sharding, (mesh, axis names), or a tree of these"
 
@@ -54,7 +55,7 @@ def _as_sharding(target: Any) -> Sharding:
     if _is_shorthand(target):
         return _named(*target)
     remedy = '; name the axes over which batches are divided, (mesh, "data")' if isinstance(target, Mesh) else ""
-    raise TypeError(f"{target!r} is a {type(target).__name__}, but batches go to {_WANTED}{remedy}.")
+    raise TypeError(f"{shown(target)} is a {type(target).__name__}, but batches go to {_WANTED}{remedy}.")
 
 
 def _named(mesh: Mesh, axes: Any) -> NamedSharding:
@@ -63,7 +64,7 @@ def _named(mesh: Mesh, axes: Any) -> NamedSharding:
     names = [name for entry in spec for name in _names(entry)]
     unknown = [name for name in names if name not in mesh.shape]
     if unknown:
-        raise ValueError(f"the mesh has no axis {unknown[0]!r}; it has {_described(mesh)}.")
+        raise ValueError(f"the mesh has no axis {shown(unknown[0])}; it has {_described(mesh)}.")
     return NamedSharding(mesh, spec)
 
 
@@ -72,7 +73,7 @@ def _names(entry: Any) -> tuple[Any, ...]:
 
 
 def _described(mesh: Mesh) -> str:
-    return ", ".join(f"{name!r}: {size}" for name, size in mesh.shape.items())
+    return first_few([f"{name!r}: {size}" for name, size in mesh.shape.items()], 8)
 
 
 class Stays:
@@ -98,7 +99,7 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
         tree = optree.tree_broadcast_prefix(shardings, batch, is_leaf=_is_one, namespace=NAMESPACE)
     except ValueError as error:
         remedy = "" if keep else ' With on_unsupported="keep", leaves without one stay on the host.'
-        raise ShardingError(f"the tree of shardings is none for this batch: {error}.{remedy}") from None
+        raise ShardingError(f"the tree of shardings is none for this batch: {brief(error)}.{remedy}") from None
     flat = optree.tree_leaves(tree, is_leaf=_is_one, namespace=NAMESPACE)
     return [with_rank(sharding, rank) for sharding, rank in zip(flat, ranks)]
 
@@ -222,7 +223,7 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
 
 def told(name: str) -> str:
     """A leaf in messages; a batch that is no tree has one without a name."""
-    return f"the batch's leaf {name}" if name else "the batch"
+    return f"the batch's leaf {brief(name)}" if name else "the batch"
 
 
 def for_mask(sharding: Sharding) -> Sharding:
@@ -249,7 +250,7 @@ def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
         ShardingError: it is no sharding over a mesh, or is not divided along the leading axis in parts of one size.
     """
     if not isinstance(sharding, NamedSharding):
-        raise ShardingError(f"{sharding!r} has no mesh; pass a NamedSharding or (mesh, axis names).")
+        raise ShardingError(f"{shown(sharding)} has no mesh; pass a NamedSharding or (mesh, axis names).")
     count = _size(sharding.mesh, [*sharding.spec, None][0])
     held: dict[int, set[int]] = {}
     for device, index in with_rank(sharding, 1).devices_indices_map((count,)).items():

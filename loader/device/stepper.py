@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import HostsError, ShardingError
+from ...wording import brief, first_few
 from .agreement import Agreement, Alone
 from .host import Host
 from .items import Delivered, Ended, Failed, Loaded
@@ -104,8 +105,8 @@ class Stepper:
     def _told_change(self, constants: dict[str, bytes]) -> str:
         names = [name for name, value in constants.items() if (self._constants or {}).get(name) != value]
         return (
-            f"{', '.join(map(told, names))} has no rows and changes from batch to batch: a host that has no batch any more "
-            'would put another value on its devices. Give it rows, leave it out, or use on_uneven="drop".'
+            f"{first_few(list(map(told, names)))} has no rows and changes from batch to batch: a host that has no "
+            'batch any more would put another value on its devices. Give it rows, leave it out, or use on_uneven="drop".'
         )
 
     def _offer(self, item: Loaded | Ended | Failed, prepared: Prepared | None, failed: Failed | None) -> Offer:
@@ -134,7 +135,7 @@ class Stepper:
 
     def failure(self, error: BaseException) -> Offer:
         """What to tell the other processes of an error."""
-        return Offer("failed", self._on_uneven, detail=f"{type(error).__name__}: {error}")
+        return Offer("failed", self._on_uneven, detail=brief(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:
         """The run ends here, by an error or not."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...errors import ShardingError
 from ...operations.trees import Structure, flatten, leaf_names
+from ...wording import first_few, shown
 from .shardings import (
     STAYS,
     check,
@@ -227,7 +228,7 @@ def _check_rows(names: list[str], shapes: list[tuple[int, ...]], shardings: list
     divided = [index for index, shape in enumerate(shapes) if divides_rows(shardings[index], len(shape))]
     sizes = {shapes[index][0]: names[index] for index in divided or range(len(shapes)) if shapes[index]}
     if len(sizes) > 1:
-        each = ", ".join(f"{name or 'the batch'}: {size}" for size, name in sizes.items())
+        each = first_few([f"{name or 'the batch'}: {size}" for size, name in sizes.items()])
         raise ShardingError(
             f'with on_uneven="pad" it must be clear which leaves have the rows, and their leading axes differ ({each}); pass '
             'a tree of shardings, (mesh, "data") for leaves with rows and (mesh, PartitionSpec()) for others.'
@@ -249,7 +250,7 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
         limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
         if not limits.min <= value <= limits.max:
             raise OverflowError(
-                f"{told(leaf_names(structure)[number])} is {value}, outside of [{limits.min}, {limits.max}], what jax's "
+                f"{told(leaf_names(structure)[number])} is {shown(value)}, outside of [{limits.min}, {limits.max}], what jax's "
                 f"{limits.dtype} holds; pass a smaller number, or an array of another dtype (jax_enable_x64 has int64)."
             )
     return np.asarray(value)

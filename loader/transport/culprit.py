@@ -10,6 +10,8 @@ from typing import Any
 
 import cloudpickle
 
+from ...wording import shown
+
 MAX_DEPTH = 20
 
 
@@ -28,7 +30,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, (list, tuple)):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))
     if isinstance(value, dict):
-        yield from ((f"[{key!r}]", item) for key, item in value.items())
+        yield from ((f"[{shown(key)}]", item) for key, item in value.items())
     yield from _parts_of_function(value)
     if not isinstance(value, type):
         yield from ((f".{attribute}", item) for attribute, item in getattr(value, "__dict__", {}).items())

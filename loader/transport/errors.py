@@ -10,6 +10,8 @@ import traceback
 
 import cloudpickle
 
+from ...wording import brief
+
 
 class RemoteTracebackError(Exception):
     """The traceback in the worker process, as text; the cause of the exception that it belongs to."""
@@ -37,6 +39,7 @@ def decode(data: bytes) -> Exception:
     try:
         error, text = pickle.loads(data)
     except Exception as failure:
-        return RuntimeError(f"a worker failed with an exception that cannot be unpickled here: {failure!r}")
+        told = brief(f"{type(failure).__name__}: {failure}")
+        return RuntimeError(f"a worker failed with an exception that cannot be unpickled here: {told}")
     error.__cause__ = RemoteTracebackError(text)
     return error  # type: ignore[no-any-return]

@@ -1,0 +1,86 @@
+"""Names of Grain and PyTorch that people look for in `millrace`: where they are here, or that they are not here yet.
+
+In: a name that the package has not. Out: the end of the message of an AttributeError.
+"""
+
+from __future__ import annotations
+
+from .wording import shown
+
+_CHAINS = (
+    "chains of datasets are not here yet; a millrace.DataLoader, or millrace.load(source, …), does the same in one call"
+)
+
+_HERE = {
+    "BatchOperation": "millrace.Batch",
+    "CheckpointHandler": "millrace.checkpoint.CheckpointHandler",
+    "CheckpointRestore": "millrace.checkpoint.CheckpointRestore",
+    "CheckpointSave": "millrace.checkpoint.CheckpointSave",
+    "Dataset": "any object with __len__ and __getitem__",
+    "assert_equal_output_after_checkpoint": "millrace.check_resume",
+    "DatasetIterator": "millrace.DataLoaderIterator",
+    "DistributedSampler": "shard_options=millrace.ShardOptions(rank, world_size)",
+    "ElasticIterator": "iterator.set_states(states), which goes on with another number of shards",
+    "FilterOperation": "millrace.Filter",
+    "FilterTransform": "millrace.Filter",
+    "FlatMapTransform": "millrace.FlatMap",
+    "InMemoryDataSource": "millrace.MemorySource",
+    "Map": "millrace.MapTransform",
+    "MapOperation": "millrace.MapTransform",
+    "MapWithIndex": "millrace.MapWithIndexTransform",
+    "MultiprocessingOptions": "worker_count= and worker_buffer_size= of millrace.DataLoader",
+    "PyGrainCheckpointHandler": "millrace.checkpoint.CheckpointHandler",
+    "PyGrainCheckpointRestore": "millrace.checkpoint.CheckpointRestore",
+    "PyGrainCheckpointSave": "millrace.checkpoint.CheckpointSave",
+    "PyGrainDatasetIterator": "millrace.DataLoaderIterator",
+    "RandomAccessDataSource": "millrace.DataSource",
+    "RandomMap": "millrace.RandomMapTransform",
+    "RandomMapOperation": "millrace.RandomMapTransform",
+    "RandomSampler": "millrace.IndexSampler(…, shuffle=True, seed=…)",
+    "SharedMemoryDataSource": "millrace.MemorySource, whose memory worker processes share",
+    "StateFile": "millrace.checkpoint.StateFile",
+    "TensorDataset": "a dict of arrays, which is a source",
+    "Transformation": "millrace.Operation",
+    "Transformations": "a list of operations",
+    "default_collate": "millrace.Batch, which stacks without a function",
+    "from_grain_state": "millrace.checkpoint.from_grain_state",
+    "python": "millrace, which has these names itself",
+    "sharding": "millrace.ShardOptions, NoSharding and ShardByJaxProcess",
+    "transforms": "millrace.MapTransform, RandomMapTransform, MapWithIndexTransform, Filter, FlatMap and Batch",
+}
+
+_REMARKS = {
+    "IterDataset": _CHAINS,
+    "MapDataset": _CHAINS,
+    "compat": "Grain's names under an import of their own are not here yet; docs/from-grain.md says which of ours to use",
+    "experimental": "of Grain's experimental names, device_put and batch_and_pad are in millrace; the others are not here yet",
+    "multiprocessing": "worker_count= of millrace.DataLoader starts worker processes; there is nothing to set up",
+    "pick_performance_config": "it is not here yet; worker_count=None takes one worker for each CPU",
+}
+
+_NOT_YET = (
+    "BOSHandling, DATASET_INDEX, DatasetOptions, DatasetSelectionMap, EPOCH, ExecutionTrackingMode, INDEX, META_FEATURES, "
+    "PackAndBatchOperation, PerformanceConfig, RECORD, RECORD_KEY, Record, RngPool, SEED, ShapeDtypeStruct, "
+    "ShapeDtypeStructProtocol, SharedMemoryArray, TfRandomMap, ThreadPrefetchDatasetIterator, apply_transformations, config, "
+    "constants, get_element_spec, get_next_index, index_shuffle, monitoring, multithread_prefetch, proto, set_next_index"
+)
+
+
+def remark(name: str) -> str:
+    """What there is to say of a name of another library; nothing for any other name.
+
+    >>> remark("FilterTransform")
+    '; use millrace.Filter'
+    """
+    if name in _HERE:
+        return f"; use {_HERE[name]}"
+    if name in _REMARKS:
+        return f"; {_REMARKS[name]}"
+    if name.endswith(("MapDataset", "IterDataset")):
+        return f"; {_CHAINS}"
+    return "; this name of Grain is not here yet" if name in _NOT_YET.split(", ") else ""
+
+
+def no_attribute(name: str) -> AttributeError:
+    """The error for a name that the package has not."""
+    return AttributeError(f"module 'millrace' has no attribute {shown(name)}{remark(name)}")

@@ -1,0 +1,53 @@
+"""How values stand in messages: on one line and briefly, so that no message is longer than some 500 characters.
+
+In: any value, text or list. Out: text of limited length, in time that does not grow with the value where Python allows it.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Collection
+from itertools import islice
+from typing import Any
+
+VALUE, TEXT = 80, 200
+"""Characters of a value, and of a text from elsewhere: a path, or what another error says."""
+
+
+def shown(value: Any, limit: int = VALUE) -> str:
+    """`repr(value)`, cut to `limit` characters; containers are cut before they are written out.
+
+    >>> shown(list(range(10**6))), shown("x" * 10**6, 9)
+    ('[0, 1, 2, 3, 4, 5, ...]', "'xxx…xxx'")
+    """
+    brief_repr = reprlib.Repr()
+    brief_repr.maxstring = brief_repr.maxother = brief_repr.maxlong = 4 * limit
+    brief_repr.maxdict = brief_repr.maxset = brief_repr.maxlist
+    try:
+        text = brief_repr.repr(value)
+    except Exception:  # a repr of the user's, or an int with more digits than Python writes
+        text = f"<{type(value).__qualname__}>"
+    return brief(text, limit)
+
+
+def brief(text: Any, limit: int = TEXT) -> str:
+    """A text on one line, with its middle left out where it is longer than `limit` characters.
+
+    >>> brief("a path or an error", 11)
+    'a pat…error'
+    """
+    line = " ".join(str(text).split())
+    if len(line) <= limit:
+        return line
+    tail = (limit - 1) // 2
+    return f"{line[: limit - 1 - tail]}…{line[len(line) - tail :]}"
+
+
+def first_few(values: Collection[Any], count: int = 3) -> str:
+    """The first values of many, and how many more there are.
+
+    >>> first_few(range(7))
+    '0, 1, 2 and 4 more'
+    """
+    few = ", ".join(brief(value, VALUE) for value in islice(values, count))
+    return few if len(values) <= count else f"{few} and {len(values) - count} more"
