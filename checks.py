@@ -46,7 +46,8 @@ def one_of(name: str, value: Any, *choices: str) -> Any:
     """
     if isinstance(value, str) and value in choices:
         return value
-    raise ValueError(f"{name}={shown(value)} is unknown; use one of {', '.join(map(repr, choices))}.")
+    known = " or ".join(f'"{choice}"' for choice in choices)
+    raise ValueError(f"{name}={shown(value)} is unknown; use {known}.")
 
 
 def _power(number: int) -> str:

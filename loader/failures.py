@@ -25,7 +25,7 @@ READING, SAMPLER = "reading", "the sampler"
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
     """An operation as one that may fail; None for one that cannot be told."""
-    return "an operation" if number is None else f"operation {number}, {pipeline.operations[number]!r},"
+    return "an operation" if number is None else f"operation {number}, {shown(pipeline.operations[number])},"
 
 
 def explained(error: Exception, pipeline: Pipeline, position: int, who: str) -> Exception:

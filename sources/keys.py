@@ -69,7 +69,7 @@ def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]
     if array.dtype.kind not in "iu" and array.size:
         bad = next((key for key in keys if not isinstance(key, (int, np.integer)) or isinstance(key, bool)), None)
         if bad is None:  # Only a Python int that fits no 64-bit array gets here.
-            raise _out_of_range(max(keys, key=abs), length, source)
+            raise _out_of_range(int(max(keys, key=abs)), length, source)
         raise _not_integer(bad, source)
     return array
 

@@ -42,8 +42,8 @@ def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
         return
     told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
     raise SourceError(
-        f"{brief(path)}: the file was changed after the source was made ({told}); make the source anew, and write new versions of "
-        "files under new names."
+        f"{brief(path)}: the file was changed after the source was made ({told}); make the source anew, and write new "
+        "versions of files under new names."
     )
 
 

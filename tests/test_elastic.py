@@ -198,13 +198,13 @@ def test_a_loader_with_another_batch_size_refuses_what_has_no_one_batch():
 @pytest.mark.parametrize("drop_remainder", [False, True])
 @pytest.mark.parametrize("shard", [0, 1])
 def test_the_records_of_any_step_are_known_without_reading(drop_remainder, shard):
-    """records_at(step) gives the keys that the step will deliver, and an IndexError behind the end."""
+    """records_at(step) gives the keys that the step will deliver, and an IndexError after the end."""
     options = ShardOptions(shard, 2)
     sampler = IndexSampler(23, options, shuffle=True, seed=1, num_epochs=3)
     loader = DataLoader(data_source=range(23), sampler=sampler, operations=[Batch(4, drop_remainder)])
     batches = [batch.tolist() for batch in loader]
     assert [loader.records_at(step).tolist() for step in range(len(batches))] == batches
-    with pytest.raises(IndexError, match="behind the end"):
+    with pytest.raises(IndexError, match="after the end"):
         loader.records_at(len(batches))
     with pytest.raises(TypeError, match="a Filter"):
         DataLoader(data_source=range(23), sampler=sampler, operations=OPERATIONS["filter"]).records_at(0)

@@ -62,7 +62,7 @@ def test_rooms_import_one_way():
 
 
 def test_names_of_grain_say_where_they_are():
-    """Each public name of Grain that millrace has not is an AttributeError that says what to use, or that it is not here yet."""
+    """A public name of Grain that millrace has not is an AttributeError that says what to use, or that it is not here yet."""
     import grain
     import grain.experimental
     import grain.python

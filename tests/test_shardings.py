@@ -345,5 +345,5 @@ def test_a_refusal_names_counts_and_remedies():
     verdict = decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=5), 2: Offer("end")}, 12)
     assert isinstance(verdict, Refuse)
     assert "batch 12" in verdict.message
-    assert "process 0: 8 rows; process 1: 5 rows; process 2: none, its stream has ended" in verdict.message
+    assert "process 0: 8 rows, process 1: 5 rows, process 2: none, its stream has ended" in verdict.message
     assert 'on_uneven="drop"' in verdict.message
