@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import StopIterationError
-from ..wording import brief
+from ..wording import brief, shown
 from .pipeline import Pipeline
 
 _PACKAGE = str(Path(__file__).parent.parent)
