@@ -23,6 +23,7 @@ from ..operations.trees import flatten
 from ..wording import shown
 from .data_loader import DataLoader
 from .iterator import DataLoaderIterator
+from .pipeline import Pipeline
 from .state import LoaderState
 
 RESUMED_WITH_WORKERS = 4
@@ -130,27 +131,40 @@ def _culprit(loader: DataLoader, step: int, workers: int) -> str:
         for _ in range(step + 1):
             next(iterator, None)
         stop = _position(iterator) + RECORDS_MORE
-    pipeline = loader._pipeline
-    for count in range(len(pipeline.operations) + 1):
-        part = dataclasses.replace(pipeline, operations=pipeline.operations[:count], fingerprints=None)
-        first = list(_until(_with(loader, 0, _pipeline=part), stop))
+    operations = loader._pipeline.operations
+    given: list[tuple[Any, str]] = []  # what the operation that is looked at gets
+    for count in range(len(operations) + 1):
+        part = _with(loader, 0, _pipeline=_begun(loader._pipeline, count))
+        first = list(_until(part, stop))
         for again in dict.fromkeys((0, workers)):
-            found = _difference(first, list(_until(_with(loader, again, _pipeline=part), stop)))
+            found = _difference(first, list(_until(_with(part, again), stop)))
             if found is not None:
-                return _accusation(pipeline.operations, count, found)
+                before = _with(loader, 0, _pipeline=_begun(loader._pipeline, max(count - 1, 0)))
+                in_place = count > 0 and _difference(given, list(_until(before, stop))) is not None
+                return _accusation(operations, count, found, in_place)
+        given = first
     return (
         "each operation on its own gives the same a second time, so that one of them must depend on what ran before it."
     )
 
 
-def _accusation(operations: Sequence[Any], count: int, keys: str) -> str:
+def _begun(pipeline: Pipeline, count: int) -> Pipeline:
+    """The pipeline with its first operations only."""
+    return dataclasses.replace(pipeline, operations=pipeline.operations[:count], fingerprints=None)
+
+
+def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool) -> str:
     if count == 0:
         return f"the source gave another record for {keys}. Records must stay what they are; operations must not change them."
-    operation = operations[count - 1]
+    told = f"operation {count - 1}, {shown(operations[count - 1])},"
+    if in_place:
+        return (
+            f"{told} changes {keys} in place. The source keeps its records, and gives the changed ones the next time: return "
+            "new ones, {**record, …}, array * 2, or change a copy."
+        )
     return (
-        f"operation {count - 1}, {shown(operation)}, gave another result for {keys}. Draw random numbers from the "
-        "generator of a RandomMapTransform, keep nothing from one call to the next, and depend neither on time, process "
-        "nor hash()."
+        f"{told} gave another result for {keys}. Draw random numbers from the generator of a "
+        "RandomMapTransform, keep nothing from one call to the next, and depend neither on time, process nor hash()."
     )
 
 

@@ -108,6 +108,15 @@ def _add_one(array):
     return array
 
 
+def _lists():
+    return [list(range(60)) for _ in range(60)]
+
+
+def _drop_half(numbers):
+    del numbers[len(numbers) // 2 :]
+    return len(numbers)
+
+
 FINE = lambda x: x * 2  # noqa: E731
 
 
@@ -119,7 +128,8 @@ FINE = lambda x: x * 2  # noqa: E731
         (lambda: _opened(FINE, Filter(lambda x: random.random() < 0.5), Batch(4)), "operation 1, Filter"),
         (lambda: _opened(FlatMap(lambda x: [x] * random.randint(1, 3)), FINE), "operation 0, FlatMap"),
         (lambda: _opened(RandomMapTransform(lambda x, rng: x + np.random.rand()), Batch(4)), "operation 0, RandomMap"),
-        (lambda: _opened(_add_one, FINE, Batch(4), source=Overwrites()), "operation 0, .*_add_one"),
+        (lambda: _opened(_add_one, FINE, Batch(4), source=Overwrites()), "operation 0, .*_add_one.* in place"),
+        (lambda: _opened(lambda x: x, _drop_half, source=_lists()), "operation 1, .*_drop_half.* in place"),
     ],
 )
 def test_the_first_operation_that_is_not_deterministic_is_named(pipeline, message):
