@@ -315,7 +315,7 @@ class DataLoaderIterator:
 
     def _description(self, mark: Mark) -> str:
         place, pipeline = f"step={mark.step}, epoch={self._epoch(mark)}", self._pipeline
-        return f"{place}, worker_count={self._worker_count}, data_source={pipeline.source!r}"
+        return f"{place}, worker_count={self._worker_count}, data_source={shown(pipeline.source)}"
 
     def _epoch(self, mark: Mark) -> int:
         cursor = mark.cursor
