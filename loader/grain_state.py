@@ -9,6 +9,7 @@ are to the shard what shards are to a run, and what they left over is the same p
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import Any
@@ -17,7 +18,6 @@ from ..errors import CheckpointError
 from ..samplers import IndexSampler
 from ..samplers.order import Remainder
 from ..wording import first_few, shown
-from .lineage import Lineage
 from .pipeline import Pipeline
 from .state import Cursor, LoaderState
 
@@ -40,7 +40,9 @@ def state_after(data: bytes | str, pipeline: Pipeline) -> LoaderState:
     if not Remainder(reached, total).is_possible:
         raise CheckpointError(f"Grain's state is after the end of the stream, which has {total} records in this shard.")
     cursor = Cursor(reached[0] if len(reached) == 1 else 0, (0,) * len(pipeline.segments))
-    lineage = Lineage() if len(reached) == 1 else Lineage(total, (reached,), within_shard=True)
+    lineage = pipeline.lineage  # which tells only of the order
+    if len(reached) > 1:
+        lineage = dataclasses.replace(lineage, total=total, layers=(reached,), within_shard=True)
     return LoaderState(
         cursor, _steps(reached, pipeline), (shard.shard_index, shard.shard_count), pipeline.fingerprint, lineage
     )
@@ -97,12 +99,17 @@ def _check_sampler(told: str, sampler: Any) -> None:
             'millrace.IndexSampler(…, algorithm="grain") with the arguments of the sampler that Grain had.'
         )
     shard = sampler.shard_options
+    names = (
+        ("shard_index", "shard_count") if shard.shard_count == 1 else ("shard_index", "shard_count", "drop_remainder")
+    )
     ours = {
         **{name: getattr(sampler, name) for name in ("num_records", "shuffle", "num_epochs", "seed")},
-        **{name: getattr(shard, name) for name in ("shard_index", "shard_count", "drop_remainder")},
+        **{name: getattr(shard, name) for name in names},
     }
     theirs = dict(_ARGUMENT.findall(told)) if told.startswith("IndexSampler(") else {}
-    changed = [f"{name} {value} → {ours[name]}" for name, value in theirs.items() if value != str(ours[name])]
+    changed = [
+        f"{name} {theirs[name]} → {value}" for name, value in ours.items() if theirs.get(name, str(value)) != str(value)
+    ]
     if changed:
         raise CheckpointError(
             f"Grain's state belongs to another sampler ({first_few(changed)}); pass the same arguments."

@@ -38,7 +38,8 @@ class Lineage:
         skips: global positions of records in the middle of which a shard stopped, and how many of their rows it had delivered.
         left_out: ranges of steps that are left out by the layers.
         within_shard: the order is that of one shard's local positions, not of the positions of all shards.
-        order_shards: number of shards of the first run, where each had an order of its own (`algorithm="grain"`); else 0.
+        order_shards: number of shards of the first run, where each had an order of its own (`algorithm="grain"`); 1 where all
+            read parts of one such order; else 0.
     """
 
     total: int = 0
@@ -167,8 +168,10 @@ class Lineage:
             total, layers, skips, left_out, within_shard, shards = values
             order = tuple(map(_layer, layers))
             lineage = cls(_count(total), order, _pairs(skips), _pairs(left_out), within_shard, _count(shards))
-            if type(within_shard) is not bool or not all(
-                layer and order.is_possible for layer, order in zip(lineage.layers, lineage._orders)
+            if (
+                type(within_shard) is not bool
+                or (lineage.order_shards > 1 and not layers)
+                or not all(layer and order.is_possible for layer, order in zip(lineage.layers, lineage._orders))
             ):
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):

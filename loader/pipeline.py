@@ -19,6 +19,7 @@ from ..operations.identity import fingerprint
 from ..operations.transforms import as_operation
 from ..operations.trees import flatten
 from ..samplers import ShardOptions
+from ..samplers.own_orders import has_own_orders, order_of
 from ..samplers.protocol import ENDLESS, VectorSampler, as_vector_sampler
 from ..samplers.sharding import as_shard_options
 from ..sources import as_source, fingerprint_of
@@ -149,9 +150,7 @@ def make_pipeline(
         ValueError: the parts do not fit one another.
     """
     source = as_source(data_source)
-    order = as_vector_sampler(sampler)
-    if shard_options is not None:
-        order = order.with_shard_options(as_shard_options(shard_options))
+    order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
     records = getattr(order, "num_records", None)
     if records is not None and records > len(source):
         raise ValueError(
@@ -164,7 +163,21 @@ def make_pipeline(
                 f"operation {number}, {shown(operation)}, draws random numbers but the sampler has no seed; "
                 "pass seed= to the sampler, IndexSampler(…, seed=0)."
             )
-    return Pipeline(source, order, order.shard_options, checked, skips_errors)
+    return Pipeline(source, order, shard, checked, skips_errors, lineage)
+
+
+def _sharded(sampler: VectorSampler, shard_options: ShardOptions | None) -> tuple[VectorSampler, ShardOptions, Lineage]:
+    """The sampler, the shard and the order that the loader's `shard_options` make of a sampler.
+
+    They take the place of the sampler's. But an unsharded sampler of Grain's order keeps its one order, of which the shards
+    read parts: so does Grain.
+    """
+    if shard_options is None:
+        return sampler, sampler.shard_options, Lineage()
+    shard = as_shard_options(shard_options)
+    shared = has_own_orders(sampler) and sampler.shard_options.shard_count == 1 < shard.shard_count
+    lineage = Lineage(order_shards=1 if shared else 0)
+    return order_of(sampler, shard, 1) if shared else sampler.with_shard_options(shard), shard, lineage
 
 
 def _listed(operations: Any) -> Sequence[Any]:

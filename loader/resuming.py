@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import CheckpointError
 from ..samplers import NoSharding, ShardOptions
-from ..samplers.own_orders import OwnOrders
+from ..samplers.own_orders import has_own_orders, order_of
 from ..samplers.protocol import VectorSampler
 from ..wording import brief, first_few
 from .lineage import Lineage
@@ -54,7 +54,7 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
     if changed:
         remedy = "pass set_states the states of all its shards" if state.shard != shard else _REMEDY
         raise CheckpointError(f"the state belongs to another pipeline ({first_few(changed)}); {remedy}.")
-    order = _order(pipeline.sampler, state.lineage.order_shards)
+    order = _order(pipeline.sampler, pipeline.shard, state.lineage.order_shards)
     _check_lineage(pipeline, state.lineage, order)
     found = dataclasses.replace(pipeline, sampler=order, lineage=state.lineage)
     cursor = state.cursor
@@ -71,11 +71,9 @@ def formers(pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> list[Pipeli
     """The pipelines of the former shards that were in the middle of something."""
     found = []
     for rest in unfinished:
-        order = _order(pipeline.sampler, rest.lineage.order_shards)
-        _check_lineage(pipeline, rest.lineage, order)
         shard = ShardOptions(*rest.shard, pipeline.shard.drop_remainder)
-        if not rest.lineage.order_shards and getattr(order, "algorithm", "") == "grain":
-            order = order.with_shard_options(shard)
+        order = _order(pipeline.sampler, shard, rest.lineage.order_shards)
+        _check_lineage(pipeline, rest.lineage, order)
         former = dataclasses.replace(pipeline, sampler=order, shard=shard, lineage=rest.lineage)
         if len(rest.cursor.skips) != len(former.segments) or rest.cursor.position > former.total:
             raise CheckpointError(f"the state's unfinished place {list(rest.cursor)} lies outside this pipeline.")
@@ -116,12 +114,9 @@ def _everything(sampler: VectorSampler, order: VectorSampler, order_shards: int)
     return order if order_shards else sampler.with_shard_options(NoSharding())
 
 
-def _order(sampler: VectorSampler, order_shards: int) -> VectorSampler:
-    """The sampler as a run on so many shards had it, if each of these had an order of its own; 0: as it is."""
-    if order_shards == 0:
-        return sampler
+def _order(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
     try:
-        return OwnOrders(sampler, ShardOptions(0, order_shards, sampler.shard_options.drop_remainder))
+        return order_of(sampler, shard, order_shards)
     except ValueError as error:
         raise CheckpointError(f"the state is damaged: {brief(error)}") from None
 
@@ -141,9 +136,9 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> L
     first = by_shard[0]
     for state in by_shard:
         _check_elastic(pipeline, state, strict)
-    shards_own_orders = getattr(pipeline.sampler, "algorithm", "") == "grain"
-    order_shards = (first.lineage.order_shards or len(by_shard)) if shards_own_orders else 0
-    total = len(_everything(pipeline.sampler, _order(pipeline.sampler, order_shards), order_shards))
+    own_orders = has_own_orders(pipeline.sampler)
+    order_shards = first.lineage.order_shards or (len(by_shard) if own_orders else 0)
+    total = len(_everything(pipeline.sampler, _order(pipeline.sampler, pipeline.shard, order_shards), order_shards))
     left_out = union(chain.from_iterable(state.left_out for state in by_shard))
     unread = _unread(by_shard, left_out, total) if pipeline.aligned else ()
     passed = left_out if pipeline.aligned else ()

@@ -17,6 +17,9 @@ from .lineage import Lineage
 
 VERSION = 1
 
+MAX_STEP = 1 << 62
+"""No stream gets so far: a larger step is that of a damaged state."""
+
 
 class Cursor(NamedTuple):
     """The place where a stream goes on.
@@ -155,7 +158,8 @@ class LoaderState:
                 "use the millrace that wrote it."
             )
         cursor, shard, step = values["cursor"], values["shard"], values["step"]
-        whole = _is_place(cursor, shard) and _are_counts([step]) and isinstance(values["unfinished"], list)
+        whole = _is_place(cursor, shard) and _are_counts([step]) and step < MAX_STEP
+        whole = whole and isinstance(values["unfinished"], list)
         if not whole or not isinstance(values["fingerprint"], dict):
             raise CheckpointError(
                 f"the state is damaged: cursor={shown(cursor)}, shard={shown(shard)}, step={shown(step)}."

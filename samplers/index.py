@@ -42,7 +42,7 @@ class IndexSampler:
         seed: int in `[0, 2^32)`; needed to shuffle, and by random operations.
         algorithm: "millrace" (default; a good shuffle at every size, see docs/shuffle.md) or "grain", which gives bit
             for bit the order that Grain's IndexSampler gives for the same arguments. There, a shard shuffles its own
-            contiguous part of the records.
+            contiguous part of the records; with `shard_options` given to the loader alone, shards read parts of one order.
 
     Raises:
         ValueError: an argument outside its range, or `shuffle` without `seed`.

@@ -1,4 +1,4 @@
-"""All shards of a sampler that gives each an order of its own, as one sampler: what other shards go on with.
+"""Samplers that give each shard an order of its own: their order for a shard, and those of all shards as one sampler.
 
 In: global positions of the first run. Out: the record keys that its shards would have read there.
 """
@@ -15,6 +15,36 @@ from .protocol import VectorSampler
 from .sharding import ShardOptions
 
 
+def has_own_orders(sampler: VectorSampler) -> bool:
+    """Whether the shards of this sampler each have an order of their own, in place of a part of one order for all."""
+    return getattr(sampler, "algorithm", "") == "grain"
+
+
+def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
+    """The order of a run that began on `order_shards` shards.
+
+    Args:
+        sampler: as the user gave it, for whatever shard.
+        shard: of the run.
+        order_shards: 0 for the order of this very shard, 1 for the one order of an unsharded sampler, of which the shards
+            read parts. Anything but 0 is only for samplers that have own orders.
+
+    Raises:
+        ValueError: the sampler cannot be for so many shards.
+    """
+    if not has_own_orders(sampler):
+        if order_shards:
+            raise ValueError(
+                f"order_shards={order_shards}, but this sampler has one order for all shards, order_shards=0."
+            )
+        return sampler
+    if order_shards == 0:
+        return sampler.with_shard_options(shard)
+    if order_shards == 1:
+        return sampler.with_shard_options(ShardOptions(0, 1, shard.drop_remainder))
+    return OwnOrders(sampler, ShardOptions(0, order_shards, shard.drop_remainder))
+
+
 class OwnOrders:
     """Answers each position by the order of the shard that owned it.
 
@@ -27,6 +57,7 @@ class OwnOrders:
     """
 
     def __init__(self, sampler: VectorSampler, shard_options: ShardOptions) -> None:
+        sampler.with_shard_options(dataclasses.replace(shard_options, shard_index=shard_options.shard_count - 1))
         self._sampler = sampler.with_shard_options(shard_options)
         self.shard_options = shard_options
         self.seed = sampler.seed

@@ -257,16 +257,19 @@ def test_strict_false_goes_on_with_another_pipeline():
 
 @settings(max_examples=8, deadline=None)
 @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4), drop=st.booleans(), data=st.data())
-def test_grains_order_goes_on_with_other_shards_too(counts, drop, data):
-    """There each of the first shards has an order of its own; what they left of all of these is shared out."""
+@pytest.mark.parametrize("shared", [False, True])
+def test_grains_order_goes_on_with_other_shards_too(shared, counts, drop, data):
+    """There each of the first shards has an order of its own, or all read parts of one; what they left of it is shared out."""
 
     def shards(count):
         for index in range(count):
             options = ShardOptions(index, count, drop)
-            sampler = IndexSampler(41, options, shuffle=True, seed=1, num_epochs=2, algorithm="grain")
-            yield iter(DataLoader(data_source=range(41), sampler=sampler, operations=[Batch(2)]))
+            own, loaders = (millrace.NoSharding(), options) if shared else (options, None)
+            sampler = IndexSampler(41, own, shuffle=True, seed=1, num_epochs=2, algorithm="grain")
+            yield iter(DataLoader(data_source=range(41), sampler=sampler, operations=[Batch(2)], shard_options=loaders))
 
-    expected = Counter(number for iterator in shards(counts[0]) for element in iterator for number in element.tolist())
+    first = shards(1 if shared else counts[0])  # what equal shards leave out of a shared order, others may read
+    expected = Counter(number for iterator in first for element in iterator for number in element.tolist())
     seen, states = Counter(), None
     for count in counts:
         iterators = list(shards(count))

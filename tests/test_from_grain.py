@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, ShardOptions
+from millrace import Batch, DataLoader, Filter, IndexSampler, NoSharding, ShardOptions
 from millrace.checkpoint import from_grain_state
 from millrace.errors import CheckpointError
 
@@ -16,7 +16,7 @@ RECORDS = 60  # Grain drops what is left of the last epoch when shards cannot sh
 
 
 CASES = [
-    # Grain's workers, shard, filter, steps before the state is taken
+    # Grain's workers, shard ("loader": not of the sampler), filter, steps before the state is taken
     (0, (0, 1), False, 5),
     (0, (1, 3), True, 2),
     (1, (0, 1), True, 4),
@@ -24,6 +24,8 @@ CASES = [
     (2, (1, 2), False, 3),
     (3, (0, 1), True, 8),
     (3, (1, 2), True, 4),
+    (0, (1, 3, "loader"), False, 3),
+    (2, (2, 3, "loader"), False, 3),
 ]
 
 PROGRAM = """
@@ -38,11 +40,13 @@ class NotThirds(grain.transforms.Filter):
 
 
 def run(records, worker_count, shard, filters, steps):
-    shards = grain.sharding.ShardOptions(*shard)
-    sampler = grain.samplers.IndexSampler(records, shards, shuffle=True, num_epochs=2, seed=5)
+    shards = grain.sharding.ShardOptions(*shard[:2])
+    own, loaders = (grain.sharding.NoSharding(), shards) if shard[2:] else (shards, None)
+    sampler = grain.samplers.IndexSampler(records, own, shuffle=True, num_epochs=2, seed=5)
     operations = [*([NotThirds()] if filters else []), grain.transforms.Batch(4)]
     source = list(range(records))
-    loader = grain.DataLoader(data_source=source, sampler=sampler, operations=operations, worker_count=worker_count)
+    options = {"worker_count": worker_count, "shard_options": loaders}
+    loader = grain.DataLoader(data_source=source, sampler=sampler, operations=operations, **options)
     iterator = iter(loader)
     for _ in range(steps):
         next(iterator)
@@ -68,9 +72,11 @@ def grain_runs(tmp_path_factory):
 
 def _ours(shard, filters=False, batch=4, **changes):
     arguments = {"num_epochs": 2, "seed": 5, "shuffle": True, "algorithm": "grain", **changes}
-    sampler = IndexSampler(RECORDS, ShardOptions(*shard), **arguments)
+    shards = ShardOptions(*shard[:2])
+    own, loaders = (NoSharding(), shards) if shard[2:] else (shards, None)
+    sampler = IndexSampler(RECORDS, own, **arguments)
     operations = [*([Filter(lambda x: x % 3 != 0)] if filters else []), Batch(batch)]
-    return DataLoader(data_source=range(RECORDS), sampler=sampler, operations=operations)
+    return DataLoader(data_source=range(RECORDS), sampler=sampler, operations=operations, shard_options=loaders)
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=map(str, CASES))

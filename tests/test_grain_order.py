@@ -89,3 +89,28 @@ def test_a_loader_reads_what_grains_loader_reads():
             operations=[millrace.Batch(8)],
         )
         assert [batch.tolist() for batch in ours] == [batch.tolist() for batch in theirs]
+
+
+@pytest.mark.parametrize(("records", "shuffle"), [(12, True), (12, False), (20, True)])
+def test_a_loader_strides_over_an_unsharded_sampler_as_grains_does(records, shuffle):
+    """With the loader's `shard_options` shards share one order; of the last epoch Grain drops what does not divide."""
+    import millrace
+
+    arguments = {"shuffle": shuffle, "num_epochs": 2, "seed": 5 if shuffle else None}
+    for index in range(3):
+        theirs = grain.DataLoader(
+            data_source=list(range(records)),
+            sampler=grain.samplers.IndexSampler(records, **arguments),
+            shard_options=grain.sharding.ShardOptions(index, 3),
+        )
+        for drop in (False, True):
+            ours = millrace.DataLoader(
+                data_source=range(records),
+                sampler=IndexSampler(records, **arguments, algorithm="grain"),
+                shard_options=ShardOptions(index, 3, drop),
+            )
+            expected, got = [int(record) for record in theirs], list(ours)
+            assert got[: len(expected)] == expected
+            assert len(got) == len(expected) + (not drop and index < 2 * records % 3)
+            place = ours.find(got[5], epoch=5 * 3 // records)
+            assert place.step == 5

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pipelines import PIPELINES, loader, plain, stream
 
 import millrace
-from millrace import Batch, DataLoader, IndexSampler
+from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
 from millrace.errors import CheckpointError
 
 
@@ -214,6 +217,90 @@ def test_states_with_impossible_values_are_refused(change):
     with pytest.raises(CheckpointError):
         iterator.set_state(json.dumps(state).encode())
     assert len(list(iterator)) == 12
+
+
+def _paths(value, path=()):
+    """Where something stands in a tree of JSON values, the tree itself included."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from _paths(item, (*path, key))
+
+
+def _with(value, path, new):
+    """The tree with something else at a path."""
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = _with(value[path[0]], path[1:], new)
+    return copy
+
+
+def _sharded(name, index, count):
+    """One shard of a pipeline; `"grain"` is one in whose order each shard has its own."""
+    operations = [Filter(lambda x: x % 3 != 1), Batch(4), FlatMap(lambda batch: batch.tolist()), Batch(3)]
+    algorithm = "grain" if name == "grain" else "millrace"
+    epochs = 2 if name == "grain" else None
+    sampler = IndexSampler(40, ShardOptions(index, count), True, epochs, seed=4, algorithm=algorithm)
+    loader_ = DataLoader(data_source=range(40), sampler=sampler, operations=operations[: 2 if name == "grain" else 4])
+    return iter(loader_.skip([(9, 11)]) if name == "grain" else loader_)
+
+
+@functools.cache
+def _states_to_damage():
+    """States of runs on one shard after three, whose fields all say something."""
+    states = []
+    for name in ("grain", "taken apart"):
+        shards = [_sharded(name, index, 3) for index in range(3)]
+        for steps, shard in enumerate(shards, start=1):
+            stream(itertools.islice(shard, steps))
+        whole = _sharded(name, 0, 1)
+        whole.set_states([shard.get_state() for shard in shards])
+        next(whole)
+        states.append((name, json.loads(whole.get_state())))
+    return states
+
+
+COUNTS = (0, 1, 2, 3, 7, 40, 41, 1000, 2**32, 2**62, 2**63 - 1, 2**63)
+ODD_VALUES = (*COUNTS, -1, 10**30, 1.5, True, None, "", "x", [], {}, [0, 0], [[0, 1]], [3, 1, [0, 0]])
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_a_damaged_state_is_refused_or_a_place_in_the_stream(data):
+    """Whatever values are put into it: a CheckpointError, or elements come and the state can be taken again; no hang."""
+    name, state = data.draw(st.sampled_from(_states_to_damage()))
+    for _ in range(data.draw(st.integers(1, 2))):
+        paths = list(_paths(state))
+        state = _with(state, data.draw(st.sampled_from(paths)), data.draw(st.sampled_from(ODD_VALUES)))
+    with _sharded(name, 0, 1) as iterator:
+        try:
+            iterator.set_state(json.dumps(state).encode())
+        except CheckpointError:
+            return
+        taken = [iterator.get_state(), *(iterator.get_state() for _ in itertools.islice(iterator, 3))]
+        for again in taken:
+            iterator.set_state(again)
+
+
+@pytest.mark.parametrize("order_shards", [2, 41, 2**32])
+def test_the_shards_of_former_orders_are_checked(order_shards):
+    """A number of shards that the records are too few for, or with a sampler that has one order for all: an error at once."""
+    for name, state in _states_to_damage():
+        if name == "grain" and order_shards == 2:
+            continue
+        damaged = _with(state, ("lineage", 5), order_shards)
+        with pytest.raises(CheckpointError, match=f"order_shards={order_shards}|shard {order_shards - 1} of"):
+            _sharded(name, 0, 1).set_state(json.dumps(damaged).encode())
+
+
+@pytest.mark.parametrize("step", [2**62, 2**63 - 1])
+def test_a_step_that_no_stream_reaches_is_refused(step):
+    """The states after it could not be read again."""
+    iterator = iter(loader("batch"))
+    state = {**json.loads(iterator.get_state()), "step": step}
+    with pytest.raises(CheckpointError, match="damaged"):
+        iterator.set_state(json.dumps(state).encode())
 
 
 WORKER_COUNTS = (0, 1, 2, 3, 7)
