@@ -29,6 +29,14 @@ class BatchError(MillraceError, ValueError):
     """Elements cannot be put into one batch: unequal shapes or structures."""
 
 
+class NoElementError(BatchError):
+    """An element of a batch is None, as of a function without a return."""
+
+
+class PromotionWarning(UserWarning):
+    """Numbers of several dtypes came together in a batch, which has a dtype that none of them may have."""
+
+
 class FanOutError(MillraceError, ValueError):
     """A flat map returned more elements than its `max_fan_out`."""
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import NoElementError
 from ..operations import Batch, Filter, MapTransform
-from ..operations.protocol import Allocate, Context, Element, Step
-from .failures import explained, name_of
+from ..operations.protocol import Allocate, Context, Element, Step, Tell
+from .failures import explained, maker_for, name_of
 from .pipeline import Pipeline
 from .plan import Segment, Span
 from .selection import Selection
@@ -25,10 +26,10 @@ from .tasks import Block, Failure, Group, RowTags
 class Chain:
     """The steps of one segment, connected, and what is pushed into them."""
 
-    def __init__(self, pipeline: Pipeline, segment: Segment, allocate: Allocate) -> None:
+    def __init__(self, pipeline: Pipeline, segment: Segment, allocate: Allocate, tell: Tell) -> None:
         self._pipeline = pipeline
         self._segment = segment
-        self._context = Context(seed=pipeline.sampler.seed or 0, allocate=allocate)
+        self._context = Context(seed=pipeline.sampler.seed or 0, allocate=allocate, tell=tell)
         self._steps: list[Step] = [self._keep]
         for number, operation in reversed(list(enumerate(segment.operations, segment.first))):
             self._steps.insert(0, operation.connect(self._steps[0], self._context, number))
@@ -181,7 +182,10 @@ class Chain:
 
     def _explained(self, error: Exception, position: int) -> Exception:
         fault = self._context.fault
-        who = name_of(self._pipeline, None if fault is None else fault.number)
+        number = None if fault is None else fault.number
+        who = (
+            maker_for(self._pipeline, number) if isinstance(error, NoElementError) else name_of(self._pipeline, number)
+        )
         return explained(error, self._pipeline, position, who)
 
     def _keep(self, element: Element) -> None:

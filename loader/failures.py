@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import StopIterationError
+from ..operations import Filter
 from ..wording import brief, shown
 from .pipeline import Pipeline
 
@@ -26,6 +27,13 @@ READING, SAMPLER = "reading", "the sampler"
 def name_of(pipeline: Pipeline, number: int | None) -> str:
     """An operation as one that may fail; None for one that cannot be told."""
     return "an operation" if number is None else f"operation {number}, {shown(pipeline.operations[number])},"
+
+
+def maker_for(pipeline: Pipeline, number: int | None) -> str:
+    """Who made the elements that an operation was given: the last one before it that does more than let them pass."""
+    before = range(len(pipeline.operations) if number is None else number)
+    makers = [one for one in before if not isinstance(pipeline.operations[one], Filter)]
+    return name_of(pipeline, makers[-1]) if makers else READING
 
 
 def explained(error: Exception, pipeline: Pipeline, position: int, who: str) -> Exception:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import NothingPassesError
+from .notices import Notices
 from .order import Ended, Stage
 from .pipeline import Pipeline
 from .plan import Span
@@ -82,6 +83,7 @@ class RowRuns:
         self._productive: Task = Span(start.position, start.position)
         self._barren_groups = 0
         self._skipped = skipped
+        self._notices = Notices()
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
@@ -94,6 +96,8 @@ class RowRuns:
             if result is None or isinstance(result, Ended):
                 return result
             task, block = result
+            if block.notices:
+                self._notices.warn(block.notices)
             if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
                 return Ended(failure)
             skip, self._skip = self._skip, 0

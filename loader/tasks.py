@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .notices import Told
 from .plan import Span
 from .state import Cursor
 
@@ -104,6 +105,7 @@ class Block:
         tags: their origin; None where unit i gave row i.
         failure: what stopped the task after these rows; None when it was finished.
         skipped: what failed and was left out, in words.
+        notices: what the user should be told of leaves, each with the leaf's name.
         parts: tasks that are to be done in place of this one, which was not done.
     """
 
@@ -111,6 +113,7 @@ class Block:
     tags: RowTags | None = None
     failure: Failure | None = None
     skipped: Sequence[str] = ()
+    notices: Told = ()
     parts: Sequence[Task] = ()
 
     @property

@@ -13,6 +13,7 @@ from ..operations.protocol import Allocate, Element
 from .chain import Chain
 from .columns import ColumnReader
 from .failures import told
+from .notices import Notices
 from .pipeline import Pipeline
 from .plan import Segment, Span, spans
 from .reader import Reader
@@ -36,10 +37,11 @@ class Worker:
         self._reader = Reader(pipeline)
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
+        self._notices = Notices()
         self._chains = [self._chain(number) for number in range(len(pipeline.segments))]
 
     def _chain(self, segment: int) -> Chain:
-        chain = Chain(self._pipeline, self._pipeline.segments[segment], self._allocate)
+        chain = Chain(self._pipeline, self._pipeline.segments[segment], self._allocate, self._notices.tell)
         if segment == 0 and self._columns is not None:
             chain.enter_behind_batch(self._columns.batch_size)
         return chain
@@ -51,6 +53,14 @@ class Worker:
             task: a span of positions, or a group of rows.
             records: the span's records, where somebody has read them already.
         """
+        block = self._run_whole(task, records)
+        if block.failure is not None and self._pipeline.skips_errors:
+            block = self._without_failures(task, block.failure)
+        block.notices = self._notices.take()
+        return block
+
+    def _run_whole(self, task: Task, records: Sequence[Any] | None) -> Block:
+        """Do a task up to a failure."""
         failed = True
         try:
             if not isinstance(task, Group) and records is None and task.stop - task.start > self._pipeline.span:
@@ -62,8 +72,6 @@ class Worker:
             if failed:  # the chain is in the middle of something: the next task gets a new one
                 segment = task.segment if isinstance(task, Group) else 0
                 self._chains[segment] = self._chain(segment)
-        if failed and block.failure is not None and self._pipeline.skips_errors:
-            return self._without_failures(task, block.failure)
         return block
 
     def _run_one_by_one(self, task: Span) -> Block:

@@ -26,7 +26,10 @@ class Batch(Operation):
     """Puts `batch_size` consecutive elements into one.
 
     Arrays and numbers are stacked into one array per leaf, of shape `[batch_size, *shape]`, with the dtype that
-    `np.stack` would give. Strings, bytes and other objects become an array of dtype object, which loses nothing.
+    `np.stack` would give; where numbers of several dtypes come together, a `PromotionWarning` says so, once for each leaf.
+    Strings, bytes and other objects become an array of dtype object, which loses nothing. Dicts, tuples and lists of arrays are
+    trees, whose leaves are stacked one by one. A list of numbers is refused, as it may be meant for an array: map it to one, or
+    to a tuple.
 
     Args:
         batch_size: number of elements, at least 1.
@@ -35,7 +38,9 @@ class Batch(Operation):
 
     Raises:
         ValueError: `batch_size` is not positive.
-        BatchError: while batching, when two elements differ in structure or in the shape of a leaf.
+        BatchError: while batching, when two elements differ in structure or in the shape of a leaf, or are a number here and
+            a string or object there; or when a leaf is masked.
+        NoElementError: an element is None.
 
     >>> from millrace import load
     >>> [batch.tolist() for batch in load(range(5), batch_size=2, num_epochs=1)]
@@ -57,7 +62,7 @@ class Batch(Operation):
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         size, drop_remainder = self.batch_size, self.drop_remainder
-        rows = Stack(size, context.allocate) if self.batch_fn is None else Gather(size, self.batch_fn)
+        rows = Stack(size, context.allocate, context.tell) if self.batch_fn is None else Gather(size, self.batch_fn)
         waiting: list[Element] = []
         limit = 1  # the first row fixes the layout, and with it how many rows are worth copying at a time
         count = 0

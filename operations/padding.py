@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from ..checks import whole_number
 from ..errors import BatchError
 from ..wording import VALUE, brief, first_few, shown
+from .column import as_array
 from .protocol import Element, allocate_plainly
-from .stacking import Stack, as_array
+from .stacking import Stack
 from .trees import flatten, leaf_names
 
 Masks = str | Mapping[Any, str] | None

@@ -42,6 +42,14 @@ Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
 """Gives the arrays of one batch, uninitialised, on one piece of memory."""
 
 
+Tell = Callable[[str, str], None]
+"""Called with the name of a leaf and what the user should be told of it."""
+
+
+def tell_nobody(leaf: str, text: str) -> None:
+    """Where nobody is told."""
+
+
 def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
     """Fresh NumPy arrays."""
     return [np.empty(spec.shape, spec.dtype) for spec in specs]
@@ -57,6 +65,7 @@ class Context:
         row: which of the position's rows; 0 until a flat map makes several.
         unit: which of the task's units (see loader/plan.py) the element belongs to.
         allocate: where batches are built.
+        tell: takes what the user should be told of a leaf.
         take_all: by the number of a batch, how to push many rows into it at a time, from an iterator; gives their number.
         at_end: called in this order when a span has been pushed through, so that batches in the making are finished.
         fault: of the exception that is on its way through the steps, if one is.
@@ -67,6 +76,7 @@ class Context:
     row: int = 0
     unit: int = 0
     allocate: Allocate = allocate_plainly
+    tell: Tell = tell_nobody
     take_all: dict[int, Callable[[Iterator[Element]], int]] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)
     fault: Fault | None = None

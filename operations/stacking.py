@@ -9,24 +9,21 @@ all others take the slow way, one by one, which finds out what is wrong with the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter, is_, itemgetter
+from collections.abc import Sequence
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BatchError
+from ..errors import BatchError, NoElementError
 from ..wording import brief
-from .protocol import Allocate, ArraySpec, Element
-from .trees import Structure, flatten, is_leaf, leaf_names
+from .column import Column
+from .protocol import Allocate, Element, Tell, tell_nobody
+from .trees import Structure, bare_lists, flatten, is_leaf, leaf_names
 
 CHUNK_ROWS, CHUNK_BYTES = 64, 1 << 18
 """Rows that wait to be copied together: few enough to be in the caches still, enough to pay for NumPy's call."""
-
-PYTHON_NUMBERS = (bool, int, float, complex)
-
-_dtype_of = attrgetter("dtype")
 
 
 class Stack:
@@ -37,9 +34,10 @@ class Stack:
         row: the one that is copied; after a failure, the one at fault.
     """
 
-    def __init__(self, size: int, allocate: Allocate) -> None:
+    def __init__(self, size: int, allocate: Allocate, tell: Tell = tell_nobody) -> None:
         self._size = size
         self._allocate = allocate
+        self._tell = tell
         self._layout: Layout | None = None
         self.chunk = 1
         self.row = 0
@@ -48,7 +46,7 @@ class Stack:
         """Copy elements into `row` and the rows after it; a batch begins with row 0.
 
         Raises:
-            BatchError: one differs from the first in structure or in a leaf's shape.
+            BatchError: one cannot be stacked, or differs from the first in structure, a leaf's shape, or too much in dtype.
         """
         layout = self._layout
         self.row = row
@@ -62,12 +60,14 @@ class Stack:
     def _begin(self, elements: Sequence[Element]) -> None:
         """Begin a batch whose first element may need another layout."""
         self.row = 0
-        leaves, structure = flatten(elements[0])
+        first = elements[0]
+        leaves, structure = flatten(first)
         if self._layout is None or not self._layout.fits(leaves, structure):
-            self._layout = Layout(self._size, leaves, structure)
+            _check(first)
+            self._layout = Layout(self._size, leaves, structure, tell=self._tell)
         layout = self._layout
         layout.begin(structure, self._allocate)
-        layout.write(0, elements[0])
+        layout.write(0, first)
         self.chunk = layout.chunk
         self._write_all(layout, 1, elements[1:])
 
@@ -90,13 +90,16 @@ class Layout:
         size: rows.
         leaves: of the first element.
         structure: of the first element.
-        exact: whether `put` refuses other types of leaves and another order of keys, too, which make no other batch.
+        exact: whether `put` refuses another order of keys, too, which makes no other batch.
+        tell: takes what is to be told of a leaf.
     """
 
-    def __init__(self, size: int, leaves: Sequence[Any], structure: Structure, exact: bool = False) -> None:
+    def __init__(
+        self, size: int, leaves: Sequence[Any], structure: Structure, exact: bool = False, tell: Tell = tell_nobody
+    ) -> None:
         self._structure = structure
         self._exact = exact
-        self._columns = [Column(name, size, leaf, exact) for name, leaf in zip(leaf_names(self._structure), leaves)]
+        self._columns = [Column(name, size, leaf, tell) for name, leaf in zip(leaf_names(self._structure), leaves)]
         self._plain = [column for column in self._columns if column.is_plain]
         self._specs = tuple(column.spec for column in self._plain)
         self._alike = self._plain == self._columns and all(column.many_at_once for column in self._columns)
@@ -203,6 +206,8 @@ class Layout:
             column.put(row, leaf)
 
     def _mismatch(self, element: Element) -> BatchError:
+        if element is None:
+            return _no_element()
         return BatchError(
             f"elements of one batch differ in structure: the first is {_shown(self._structure)}, this one "
             f"{_shown(flatten(element)[1])} (* is a leaf, None is none); map them to one structure before Batch, or pass "
@@ -210,146 +215,22 @@ class Layout:
         )
 
 
-class Column:
-    """One leaf of the batch."""
-
-    array: NDArray[Any]
-    _joined: NDArray[Any]  # the same memory, for np.concatenate: [rows * first axis of a row, …]
-
-    def __init__(self, name: str, size: int, example: Any, exact: bool) -> None:
-        leaf = as_array(example)
-        self.name = name
-        self.spec = ArraySpec((size, *leaf.shape), np.result_type(leaf.dtype))
-        self.row_bytes = leaf.nbytes
-        self.is_plain = not self.spec.dtype.hasobject and self.spec.dtype.itemsize > 0
-        self._shape = leaf.shape
-        has_dtype = isinstance(example, (np.ndarray, np.generic))
-        self._kind_of: Callable[[Any], Any] = _dtype_of if has_dtype else type
-        self._kind = self._kind_of(example)
-        self._type = type(example) if exact else None
-        self.many_at_once = self.is_plain and (self._is_plain_array() if has_dtype else self._is_plain_number())
-        self._joins = self.many_at_once and bool(self._shape) and self._kind == self.spec.dtype
-
-    def _is_plain_array(self) -> bool:
-        return bool(self._shape) or self.spec.dtype.kind not in "US"  # scalars of these are kept as objects
-
-    def _is_plain_number(self) -> bool:
-        return self._kind in PYTHON_NUMBERS and (self._kind is not int or self.spec.dtype == np.int64)
-
-    def fits(self, leaf: Any) -> bool:
-        """Whether a batch whose first leaf is this one would get the same column."""
-        try:
-            alike = self.many_at_once and self._kind_of(leaf) == self._kind and np.shape(leaf) == self._shape
-            return bool(alike and (self._kind is not int or np.asarray(leaf).dtype == self.spec.dtype))
-        except AttributeError:
-            return False
-
-    def begin(self, array: NDArray[Any]) -> None:
-        """Fill this array from now on."""
-        self.array = array
-        if self._joins:
-            self._joined = array.reshape(len(array) * self._shape[0], *self._shape[1:])
-
-    def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
-        """Copy leaves into consecutive rows, if they are all of the first one's shape and dtype; whether they were."""
-        if not self.many_at_once or self.array.dtype != self.spec.dtype:  # it was widened: each row may widen it again
-            return False
-        count = len(leaves)
-        try:
-            if self._type is not None and list(map(type, leaves)).count(self._type) < count:
-                return False
-            if self._joins and list(map(type, leaves)).count(np.ndarray) == count:
-                return self._join(row, leaves)
-            if list(map(self._kind_of, leaves)).count(self._kind) < count:
-                return False
-            if self._shape and leaves[0].shape != self._shape:
-                return False
-            self.array[row : row + count] = leaves  # refuses leaves of unequal shapes
-        except (AttributeError, TypeError, ValueError, OverflowError):
-            return False
-        return True
-
-    def put_one(self, row: int, leaf: Any) -> bool:
-        """Copy a leaf into a row, if it is of the first one's shape and dtype; whether it was."""
-        if self.array.dtype != self.spec.dtype:
-            return False
-        try:
-            if self._kind_of(leaf) != self._kind or getattr(leaf, "shape", ()) != self._shape:
-                return False
-            self.array[row] = leaf
-        except (AttributeError, TypeError, ValueError, OverflowError):
-            return False
-        return True
-
-    def _join(self, row: int, leaves: Sequence[NDArray[Any]]) -> bool:
-        length, count = self._shape[0], len(leaves)
-        if list(map(len, leaves)).count(length) < count:
-            return False
-        rows = self._joined[row * length : (row + count) * length]
-        np.concatenate(leaves, out=rows, casting="no")  # refuses other axes behind the first, and other dtypes
-        return True
-
-    def put(self, row: int, leaf: Any) -> None:
-        """Copy a leaf into a row: of the same shape, in whatever guise or dtype.
-
-        Raises:
-            BatchError: it has another shape.
-        """
-        array = as_array(leaf)
-        if array.shape != self._shape:
-            raise self._unequal(array)
-        if array.dtype != self.array.dtype:
-            dtype = self._common_dtype(array)
-            if dtype != self.array.dtype:
-                self._promote(row, dtype)
-        keeps = self.array.dtype.hasobject and type(leaf) in PYTHON_NUMBERS
-        self.array[row] = leaf if keeps else array[()]  # of a 0-d array of dtype object, the object
-
-    def _common_dtype(self, array: NDArray[Any]) -> np.dtype[Any]:
-        try:
-            return np.result_type(self.array.dtype, array.dtype)
-        except TypeError:
-            raise BatchError(
-                f"leaf {brief(self.name) or 'of the element'} is of dtype {self.array.dtype} in one element of the batch and "
-                f"{array.dtype} in another, which have no common dtype; map them to one before Batch."
-            ) from None
-
-    def _promote(self, rows: int, dtype: np.dtype[Any]) -> None:
-        former, self.array = self.array, np.empty(self.spec.shape, dtype)
-        scalars = dtype.hasobject and not self._shape and self._kind_of is _dtype_of
-        self.array[:rows] = list(former[:rows]) if scalars else former[:rows]
-
-    def _unequal(self, array: NDArray[Any]) -> BatchError:
-        return BatchError(
-            f"leaf {brief(self.name) or 'of the element'} has shape {self._shape} in one element of the batch and "
-            f"{array.shape} in another; make them equal before Batch, or pass Batch(…, batch_fn=millrace.pad_batch())."
-        )
-
-    def finish(self, rows: int) -> NDArray[Any]:
-        """The first `rows` rows, handed over."""
-        array, self.array, self._joined = self.array, _NOTHING, _NOTHING
-        return array if rows == len(array) else array[:rows]
-
-
-_NOTHING: NDArray[Any] = np.empty(0)
-
-
-def as_array(leaf: Any) -> NDArray[Any]:
-    """A leaf as an array; strings, bytes and what NumPy has no dtype for as a 0-d array of dtype object."""
-    if isinstance(leaf, np.ndarray):
-        return leaf
-    if isinstance(leaf, (dict, list, tuple)):
+def _check(element: Element) -> None:
+    """Refuse what could be stacked, but into no batch that anybody wants."""
+    if element is None:
+        raise _no_element()
+    for name in bare_lists(element):
         raise BatchError(
-            f"an element holds a {type(leaf).__qualname__}, whose parts cannot be stacked one by one; map it to a plain "
-            "dict, list or tuple before Batch."
+            f"leaf {name or 'of the element'} is a list without an array in it, which would be stacked item by item. Map it to "
+            "an array, np.asarray(…), and where lengths differ pass Batch(…, batch_fn=millrace.pad_batch()); or map it to a "
+            "tuple, whose items are stacked one by one."
         )
-    if not isinstance(leaf, (str, bytes)):
-        array = np.asarray(leaf)
-        if array.dtype.kind not in "OUS":
-            return array
-    box = np.empty((), dtype=object)
-    box[()] = leaf
-    return box
+
+
+def _no_element() -> NoElementError:
+    return NoElementError(
+        "an element of a batch is None; the function that makes it may lack its return. To leave elements out use Filter."
+    )
 
 
 def _shown(structure: Structure) -> str:

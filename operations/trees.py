@@ -49,6 +49,20 @@ def leaf_names(structure: Structure) -> list[str]:
     return [accessor.codify("") for accessor in structure.accessors()]
 
 
+def bare_lists(tree: Any) -> list[str]:
+    """The names of lists without an array in them: of numbers, of strings, or empty.
+
+    >>> bare_lists({"tokens": [1, 2, 3], "size": (4, 5)})
+    ["['tokens']"]
+    """
+    leaves, structure = optree.tree_flatten(tree, is_leaf=_is_bare_list, namespace=NAMESPACE)
+    return [name for name, leaf in zip(leaf_names(structure), leaves) if type(leaf) is list]
+
+
+def _is_bare_list(tree: Any) -> bool:
+    return type(tree) is list and not any(getattr(leaf, "shape", ()) for leaf in flatten(tree)[0])
+
+
 def _is_dataclass_instance(leaf: Any) -> bool:
     return dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..notices import Told
 from ..slabs import Lease, Slab
 from ..stacked import StackedRows
 from ..tasks import Failure, RowTags
@@ -63,6 +64,7 @@ class EncodedBlock:
         tags: RowTags | None,
         failure: Failure | None,
         skipped: Sequence[str],
+        notices: Told,
     ) -> None:
         self.rows = rows
         self.count = count
@@ -70,6 +72,7 @@ class EncodedBlock:
         self.tags = tags
         self.failure = failure
         self.skipped = skipped
+        self.notices = notices
         self._elements: list[Any] | None = None
 
     @classmethod
@@ -77,7 +80,7 @@ class EncodedBlock:
         """What a worker answered."""
         failure = None if answer.error is None else EncodedFailure(answer.error)
         tags = None if answer.tags is None else RowTags.unpacked(answer.tags)
-        return cls(answer.rows, answer.row_count, leases, tags, failure, answer.skipped)
+        return cls(answer.rows, answer.row_count, leases, tags, failure, answer.skipped, answer.notices)
 
     @property
     def elements(self) -> list[Any]:

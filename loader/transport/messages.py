@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..notices import Told
 from ..tasks import PackedTags
 
 SlabName = tuple[int, int]
@@ -101,6 +102,7 @@ class Answer(NamedTuple):
         error: encoded exception, or None.
         lent: slabs that the rows stand on, with their sizes; the user's process releases them.
         skipped: as in `Block`.
+        notices: as in `Block`.
         seconds: what it took.
     """
 
@@ -111,6 +113,7 @@ class Answer(NamedTuple):
     error: bytes | None
     lent: list[tuple[int, int]]
     skipped: Sequence[str]
+    notices: Told
     seconds: float
 
 

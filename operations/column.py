@@ -1,0 +1,209 @@
+"""One leaf of a batch: a column, into which the leaves of elements are copied.
+
+In: leaves, each with its row number. Out: an array with a leading axis.
+
+Leaves that are just like the first one are copied many in one call of NumPy. All others go one by one: of numbers of several
+dtypes the column gets the common one, as `np.stack` does, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BatchError
+from ..wording import brief
+from .protocol import ArraySpec, Tell
+
+PYTHON_NUMBERS = (bool, int, float, complex)
+NUMBERS = "biufc"
+"""Kinds of dtypes that are told apart by the type of their scalars, and of which a mixture is worth a word."""
+
+_dtype_of = attrgetter("dtype")
+
+
+class Column:
+    """One leaf of the batch.
+
+    Args:
+        name: of the leaf.
+        size: rows.
+        example: the leaf of the first element.
+        tell: takes what the user should be told.
+
+    Raises:
+        BatchError: the example cannot be stacked.
+    """
+
+    array: NDArray[Any]
+    _joined: NDArray[Any]  # the same memory, for np.concatenate: [rows * first axis of a row, …]
+
+    def __init__(self, name: str, size: int, example: Any, tell: Tell) -> None:
+        self.name = brief(name or "of the element")
+        leaf = as_array(example, self.name)
+        self._tell = tell
+        self.spec = ArraySpec((size, *leaf.shape), np.result_type(leaf.dtype))
+        self.row_bytes = leaf.nbytes
+        self.is_plain = not self.spec.dtype.hasobject and self.spec.dtype.itemsize > 0
+        self._shape = leaf.shape
+        self._type = type(example)
+        self._dtype = leaf.dtype if isinstance(example, (np.ndarray, np.generic)) else None
+        self._type_tells = self._dtype is None or (isinstance(example, np.generic) and leaf.dtype.kind in NUMBERS)
+        self.many_at_once = self.is_plain and (
+            self._is_plain_number() if self._dtype is None else self._is_plain_array(example)
+        )
+        self._joins = self.many_at_once and self._type is np.ndarray and leaf.ndim > 0 and leaf.dtype == self.spec.dtype
+
+    def _is_plain_array(self, example: Any) -> bool:
+        if isinstance(example, np.ndarray) and hasattr(example, "mask"):
+            return False  # the next one may mask something
+        return bool(self._shape) or self.spec.dtype.kind not in "US"  # scalars of these are kept as objects
+
+    def _is_plain_number(self) -> bool:
+        return self._type in PYTHON_NUMBERS and (self._type is not int or self.spec.dtype == np.int64)
+
+    def fits(self, leaf: Any) -> bool:
+        """Whether a batch whose first leaf is this one would get the same column."""
+        alike = self.many_at_once and self._is_like(leaf) and np.shape(leaf) == self._shape
+        return bool(alike and (self._type is not int or np.asarray(leaf).dtype == self.spec.dtype))
+
+    def _is_like(self, leaf: Any) -> bool:
+        return type(leaf) is self._type and (self._type_tells or bool(leaf.dtype == self._dtype))
+
+    def begin(self, array: NDArray[Any]) -> None:
+        """Fill this array from now on."""
+        self.array = array
+        if self._joins:
+            self._joined = array.reshape(len(array) * self._shape[0], *self._shape[1:])
+
+    def put_all(self, row: int, leaves: Sequence[Any]) -> bool:
+        """Copy leaves into consecutive rows, if they are all of the first one's type, shape and dtype; whether they were."""
+        if not self.many_at_once or self.array.dtype != self.spec.dtype:  # it was widened: each row may widen it again
+            return False
+        count = len(leaves)
+        try:
+            if list(map(type, leaves)).count(self._type) < count:
+                return False
+            if self._joins:
+                return self._join(row, leaves)
+            if not self._type_tells and list(map(_dtype_of, leaves)).count(self._dtype) < count:
+                return False
+            if self._shape and leaves[0].shape != self._shape:
+                return False
+            self.array[row : row + count] = leaves  # refuses leaves of unequal shapes
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            return False
+        return True
+
+    def put_one(self, row: int, leaf: Any) -> bool:
+        """Copy a leaf into a row, if it is of the first one's type, shape and dtype; whether it was."""
+        if not self.many_at_once or self.array.dtype != self.spec.dtype:
+            return False
+        try:
+            if not self._is_like(leaf) or getattr(leaf, "shape", ()) != self._shape:
+                return False
+            self.array[row] = leaf
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            return False
+        return True
+
+    def _join(self, row: int, leaves: Sequence[NDArray[Any]]) -> bool:
+        length, count = self._shape[0], len(leaves)
+        if list(map(len, leaves)).count(length) < count:
+            return False
+        rows = self._joined[row * length : (row + count) * length]
+        np.concatenate(leaves, out=rows, casting="no")  # refuses other axes behind the first, and other dtypes
+        return True
+
+    def put(self, row: int, leaf: Any) -> None:
+        """Copy a leaf into a row: of the same shape, in whatever guise or dtype.
+
+        Raises:
+            BatchError: it has another shape, or a dtype that has none in common with those before it.
+        """
+        array = as_array(leaf, self.name)
+        if array.shape != self._shape:
+            raise self._unequal(array)
+        if array.dtype != self.array.dtype:
+            self._widen(row, array.dtype, type(leaf))
+        self.array[row] = array[()]  # of a 0-d array of dtype object, the object
+
+    def _widen(self, rows: int, dtype: np.dtype[Any], kind: type) -> None:
+        """Take a dtype that holds this one too, in place of the one so far."""
+        former = self.array
+        common = _common(former.dtype, dtype)
+        if common is None:
+            one, other = _named(former.dtype, self._type), _named(dtype, kind)
+            raise BatchError(
+                f"leaf {self.name} is of dtype {one} in one element of the batch and of dtype {other} in this one; no dtype "
+                "holds both as they are. Map them to one before Batch."
+            )
+        if _are_numbers(former.dtype, dtype):
+            one, other = sorted((str(former.dtype), str(dtype)))
+            self._tell(
+                self.name,
+                f"leaf {self.name} is of dtype {one} in some elements and {other} in others; batches of both are of dtype "
+                f"{common}, as np.stack makes them. Map them to one dtype before Batch.",
+            )
+        if common != former.dtype:
+            self.array = np.empty(self.spec.shape, common)
+            self.array[:rows] = former[:rows]
+
+    def _unequal(self, array: NDArray[Any]) -> BatchError:
+        return BatchError(
+            f"leaf {self.name} has shape {self._shape} in one element of the batch and "
+            f"{array.shape} in another; make them equal before Batch, or pass Batch(…, batch_fn=millrace.pad_batch())."
+        )
+
+    def finish(self, rows: int) -> NDArray[Any]:
+        """The first `rows` rows, handed over."""
+        array, self.array, self._joined = self.array, _NOTHING, _NOTHING
+        return array if rows == len(array) else array[:rows]
+
+
+_NOTHING: NDArray[Any] = np.empty(0)
+
+
+def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
+    """A leaf as an array; strings, bytes and what NumPy has no dtype for as a 0-d array of dtype object."""
+    if isinstance(leaf, np.ndarray):
+        if type(leaf) is not np.ndarray and b"\1" in getattr(leaf, "mask", _NOTHING).tobytes():
+            raise BatchError(
+                f"leaf {name} is masked, and a batch has no mask; map it to leaf.filled(…), or to data and mask."
+            )
+        return leaf
+    if isinstance(leaf, (dict, list, tuple)):
+        raise BatchError(
+            f"an element holds a {type(leaf).__qualname__}, whose parts cannot be stacked one by one; map it to a plain "
+            "dict, list or tuple before Batch."
+        )
+    if not isinstance(leaf, (str, bytes)):
+        array = np.asarray(leaf)
+        if array.dtype.kind not in "OUS":
+            return array
+    box = np.empty((), dtype=object)
+    box[()] = leaf
+    return box
+
+
+def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
+    """The dtype that holds values of both as they are, or nearly so: numbers become no strings and no objects."""
+    try:
+        common = np.result_type(one, other)
+    except TypeError:
+        return None
+    kept = not common.hasobject and (common.kind not in "US" or one.kind == other.kind)
+    return common if kept else None
+
+
+def _are_numbers(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    """Whether both are of numbers, of different kinds or sizes."""
+    return one.kind in NUMBERS and other.kind in NUMBERS and one.newbyteorder("=") != other.newbyteorder("=")
+
+
+def _named(dtype: np.dtype[Any], kind: type) -> str:
+    return f"object ({kind.__name__})" if dtype.hasobject else str(dtype)
