@@ -43,7 +43,7 @@ class Column:
     _joined: NDArray[Any]  # the same memory, for np.concatenate: [rows * first axis of a row, …]
 
     def __init__(self, name: str, size: int, example: Any, tell: Tell) -> None:
-        self.name = brief(name or "of the element")
+        self.name = brief(name or "of the element", 100)
         leaf = as_array(example, self.name)
         self._tell = tell
         self.spec = ArraySpec((size, *leaf.shape), np.result_type(leaf.dtype))
@@ -206,4 +206,4 @@ def _are_numbers(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
 
 
 def _named(dtype: np.dtype[Any], kind: type) -> str:
-    return f"object ({kind.__name__})" if dtype.hasobject else str(dtype)
+    return f"object ({brief(kind.__name__, 60)})" if dtype.hasobject else brief(dtype, 60)

@@ -221,9 +221,9 @@ def _check(element: Element) -> None:
         raise _no_element()
     for name in bare_lists(element):
         raise BatchError(
-            f"leaf {name or 'of the element'} is a list without an array in it, which would be stacked item by item. Map it to "
-            "an array, np.asarray(…), and where lengths differ pass Batch(…, batch_fn=millrace.pad_batch()); or map it to a "
-            "tuple, whose items are stacked one by one."
+            f"leaf {brief(name or 'of the element', 100)} is a list without an array in it, which would be stacked item by "
+            "item. Map it to an array, np.asarray(…), and where lengths differ pass Batch(…, batch_fn=millrace.pad_batch()); "
+            "or map it to a tuple, whose items are stacked one by one."
         )
 
 
