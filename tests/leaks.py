@@ -109,8 +109,8 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 def _shared_memory() -> dict[str, str]:
-    """All but that which somebody else has mapped: what other programs use comes and goes as they please."""
-    files = _files(SHARED_MEMORY)
+    """All but that which somebody else has mapped, and but semaphores, which are mapped under other names: Grain's."""
+    files = {name: path for name, path in _files(SHARED_MEMORY).items() if not name.startswith("sem.")}
     theirs = "".join(map(_mappings, psutil.pids())) if files else ""
     return {name: path for name, path in files.items() if path not in theirs}
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import millrace
 from millrace import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
@@ -49,7 +50,7 @@ def _large(x):
         "int4": (numbers % 8).astype(ml_dtypes.int4),
         "big endian": numbers.astype(">i4"),
         "structured": pairs,
-        "when": np.datetime64("2020-01-01") + numbers,
+        "when": np.datetime64("2020-01-01") + numbers.astype("m8[D]"),
         "bytes": numbers.astype("S4"),
         "text": numbers.astype("U4"),
         "strided": np.arange(2400).reshape(3, 800).T[::2] + x,
@@ -94,7 +95,7 @@ PIPELINES: dict[str, list[Any]] = {
             "strided": np.arange(12).reshape(3, 4).T[::2] + x,
             "structured": np.array([(x, x / 2)], dtype=[("i", "i4"), ("f", "f8")]),
             "zero-d": np.array(x, dtype=np.uint8),
-            "when": np.datetime64("2020-01-01") + x,
+            "when": np.datetime64("2020-01-01") + np.timedelta64(x, "D"),
         },
         Batch(4),
     ],
@@ -112,6 +113,15 @@ def loader(
     sampler = millrace.IndexSampler(records, shuffle=shuffle, seed=3, num_epochs=num_epochs)
     source = list(range(records)) if data_source is None else data_source
     return millrace.DataLoader(data_source=source, sampler=sampler, operations=PIPELINES[name], **more)
+
+
+def chosen(values: Any, *always: Any) -> list[Any]:
+    """Parameters of a test: some of them run always, the others with the option --long."""
+    return [value if value in always else _long(value) for value in values]
+
+
+def _long(value: Any) -> Any:
+    return pytest.param(*(value if isinstance(value, tuple) else [value]), marks=pytest.mark.long)
 
 
 def plain(element: Any) -> Any:
@@ -133,4 +143,4 @@ def stream(iterator: Any) -> list[Any]:
     return [plain(element) for element in iterator]
 
 
-__all__ = ["PIPELINES", "MapTransform", "loader", "plain", "stream"]
+__all__ = ["PIPELINES", "MapTransform", "chosen", "loader", "plain", "stream"]

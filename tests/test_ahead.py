@@ -14,7 +14,7 @@ import time
 
 import psutil
 import pytest
-from pipelines import loader, stream
+from pipelines import chosen, loader, stream
 
 import millrace
 
@@ -100,44 +100,46 @@ def _slow_to_decode(key: int) -> dict[str, list[str]]:
     return {"words": [f"{key}-{number}" for number in range(20_000)]}
 
 
-def test_the_iterator_moves_and_closes_while_the_thread_decodes():
+@pytest.mark.parametrize("seed", chosen(range(4), 0))
+def test_the_iterator_moves_and_closes_while_the_thread_decodes(seed):
     """To another place, and to its end, at any moment; the fixture sees that no thread is left."""
-    chance, loader = random.Random(1), _load(1000, _slow_to_decode)
+    chance = random.Random(seed)
     expected = [_slow_to_decode(key) for key in range(5)]
-    for _ in range(3):
-        with iter(loader) as elements:
-            for key in range(4):
-                assert next(elements) == expected[key]
-                time.sleep(LONG * chance.random())
-            state = elements.get_state()
-            assert next(elements) == expected[4]
+    with iter(_load(1000, _slow_to_decode)) as elements:
+        for key in range(4):
+            assert next(elements) == expected[key]
             time.sleep(LONG * chance.random())
-            elements.set_state(state)
-            assert next(elements) == expected[4]
-            time.sleep(LONG * chance.random())
+        state = elements.get_state()
+        assert next(elements) == expected[4]
+        time.sleep(LONG * chance.random())
+        elements.set_state(state)
+        assert next(elements) == expected[4]
+        time.sleep(LONG * chance.random())
 
 
-def test_interrupts_at_any_moment_leave_a_whole_iterator():
+@pytest.mark.parametrize("count", chosen([3, 20], 3))
+def test_interrupts_at_any_moment_leave_a_whole_iterator(count):
     """Raised by a timer in `next`, in the step, in `set_state`, or while these wait for the thread."""
     chance, loader = random.Random(4), _load(10**4, _slow_to_decode)
     former = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         with iter(loader) as elements:
             interrupts = 0
-            while interrupts < 8:
+            while interrupts < count:
                 key = elements.state_dict()["step"]
                 assert next(elements) == _slow_to_decode(key)
-                signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.001, 0.06))
                 try:
-                    for _ in range(50):
-                        next(elements)
-                        time.sleep(chance.choice((0, 0.005, 0.01)))
-                        if chance.random() < 0.2:
-                            elements.set_state(elements.get_state())
-                except KeyboardInterrupt:
+                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.001, 0.06))
+                    try:
+                        for _ in range(50):
+                            next(elements)
+                            time.sleep(chance.choice((0, 0.005, 0.01)))
+                            if chance.random() < 0.2:
+                                elements.set_state(elements.get_state())
+                    finally:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                except KeyboardInterrupt:  # it may come as late as in the call that takes it back
                     interrupts += 1
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         signal.signal(signal.SIGALRM, former)
 

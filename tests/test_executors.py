@@ -1,9 +1,10 @@
 """What every executor must do, whatever runs the tasks."""
 
 import threading
+from itertools import product
 
 import pytest
-from pipelines import PIPELINES, loader, stream
+from pipelines import PIPELINES, chosen, loader, stream
 
 from millrace import Batch, DataLoader, IndexSampler
 from millrace.loader.transport import memory
@@ -37,6 +38,14 @@ EXECUTORS = {
 }
 
 
+EVERYTHING = list(product(EXECUTORS, PIPELINES))
+ALWAYS = [
+    (executor, pipeline)
+    for executor, pipeline in EVERYTHING
+    if executor in ("inline", "threads", "processes") or pipeline in ("filter, batch", "batches of all dtypes")
+]
+
+
 def _opened(executor: str, pipeline: str, records: int = 23) -> DataLoader:
     more = dict(EXECUTORS[executor])
     if executor == "fresh interpreters":
@@ -55,7 +64,7 @@ def executor(request, monkeypatch):
 class TestEveryExecutor:
     """The conformance suite: the bytes of the stream are those of the inline executor."""
 
-    @pytest.mark.parametrize("pipeline", PIPELINES)
+    @pytest.mark.parametrize(("executor", "pipeline"), chosen(EVERYTHING, *ALWAYS), indirect=["executor"])
     def test_gives_the_same_bytes(self, executor, pipeline):
         """On every kind of pipeline."""
         assert stream(_opened(executor, pipeline)) == stream(loader(pipeline, records=23))

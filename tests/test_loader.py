@@ -11,7 +11,7 @@ import weakref
 
 import numpy as np
 import pytest
-from pipelines import PIPELINES, loader, stream
+from pipelines import PIPELINES, chosen, loader, stream
 
 import millrace
 from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MemorySource, ReadOptions, ShardOptions, load
@@ -41,8 +41,11 @@ def make(operations, records=10, num_epochs=1, **more):
     return DataLoader(data_source=list(range(records)), sampler=sampler, operations=operations, **more)
 
 
-@pytest.mark.parametrize("name", PIPELINES)
-@pytest.mark.parametrize("workers", [1, 2, 3, 7, None])
+SOME = [("random", 1), ("filter, batch", 7), ("random", None)]
+"""Every pipeline on every executor is the matrix of `test_executors.py`."""
+
+
+@pytest.mark.parametrize(("name", "workers"), chosen(itertools.product(PIPELINES, [1, 2, 3, 7, None]), *SOME))
 def test_the_stream_does_not_depend_on_the_worker_count(name, workers):
     """Byte for byte the same elements for every worker count."""
     assert stream(loader(name, worker_count=workers)) == stream(loader(name))

@@ -7,6 +7,9 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+from pipelines import chosen
+
 PROGRAM = textwrap.dedent("""
     import json, sys
     import jax
@@ -62,10 +65,11 @@ def _run(count: int, folder, restore_from: int, save_at: int) -> list[int]:
     return [number for output, _ in outputs for number in json.loads(output.splitlines()[-1])]
 
 
-def test_four_processes_save_and_two_go_on_and_four_again(tmp_path):
-    """Each record that passes the filter comes exactly once, through Orbax, on 4, 2 and 4 processes."""
-    seen = _run(4, tmp_path, 0, 5)
-    assert len(list((tmp_path / "5" / "loader").glob("process_*-of-4.json"))) == 4
-    seen += _run(2, tmp_path, 5, 7)
-    seen += _run(4, tmp_path, 12, 10**6)
+@pytest.mark.parametrize(("many", "few"), chosen([(2, 1), (4, 2)], (2, 1)))
+def test_many_processes_save_and_few_go_on_and_many_again(many, few, tmp_path):
+    """Each record that passes the filter comes exactly once, through Orbax, on all of these numbers of processes."""
+    seen = _run(many, tmp_path, 0, 5)
+    assert len(list((tmp_path / "5" / "loader").glob(f"process_*-of-{many}.json"))) == many
+    seen += _run(few, tmp_path, 5, 7)
+    seen += _run(many, tmp_path, 12, 10**6)
     assert sorted(seen) == [number for number in range(500) if number % 3]

@@ -10,6 +10,7 @@ import textwrap
 import time
 
 import pytest
+from pipelines import chosen
 
 PROGRAM = textwrap.dedent("""
     import json, sys, time
@@ -18,10 +19,10 @@ PROGRAM = textwrap.dedent("""
     from millrace.checkpoint import CheckpointRestore, CheckpointSave
 
     folder, log, asynchronous, workers = sys.argv[1:]
-    sampler = millrace.IndexSampler(1200, shuffle=True, seed=2, num_epochs=1)
+    sampler = millrace.IndexSampler(600, shuffle=True, seed=2, num_epochs=1)
     operations = [millrace.Filter(lambda x: x % 3), millrace.Batch(4)]
     iterator = iter(
-        millrace.DataLoader(data_source=range(1200), sampler=sampler, operations=operations, worker_count=int(workers))
+        millrace.DataLoader(data_source=range(600), sampler=sampler, operations=operations, worker_count=int(workers))
     )
     options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=asynchronous == "True")
     with ocp.CheckpointManager(folder, options=options) as manager, open(log, "a") as file:
@@ -44,10 +45,10 @@ PROGRAM = textwrap.dedent("""
 def _expected():
     import millrace
 
-    sampler = millrace.IndexSampler(1200, shuffle=True, seed=2, num_epochs=1)
+    sampler = millrace.IndexSampler(600, shuffle=True, seed=2, num_epochs=1)
     operations = [millrace.Filter(lambda x: x % 3), millrace.Batch(4)]
     return [
-        batch.tolist() for batch in millrace.DataLoader(data_source=range(1200), sampler=sampler, operations=operations)
+        batch.tolist() for batch in millrace.DataLoader(data_source=range(600), sampler=sampler, operations=operations)
     ]
 
 
@@ -56,30 +57,31 @@ def _saving(folder) -> bool:
     return any("tmp" in name for name in os.listdir(folder))
 
 
-@pytest.mark.parametrize(("asynchronous", "workers"), [(True, 1), (False, 0)])
-def test_a_run_killed_again_and_again_delivers_what_it_would_have_delivered(asynchronous, workers, tmp_path):
+@pytest.mark.parametrize("kills", chosen([2, 6], 2))
+@pytest.mark.parametrize(("asynchronous", "workers"), chosen([(True, 1), (False, 0)], (True, 1)))
+def test_a_run_killed_again_and_again_delivers_what_it_would_have_delivered(asynchronous, workers, kills, tmp_path):
     """Killed at random moments and, every second time, while a checkpoint is half written; the last run ends by itself."""
     folder, log, chance = tmp_path / "checkpoints", tmp_path / "log", random.Random(1)
     folder.mkdir()
     arguments = [str(folder), str(log), str(asynchronous), str(workers)]
-    kills = 0
+    killed = 0
     while True:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert process.stdout.readline() == "ready\n", process.communicate()[1]
-        if kills < 4:
+        if killed < kills:
             time.sleep(chance.uniform(0.05, 0.3))
-            while kills % 2 and not _saving(folder) and process.poll() is None:
+            while killed % 2 and not _saving(folder) and process.poll() is None:
                 pass
             process.send_signal(signal.SIGKILL)
-            kills += 1
+            killed += 1
         output, errors = process.communicate(timeout=120)
         if process.returncode == 0:
             assert output == "ended\n"
             break
         assert process.returncode == -signal.SIGKILL, errors
-    assert kills == 4
+    assert killed == kills
     delivered = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("]]")]  # whole lines
     expected = _expected()
     assert all(batch == expected[step - 1] for step, batch in delivered)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from pipelines import loader, stream
+from pipelines import chosen, loader, stream
 
 import millrace
 from millrace import Batch, DataLoader, IndexSampler
@@ -204,28 +204,38 @@ def _more_than(before: tuple[int, int, int]) -> list[str]:
     return [f"{name}: {old} → {new}" for name, old, new in zip(names, before, _footprint()) if new > old]
 
 
-def test_two_hundred_iterators_and_twenty_epochs_leave_nothing():
+@pytest.mark.parametrize("iterators", chosen([8, 200], 8))
+def test_many_iterators_leave_nothing(iterators):
     """Descriptors, threads and processes are those from before; memory does not grow after the first iterators."""
     short = millrace.load(np.arange(4096), batch_size=512, num_epochs=1, worker_count=2)
-    long = millrace.load(np.zeros((256, 50_000), np.float32), batch_size=16, num_epochs=20, worker_count=2)
-    for _ in range(20):
+    for _ in range(8):
         next(iter(short))
     before, resident = _footprint(), ME.memory_info().rss
-    for _ in range(200):
+    for _ in range(iterators):
         iterator = iter(short)
         next(iterator)
         del iterator
     assert not _more_than(before)
     assert ME.memory_info().rss - resident < 4 << 20
-    held = []
-    with iter(long) as iterator:
+
+
+@pytest.mark.parametrize("epochs", chosen([4, 20], 4))
+def test_many_epochs_leave_nothing(epochs):
+    """Nor does memory grow after the first epochs."""
+    loader = millrace.load(np.zeros((256, 50_000), np.float32), batch_size=16, num_epochs=epochs, worker_count=2)
+    before, held, last = _footprint(), [], 16 * epochs - 1
+    with iter(loader) as iterator:
         for step, _batch in enumerate(iterator):
             del _batch
-            if step in (20, 100, 175, 310):  # to measure takes long, and long steps need one batch more than short ones
+            if step in (
+                20,
+                last // 2,
+                last - 10,
+            ):  # to measure takes long, and long steps need one batch more than short ones
                 held.append(_proportional_bytes([ME, *ME.children(recursive=True)]))
-    assert step == 319
+    assert step == last
     batch = 16 * 50_000 * 4  # how many are in use at most depends on who waits for whom; a leak adds up
-    assert max(held[2:]) - held[1] < 8 * batch
+    assert held[2] - held[1] < 8 * batch
     assert not _more_than(before)
 
 
