@@ -43,10 +43,13 @@ def more_than(before: Kinds, temporary: Path) -> Kinds:
 
 
 def clear(left: Kinds) -> None:
-    """Ends processes and removes files. A descriptor may have an owner, who would later close another of its number."""
+    """Ends processes and removes temporary files.
+
+    A descriptor may have an owner, who would later close another of its number, and shared memory may be somebody else's.
+    """
     for key in left.get("process", {}):
         _end(int(key.partition(" ")[0]))
-    for path in map(Path, [*left.get("temporary file", {}).values(), *left.get("shared memory", {}).values()]):
+    for path in map(Path, left.get("temporary file", {}).values()):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
