@@ -72,3 +72,7 @@ def __getattr__(name: str) -> Any:
             raise MissingExtraError(f'millrace.checkpoint.{name} needs Orbax; pip install "millrace[jax]".') from error
         raise
     return getattr(orbax_handlers, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

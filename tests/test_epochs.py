@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import pathlib
 from collections import Counter
 
+import device_programs
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
@@ -234,3 +236,42 @@ def test_closed_epochs_stay_closed():
     assert epochs.get_state()
     with pytest.raises(ClosedError, match="take new ones"):
         next(epochs)
+
+
+def test_hosts_go_through_epochs_together():
+    """Each epoch's global batches hold every record once, whatever its shards have, and again after a restore."""
+    program = """
+        import json
+        import numpy as np
+        import millrace
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+        mesh = Mesh(np.array(sorted(jax.devices(), key=lambda device: device.process_index)), ("data",))
+        loader = millrace.load(
+            np.arange(21.0), shuffle=True, seed=0, batch_size=4, shard_options=millrace.ShardByJaxProcess()
+        ).to_device((mesh, "data"), on_uneven="pad")
+
+        def here(array):
+            return np.asarray(array.addressable_shards[0].data)
+
+        def taken(epochs):
+            states, seen = [], []
+            for epoch in epochs:
+                rows = []
+                for batch in epoch:
+                    rows += here(batch)[here(epoch.mask)].tolist()
+                    states.append(epochs.get_state())
+                seen.append(rows)
+            return seen, states
+
+        with loader.epochs(2) as epochs:
+            seen, states = taken(epochs)
+        with loader.epochs(2) as epochs:
+            epochs.set_state(states[1])
+            rest, _ = taken(epochs)
+        print(json.dumps([seen, rest, len(states)]))
+    """
+    (first, *ends), (second, *others) = (json.loads(said) for said in device_programs.run_together(program, 2))
+    assert [sorted(one + other) for one, other in zip(first, second)] == [list(range(21))] * 2
+    assert ends == [[first[0][8:], first[1]], 6]
+    assert others == [[second[0][8:], second[1]], 6]

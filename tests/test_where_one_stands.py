@@ -122,6 +122,7 @@ def test_dir_shows_what_is_for_users():
     with iter(loader.to_device(DEVICE)) as feeder:
         assert _shown(feeder) == shared | {"mask"}
     assert _shown(iter(loader)) == shared
+    assert _shown(millrace.checkpoint) == set(millrace.checkpoint.__all__)
     assert _shown(loader) == {"epochs", "find", "records_at", "skip", "to_device", "with_batch_size"}
 
 
