@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import sys
+import warnings
 from typing import Any
 
 from .wording import shown
@@ -33,6 +35,14 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
         limits = f"at least {low}" if high is None else f"in [{low}, {_power(high)}]"
         raise ValueError(f"{name}={shown(value)} must be {limits}; pass {remedy}.")
     return number
+
+
+def warn(message: str) -> None:
+    """A UserWarning at the line of the user's program that called this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def one_of(name: str, value: Any, *choices: str) -> Any:

@@ -77,8 +77,8 @@ class ClosedError(MillraceError, RuntimeError):
     """The iterator was closed."""
 
 
-class PicklingError(MillraceError, TypeError):
-    """A part of the pipeline cannot be sent to worker processes; the message names it."""
+class PicklingError(MillraceError, ValueError, TypeError):
+    """A part of the pipeline cannot be sent to worker processes; the message names it, and says why."""
 
 
 class WorkerCrashedError(MillraceError, RuntimeError):

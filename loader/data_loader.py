@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import os
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, Never, NoReturn, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,8 @@ from ..checks import one_of, whole_number
 from ..operations import Batch
 from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
-from ..wording import brief, shown
 from . import steps
+from .arguments import LoaderOptions, as_list, refuse, skips, time_limit, warn_of_no_effect, worker_number
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
 from .executors import Executor, InlineExecutor
@@ -27,20 +26,6 @@ from .iterator import DataLoaderIterator
 from .options import ReadOptions, as_read_options
 from .pipeline import Pipeline, make_pipeline
 from .steps import Ranges
-
-_OURS = {
-    "dataset": "data_source=",
-    "num_workers": "worker_count=",
-    "batch_size": "a Batch among the operations, operations=[…, millrace.Batch(batch_size)], or millrace.load(…, batch_size=…)",
-    "drop_last": "millrace.Batch(batch_size, drop_remainder=True)",
-    "collate_fn": "millrace.Batch(batch_size, batch_fn=…)",
-    "shuffle": "sampler=millrace.IndexSampler(len(source), shuffle=True, seed=…), or millrace.load(…, shuffle=True, seed=…)",
-    "batch_sampler": "sampler= with a Batch among the operations",
-    "prefetch_factor": "worker_buffer_size=",
-    "transforms": "operations=",
-    "transformations": "operations=",
-    "source": "data_source=",
-}
 
 
 class DataLoader:
@@ -59,10 +44,11 @@ class DataLoader:
         worker_buffer_size: finished batches held ready for each worker (default 1); of small ones, as many as make 8 to 16 MB.
         shard_options: the part of the stream for this process; None (default): the sampler's.
         read_options: how records are read ahead; None (default): `ReadOptions()`.
-        enable_profiling: accepted for Grain's sake; no effect yet.
+        enable_profiling: Grain's; True does nothing here, and says so.
         worker_kind: "process" (default), or "thread" for operations that release the GIL.
         timeout: seconds that a task (a batch, or a span of records) may take in a worker process before the worker is
-            killed and the task tried again, three times in all; None (default) for no limit.
+            killed and the task tried again, three times in all; None (default) for no limit. Work in your own process, or on
+            threads, cannot be stopped: there, it is a warning.
         on_error: "raise" (default), or "skip" to leave out records (and, behind a batch, batches) whose operations or
             reading fail, or that end or hang their worker process at each of three tries. They are logged and counted,
             `iterator.skipped_count`; the records after them move up.
@@ -94,7 +80,7 @@ class DataLoader:
 
     def __init__(
         self,
-        *,
+        *unnamed: Never,
         data_source: Any = None,
         sampler: Any = None,
         operations: Sequence[Any] = (),
@@ -107,22 +93,23 @@ class DataLoader:
         timeout: float | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         max_errors: int | None = None,
-        **unknown: Any,
+        **unknown: Never,
     ) -> None:
-        _refuse(unknown)
+        refuse("DataLoader", unnamed, unknown)
         if data_source is None or sampler is None:
             missing = "data_source" if data_source is None else "sampler"
             raise TypeError(f"DataLoader needs {missing}=; DataLoader(data_source=…, sampler=…, operations=[…]).")
         vars(self).update(
-            _pipeline=make_pipeline(data_source, sampler, operations, shard_options, _skips(on_error, max_errors)),
+            _pipeline=make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors)),
             _max_errors=max_errors,
             _left_out=(),
-            _worker_count=_worker_count(worker_count),
+            _worker_count=worker_number(worker_count),
             _worker_buffer_size=whole_number("worker_buffer_size", worker_buffer_size, 1, None, "a positive int"),
             _read_options=as_read_options(read_options),
             _worker_kind=one_of("worker_kind", worker_kind, "process", "thread"),
-            _timeout=_timeout(timeout),
+            _timeout=time_limit(timeout),
         )
+        warn_of_no_effect(self._worker_count, self._worker_kind, timeout, enable_profiling)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a DataLoader cannot be changed; make another one with the {name} that you want.")
@@ -269,7 +256,7 @@ class DataLoader:
         from .executors.threads import ThreadExecutor
 
         if self._worker_kind == "thread":
-            return ThreadExecutor(pipeline, self._worker_count, self._worker_buffer_size)
+            return ThreadExecutor(pipeline, self._worker_count, self._worker_buffer_size, self._read_options)
         return ProcessExecutor(
             pipeline, self._worker_count, self._worker_buffer_size, self._timeout, self._read_options
         )
@@ -277,7 +264,7 @@ class DataLoader:
 
 def load(
     source: Any,
-    *,
+    *unnamed: Never,
     num_epochs: int | None = None,
     shuffle: bool = False,
     seed: int | None = None,
@@ -285,9 +272,7 @@ def load(
     transformations: Sequence[Any] = (),
     batch_size: int | None = None,
     drop_remainder: bool = False,
-    worker_count: int | None = 0,
-    read_options: ReadOptions | None = None,
-    **unknown: Any,
+    **options: Unpack[LoaderOptions],
 ) -> DataLoader:
     """A `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
 
@@ -301,16 +286,18 @@ def load(
         batch_size: None (default) yields single elements.
         drop_remainder: leave out a last batch that is not full; applies to the batch, and to the shards' lengths by
             their own `drop_remainder`.
-        worker_count: as in `DataLoader`.
-        read_options: as in `DataLoader`.
-        **unknown: refused, with the name that was meant.
+        *unnamed: refused: all arguments but the source have names.
+        **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`, `on_error` and so on.
+
+    Raises:
+        TypeError, ValueError: as `DataLoader` and `IndexSampler`.
 
     >>> import numpy as np
     >>> batches = load({"x": np.arange(6)}, shuffle=True, seed=0, batch_size=3, num_epochs=1)
     >>> sorted(np.concatenate([batch["x"] for batch in batches]).tolist())
     [0, 1, 2, 3, 4, 5]
     """
-    _refuse(unknown)
+    refuse("load", unnamed, [name for name in options if name not in LoaderOptions.__annotations__])
     records = as_source(source)
     sampler = IndexSampler(
         num_records=len(records),
@@ -323,34 +310,6 @@ def load(
     return DataLoader(
         data_source=records,
         sampler=sampler,
-        operations=[*transformations, *batch],
-        worker_count=worker_count,
-        read_options=read_options,
+        operations=[*as_list("transformations", transformations), *batch],
+        **options,
     )
-
-
-def _refuse(unknown: dict[str, Any]) -> None:
-    for name in unknown:
-        remedy = f"use {_OURS[name]}" if name in _OURS else "see help(millrace.DataLoader) for the names there are"
-        raise TypeError(f"there is no argument {brief(name)}=; {remedy}.")
-
-
-def _skips(on_error: Any, max_errors: int | None) -> bool:
-    one_of("on_error", on_error, "raise", "skip")
-    if max_errors is not None:
-        whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")
-        if on_error == "raise":
-            raise ValueError(f'max_errors={shown(max_errors)} goes with on_error="skip".')
-    return bool(on_error == "skip")
-
-
-def _timeout(seconds: float | None) -> float | None:
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"timeout={shown(seconds)} must be a positive number of seconds, or None for no limit.")
-    return seconds
-
-
-def _worker_count(count: int | None) -> int:
-    if count is None:
-        return os.cpu_count() or 1
-    return whole_number("worker_count", count, 0, None, "a number of workers, or None for one per CPU")

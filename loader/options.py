@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..checks import whole_number
+from ..checks import warn, whole_number
 from ..wording import shown
 
 
@@ -15,10 +15,14 @@ class ReadOptions:
 
     Attributes:
         num_threads: reading threads; 0 reads when the records are needed (default 16).
-        prefetch_buffer_size: records to read ahead (default 500).
+        prefetch_buffer_size: records to read ahead (default 500); 0 for none. With fewer than threads, which is a warning,
+            some threads have nothing to read.
 
     Raises:
         ValueError: a negative value.
+
+    >>> ReadOptions(num_threads=4)
+    ReadOptions(num_threads=4, prefetch_buffer_size=500)
     """
 
     num_threads: int = 16
@@ -27,6 +31,11 @@ class ReadOptions:
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 0, None, "an int, 0 for none"))
+        if 0 < self.prefetch_buffer_size < self.num_threads:
+            warn(
+                f"prefetch_buffer_size={shown(self.prefetch_buffer_size)} is below num_threads={shown(self.num_threads)}, "
+                "so that not all threads have a record to read; pass a larger buffer, or fewer threads."
+            )
 
 
 def as_read_options(options: Any) -> ReadOptions:

@@ -24,6 +24,7 @@ from ..samplers.protocol import ENDLESS, VectorSampler, as_vector_sampler
 from ..samplers.sharding import as_shard_options
 from ..sources import as_source, fingerprint_of
 from ..wording import shown
+from .arguments import as_list
 from .lineage import Lineage
 from .plan import Segment, column_span_length, segments_of, span_length
 from .state import Fingerprint
@@ -156,7 +157,7 @@ def make_pipeline(
         raise ValueError(
             f"the sampler covers {records} records but the source has {len(source)}; pass num_records=len(source)."
         )
-    checked = tuple(as_operation(operation) for operation in _listed(operations))
+    checked = tuple(as_operation(operation) for operation in as_list("operations", operations))
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:
             raise SeedError(
@@ -178,9 +179,3 @@ def _sharded(sampler: VectorSampler, shard_options: ShardOptions | None) -> tupl
     shared = has_own_orders(sampler) and sampler.shard_options.shard_count == 1 < shard.shard_count
     lineage = Lineage(order_shards=1 if shared else 0)
     return order_of(sampler, shard, 1) if shared else sampler.with_shard_options(shard), shard, lineage
-
-
-def _listed(operations: Any) -> Sequence[Any]:
-    if isinstance(operations, (list, tuple)):
-        return operations
-    raise TypeError(f"operations={shown(operations)} is a {type(operations).__name__}; pass a list, operations=[…].")

@@ -149,6 +149,10 @@ class LoaderState:
         Raises:
             CheckpointError: the values are no such state.
         """
+        if isinstance(values, dict) and "last_seen_indices" in values:
+            raise CheckpointError(
+                "this is the state of a Grain DataLoader; millrace.checkpoint.from_grain_state(state, loader) goes on with it."
+            )
         names = {part.name for part in dataclasses.fields(cls)}
         if not isinstance(values, dict) or set(values) != names:
             raise CheckpointError(f"this is not the state of a millrace loader: {shown(values)}.")

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from ..checks import whole_number
 from ..wording import shown
+from .padding import batch_and_pad, pad_batch
 from .protocol import Context, Element, Operation, Step
 from .stacking import Stack
 
@@ -51,6 +53,7 @@ class Batch(Operation):
         self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
         if not isinstance(drop_remainder, (bool, np.bool_)):
             raise TypeError(f"drop_remainder={shown(drop_remainder)} is no bool; a function goes to batch_fn=.")
+        _check_called(batch_fn)
         if batch_fn is not None and not callable(batch_fn):
             raise TypeError(f"batch_fn={shown(batch_fn)} must be a function from a list of elements to a batch.")
         self.drop_remainder = drop_remainder
@@ -150,6 +153,14 @@ class Batch(Operation):
         context.take_all[number] = take_all
         context.at_end.append(at_end)
         return batch_step
+
+
+def _check_called(batch_fn: Any) -> None:
+    """Raise for a maker of batch functions where a batch function is meant."""
+    for maker, arguments in ((pad_batch, ""), (batch_and_pad, "batch_size=…")):
+        if batch_fn is maker:
+            name = maker.__name__
+            raise TypeError(f"batch_fn={name} makes a function; call it, batch_fn=millrace.{name}({arguments}).")
 
 
 class Gather:

@@ -23,12 +23,19 @@ from .trees import flatten, leaf_names
 Masks = str | Mapping[Any, str] | None
 
 
+def _check_not_empty(function: str, elements: Sequence[Element]) -> None:
+    """Raise for a batch of nothing, which has no structure."""
+    if len(elements) == 0:
+        raise BatchError(f"{function} got no elements, and the first one says how the batch looks; pass at least one.")
+
+
 def stack(elements: Sequence[Element]) -> Element:
     """Stack elements of equal structure and shapes, as `Batch` does without a `batch_fn`.
 
     >>> stack([{"x": 1}, {"x": 2}])
     {'x': array([1, 2])}
     """
+    _check_not_empty("stack", elements)
     rows = Stack(len(elements), allocate_plainly)
     rows.add(0, elements[:1])
     rows.add(1, elements[1:])
@@ -74,6 +81,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             self.mask_key = mask_key
 
     def __call__(self, elements: Sequence[Element]) -> Element:
+        _check_not_empty("pad_batch", elements)
         flat = [flatten(element) for element in elements]
         structure = flat[0][1]
         if any(other != structure for _, other in flat):
@@ -192,6 +200,7 @@ def batch_and_pad(
     """
     if elements is None:
         return functools.partial(batch_and_pad, batch_size=batch_size, pad_value=pad_value, mask_key=mask_key)
+    _check_not_empty("batch_and_pad", elements)
     count = len(elements)
     if count > batch_size:
         raise ValueError(f"batch_and_pad got {count} elements for batch_size={batch_size}; give Batch the same size.")

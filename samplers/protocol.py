@@ -34,6 +34,10 @@ class RecordMetadata:
     record_key: int | None = None
     rng: Generator | None = None
 
+    def __repr__(self) -> str:
+        """Without the address that a generator's own repr has."""
+        return f"RecordMetadata(index={self.index}, record_key={self.record_key}, rng={self.rng})"
+
 
 @runtime_checkable
 class Sampler(Protocol):
@@ -144,7 +148,32 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
         return sampler  # type: ignore[no-any-return]
     if isinstance(sampler, Sampler) and not isinstance(sampler, (list, tuple, dict, str, bytes, np.ndarray)):
         return ScalarSampler(sampler)
+    _refuse_iterable(sampler)
     raise TypeError(
         f"sampler={shown(sampler)} is not a sampler; pass millrace.IndexSampler(num_records=…), or an object with "
         "__len__ and __getitem__(index) -> RecordMetadata."
+    )
+
+
+_INSTEAD = {
+    "RandomSampler": "millrace.IndexSampler(len(source), shuffle=True, seed=0)",
+    "SequentialSampler": "millrace.SequentialSampler(len(source))",
+    "DistributedSampler": "millrace.IndexSampler(len(source), millrace.ShardOptions(rank, world_size), shuffle=True, seed=0)",
+    "BatchSampler": "millrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, millrace.Batch(batch_size)]",
+}
+"""What to write for a sampler of PyTorch, by the name of its class."""
+
+
+def _refuse_iterable(sampler: Any) -> None:
+    """Raise for a sampler as PyTorch has them, which can only be run through."""
+    if not hasattr(sampler, "__iter__") or hasattr(sampler, "__getitem__"):
+        return
+    remedy = next((_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD), None)
+    raise TypeError(
+        f"a {type(sampler).__name__} can only be run through, and a sampler must tell the record at any position; pass "
+        + (
+            remedy
+            or "millrace.IndexSampler(len(source), shuffle=True, seed=0), or __getitem__(index) -> RecordMetadata"
+        )
+        + "."
     )

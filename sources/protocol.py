@@ -26,6 +26,7 @@ from ..errors import SourceError
 from ..wording import shown
 from .keys import check_key, check_keys
 from .memory import MemorySource
+from .no_sources import refuse_no_source
 
 __all__ = ["DataSource", "Reader", "as_source", "check_key", "check_keys", "fingerprint_of", "reader_of"]
 
@@ -61,15 +62,14 @@ def as_source(data: Any) -> DataSource[Any]:
     `__getitem__` is a source already and comes back as it is.
 
     Raises:
-        TypeError: `data` has no random access (a generator, a set, an iterator), it is a path, or it is a tuple of
-            columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
+        TypeError: `data` has no random access (a generator, a set, an iterator), it is a path, a table or a
+            dict of datasets, or it is a tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
         ValueError: `data` is empty, or its arrays have unequal lengths.
 
     >>> as_source([1, 2, 3])[1]
     2
     """
-    if isinstance(data, (str, bytes)):
-        raise TypeError(f"{shown(data)} is a string, not a source; open the file: ArrayRecordDataSource(path), …")
+    refuse_no_source(data)
     if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
         return MemorySource(data)
     missing = [name for name in ("__len__", "__getitem__") if not hasattr(type(data), name)]

@@ -64,7 +64,16 @@ GOOD = {
 CASES = [(make, name) for make in GOOD for name in inspect.signature(make).parameters]
 
 
-EXPECTED = (TypeError, ValueError, LookupError, OSError, OverflowError, AttributeError, millrace.errors.MillraceError)
+EXPECTED = (
+    TypeError,
+    ValueError,
+    LookupError,
+    OSError,
+    OverflowError,
+    AttributeError,
+    UserWarning,
+    millrace.errors.MillraceError,
+)
 
 
 def told(act):

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Sequence
 
 from ...errors import WorkerCrashedError
+from ...wording import first_few
 from .. import plan
 from ..failures import told
 from ..keys import KeyBlocks
@@ -45,7 +46,7 @@ def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
 def given_up(task: Task, pipeline: Pipeline, reason: str) -> Block:
     """What comes of a task that ended its workers too often."""
     told_of = _told(task, pipeline)
-    error = WorkerCrashedError(f"a worker was terminated unexpectedly {reason} at the same task: {told_of}.")
+    error = WorkerCrashedError(f"a worker {reason} at the same task: {told_of}.")
     tags = None if pipeline.aligned else RowTags()
     if pipeline.skips_errors:
         return Block([], tags, skipped=[told(error)])
@@ -56,5 +57,4 @@ def _told(task: Task, pipeline: Pipeline) -> str:
     """Positions and record keys of a task."""
     local = local_positions(task)
     keys = KeyBlocks(pipeline).behind(local).tolist()
-    shown = ", ".join(map(str, keys[:20])) + (", …" if len(keys) > 20 else "")
-    return f"positions {min(local)} to {max(local)} of this shard, record keys {shown}"
+    return f"positions {min(local)} to {max(local)} of this shard, record keys {first_few(keys, 8)}"

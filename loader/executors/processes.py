@@ -317,7 +317,8 @@ class ProcessExecutor:
 
     def _count_try(self, worker: _Remote, handle: ProcessHandle, status: int) -> None:
         handle.tries += handle.alone  # of several, any may have done it: each is tried on its own from now on
-        reason = f"took longer than timeout={self._timeout} s" if handle.late else description(status)
+        late = f"was stopped after timeout={self._timeout} s"
+        reason = late if handle.late else f"was terminated unexpectedly {description(status)}"
         handle.late = False
         parts = parts_of(handle.task, self._pipeline)
         if len(parts) > 1:
@@ -325,7 +326,7 @@ class ProcessExecutor:
         elif handle.tries >= MAX_TRIES:
             handle.block = given_up(handle.task, self._pipeline, f"{reason}, {MAX_TRIES} times")
             return
-        _LOGGER.warning("a worker was terminated unexpectedly: %s; its work is done again", reason)
+        _LOGGER.warning("a worker %s; its work is done again", reason)
 
     def _start_anew(self) -> None:
         """The zygote has ended, and all workers with it."""

@@ -1,6 +1,6 @@
 """The executor with worker threads, for operations that release the GIL and for Python without one.
 
-In: tasks. Out: blocks. Each thread has a `Worker` of its own.
+In: tasks. Out: blocks. Each thread has a `Worker` of its own. Records are read ahead on other threads, where that helps.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
+from ..options import ReadOptions
 from ..pipeline import Pipeline
+from ..reading import ReadAhead, Reading
 from ..tasks import Block, Task
 from ..work import Worker
 
@@ -20,10 +22,11 @@ class ThreadExecutor:
     elsewhere = False
     units = 1
 
-    def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int) -> None:
+    def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int, read_options: ReadOptions) -> None:
         self._window = worker_count * (1 + buffer_size)
         self._pipeline = pipeline
         self._own = threading.local()
+        self._ahead = ReadAhead(pipeline, read_options)
         self._threads = ThreadPoolExecutor(worker_count, thread_name_prefix="millrace-worker")
 
     def window(self, segment: int) -> int:
@@ -31,18 +34,19 @@ class ThreadExecutor:
         return self._window
 
     def submit(self, task: Task) -> ThreadHandle:
-        """Take a task."""
-        return ThreadHandle(self._threads.submit(self._run, task))
+        """Take a task; begin to read its records if that helps."""
+        return ThreadHandle(self._threads.submit(self._run, task, self._ahead.begin(task)))
 
-    def _run(self, task: Task) -> Block:
+    def _run(self, task: Task, reading: Reading) -> Block:
         worker: Worker | None = getattr(self._own, "worker", None)
         if worker is None:
             worker = self._own.worker = Worker(self._pipeline)
-        return worker.run(task)
+        return worker.run(task, reading.records())
 
     def close(self) -> None:
         """Stop the threads, once they have finished the tasks they are at."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+        self._ahead.close()
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle
 
-from ...wording import shown
+from ...wording import brief, shown
 
 MAX_DEPTH = 20
 
@@ -22,7 +22,7 @@ def culprit(value: Any, name: str, depth: int = 0) -> str:
             cloudpickle.dumps(part)
         except Exception:
             return culprit(part, f"{name}{label}", depth + 1)
-    return f"{name} is a {type(value).__qualname__}, which cannot be pickled"
+    return f"{brief(name, 150)} is a {type(value).__qualname__}, which cannot be pickled"
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:

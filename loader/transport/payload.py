@@ -16,6 +16,7 @@ from typing import Any
 import cloudpickle
 
 from ...errors import PicklingError
+from ...wording import brief
 from .culprit import culprit
 
 OUT_OF_BAND = 1 << 16
@@ -42,7 +43,10 @@ def pack(value: Any, name: str) -> int:
     try:
         stream = cloudpickle.dumps(value, protocol=5, buffer_callback=goes_into_the_pickle)
     except Exception as error:
-        raise PicklingError(f"{culprit(value, name)}; worker processes get the pipeline by pickle.") from error
+        raise PicklingError(
+            f"{culprit(value, name)} ({type(error).__name__}: {brief(error)}); worker processes get the pipeline by pickle. "
+            "Make it where it is used, or leave it out in __getstate__."
+        ) from error
     sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
     header = len(sizes).to_bytes(8, "little") + len(stream).to_bytes(8, "little")
     return _written([header + sizes + stream, *buffers])

@@ -1,0 +1,137 @@
+"""The arguments of a loader, checked one by one; those of other libraries are refused with what to write instead.
+
+In: what the user passed. Out: the same, as it is used; or an error that names the argument, the limit and the remedy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any, Literal, TypedDict
+
+from ..checks import one_of, warn, whole_number
+from ..wording import brief, shown
+from .options import ReadOptions
+
+_BATCH = "a Batch among the operations, operations=[…, millrace.Batch(batch_size)], or millrace.load(…, batch_size=…)"
+
+_INSTEAD = {
+    "batch_sampler": f"use sampler= with {_BATCH}",
+    "batch_size": f"use {_BATCH}",
+    "collate_fn": "use millrace.Batch(batch_size, batch_fn=…)",
+    "data_source": "pass the source first, millrace.load(source, …)",
+    "dataset": "use data_source=",
+    "drop_last": "use millrace.Batch(batch_size, drop_remainder=True)",
+    "drop_remainder": "use millrace.Batch(batch_size, drop_remainder=True)",
+    "generator": "use seed= of the sampler, millrace.IndexSampler(len(source), shuffle=True, seed=…)",
+    "in_order": "leave it out: batches always come in order",
+    "multiprocessing_context": "leave it out: workers start in the same way everywhere, and your program needs no guard",
+    "num_epochs": "use sampler=millrace.IndexSampler(len(source), num_epochs=…), or millrace.load(…, num_epochs=…)",
+    "num_workers": "use worker_count=",
+    "operations": "use transformations=, a list",
+    "persistent_workers": "leave it out: with num_epochs=n one iterator runs through all epochs, with the same workers",
+    "pin_memory": "leave it out: loader.to_device(device) puts batches on devices, ahead of your loop",
+    "pin_memory_device": "leave it out: loader.to_device(device) puts batches on devices, ahead of your loop",
+    "prefetch_factor": "use worker_buffer_size=",
+    "sampler": "use millrace.DataLoader(data_source=…, sampler=…), as load makes the sampler itself",
+    "seed": "use sampler=millrace.IndexSampler(len(source), seed=…), or millrace.load(…, seed=…)",
+    "shuffle": "use sampler=millrace.IndexSampler(len(source), shuffle=True, seed=…), or millrace.load(…, shuffle=True)",
+    "source": "use data_source=",
+    "transform": "use operations=[…], or millrace.load(…, transformations=[…])",
+    "transformations": "use operations=",
+    "transforms": "use operations=[…], or millrace.load(…, transformations=[…])",
+    "worker_init_fn": "leave it out: operations draw from the generator of a RandomMapTransform, and sources open files when "
+    "they are first read",
+}
+"""What to write for a name of another library, or for a name that only the other of `DataLoader` and `load` has."""
+
+_FORMS = {
+    "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, millrace.Batch(32)]), or the short form "
+    "millrace.load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
+    "load": "load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
+}
+
+
+class LoaderOptions(TypedDict, total=False):
+    """The arguments of `DataLoader` that `load` hands on as they are."""
+
+    worker_count: int | None
+    worker_buffer_size: int
+    read_options: ReadOptions | None
+    enable_profiling: bool
+    worker_kind: Literal["process", "thread"]
+    timeout: float | None
+    on_error: Literal["raise", "skip"]
+    max_errors: int | None
+
+
+def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str]) -> None:
+    """Refuse what `DataLoader` or `load` does not take.
+
+    Args:
+        function: which of the two.
+        unnamed: arguments without a name that are too many.
+        unknown: names that it does not have.
+
+    Raises:
+        TypeError: there is one; the message says what to write instead.
+    """
+    if unnamed:
+        raise TypeError(f"millrace.{function} takes its arguments by name: {_FORMS[function]}.")
+    for name in unknown:
+        remedy = _INSTEAD.get(name, "see help(millrace.DataLoader) for the names there are")
+        raise TypeError(f"there is no argument {brief(name)}=; {remedy}.")
+
+
+def as_list(name: str, operations: Any) -> Sequence[Any]:
+    """Operations, if they are in a list.
+
+    Raises:
+        TypeError: they are not.
+    """
+    if isinstance(operations, (list, tuple)):
+        return operations
+    raise TypeError(
+        f"{name}={shown(operations)} is a {type(operations).__name__}; pass a list, {name}=[…], also for a single one."
+    )
+
+
+def skips(on_error: Any, max_errors: int | None) -> bool:
+    """Whether records that fail are left out."""
+    one_of("on_error", on_error, "raise", "skip")
+    if max_errors is not None:
+        whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")
+        if on_error == "raise":
+            raise ValueError(f'max_errors={shown(max_errors)} goes with on_error="skip".')
+    return bool(on_error == "skip")
+
+
+def worker_number(count: int | None) -> int:
+    """The number of workers that `worker_count` means."""
+    if count is None:
+        return os.cpu_count() or 1
+    return whole_number("worker_count", count, 0, None, "a number of workers, or None for one per CPU")
+
+
+def time_limit(seconds: float | None) -> float | None:
+    """A `timeout`, checked."""
+    if seconds is not None and not isinstance(seconds, Real):
+        raise TypeError(f"timeout={shown(seconds)} is a {type(seconds).__name__}; pass seconds, or None for no limit.")
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"timeout={shown(seconds)} must be a positive number of seconds, or None for no limit.")
+    return seconds
+
+
+def warn_of_no_effect(worker_count: int, worker_kind: str, timeout: float | None, profiles: bool) -> None:
+    """Warn of arguments that do nothing, as they are combined."""
+    if timeout is not None and (worker_count == 0 or worker_kind == "thread"):
+        where = "worker_count=0" if worker_count == 0 else 'worker_kind="thread"'
+        warn(
+            f"timeout={shown(timeout)} does nothing with {where}: only a worker process can be stopped. Pass worker_count=1 "
+            'or more and worker_kind="process", or leave timeout out.'
+        )
+    if profiles:
+        warn(
+            "enable_profiling=True does nothing here; leave it out: iterator.stats() and feeder.stats() say where time goes."
+        )
