@@ -217,7 +217,7 @@ class DataLoader:
 
         Each epoch gives every record once, in its own order: its last batch may be short, or is left out with
         `drop_remainder=True`; and shards divide each epoch anew. `iter(loader)` instead fills such a batch up from the
-        next epoch. Worker processes start anew for each epoch.
+        next epoch. Worker processes start anew for each epoch, and `max_errors` is counted anew.
 
         Args:
             count: number of epochs; None (default): all that the sampler has.
