@@ -14,7 +14,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..checks import whole_number
 from ..errors import CheckpointError, ClosedError
 from ..samplers.one_epoch import OneEpoch
+from ..samplers.protocol import ENDLESS
 from .pipeline import Pipeline
+from .resuming import parsed
 from .state import Cursor, Fingerprint, LoaderState
 from .state_files import restore_later, write_later
 
@@ -122,8 +124,8 @@ class Epochs(Generic[Kind]):
         Raises:
             CheckpointError: a state is missing, or another pipeline's or epoch's; you stay where you were.
         """
-        number = _epoch_of(LoaderState.from_json(states[0])) if states else 0
-        self._go_to(number, lambda batches: batches.set_states(states, strict))
+        read = parsed(states)
+        self._go_to(_epoch_of(read[0]) if read else 0, lambda batches: batches.set_states(states, strict))
 
     def state_dict(self) -> dict[str, Any]:
         """`get_state` as a dict of plain values, for PyTorch habits."""
@@ -199,5 +201,11 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
 
 def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """The pipeline that reads one epoch."""
+    """The pipeline that reads one epoch.
+
+    Raises:
+        CheckpointError: there is no such epoch.
+    """
+    if (epoch + 1) * pipeline.epoch_length > ENDLESS:
+        raise CheckpointError(f"the state is damaged: epoch {epoch} lies behind the last of {ENDLESS} positions.")
     return dataclasses.replace(pipeline, sampler=OneEpoch(pipeline.sampler, epoch, pipeline.epoch_length), epoch=epoch)

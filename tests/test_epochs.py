@@ -228,6 +228,22 @@ def test_states_of_epochs_and_of_iterators_are_told_apart(capsys, tmp_path):
     assert "epoch: 1 (at 0.0 %)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("epoch", [-1, None, "2", 1.5, True, 1 << 70, (1 << 31) - 1])
+def test_an_impossible_epoch_is_refused(epoch):
+    """A damaged state is a CheckpointError at once, and one stays where one was."""
+    epochs = millrace.load(range(1 << 40), batch_size=4).epochs(3)
+    assert next(next(epochs)).tolist() == [0, 1, 2, 3]
+    state = epochs.state_dict()
+    state["fingerprint"]["sampler"]["epoch"] = epoch
+    for restore in (epochs.load_state_dict, lambda state: epochs.set_states([json.dumps(state)])):
+        with pytest.raises(CheckpointError):
+            restore(state)
+    for states in (3, []):
+        with pytest.raises(CheckpointError):
+            epochs.set_states(states)
+    assert (epochs.step, epochs.epoch) == (1, 0)
+
+
 def test_closed_epochs_stay_closed():
     """The state can be read, and the next epoch cannot."""
     with _epochs() as epochs:
