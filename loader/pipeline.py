@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from ..errors import SeedError
 from ..operations import Batch, Operation
-from ..operations.identity import fingerprint
 from ..operations.transforms import as_operation
 from ..operations.trees import flatten
 from ..samplers import ShardOptions
 from ..samplers.own_orders import has_own_orders, order_of
 from ..samplers.protocol import ENDLESS, VectorSampler, as_vector_sampler
 from ..samplers.sharding import as_shard_options
-from ..sources import as_source, fingerprint_of
+from ..sources import as_source
 from ..wording import shown
 from .arguments import as_list
+from .fingerprints import Identity
 from .lineage import Lineage
 from .plan import Segment, column_span_length, segments_of, span_length
 from .state import Fingerprint
@@ -41,8 +41,8 @@ class Pipeline:
         operations: records to elements.
         skips_errors: a record that fails is left out.
         lineage: what former runs left of the order.
-        fingerprints: of the operations, as they were when the pipeline was made: they may change while they work, by what
-            they load or remember. None: those of now.
+        identity: of source and operations, as they were when the pipeline was made: they may change while they work,
+            by what they load or remember. None: that of now.
         epoch: the number of the first one.
     """
 
@@ -52,13 +52,13 @@ class Pipeline:
     operations: tuple[Operation, ...]
     skips_errors: bool = False
     lineage: Lineage = field(default_factory=Lineage)
-    fingerprints: tuple[str, ...] | None = None
+    identity: Identity | None = None
     epoch: int = 0
     segments: tuple[Segment, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.fingerprints is None:
-            object.__setattr__(self, "fingerprints", tuple(map(fingerprint, self.operations)))
+        if self.identity is None:
+            object.__setattr__(self, "identity", Identity.of(self.source, self.operations))
         object.__setattr__(self, "segments", segments_of(self.operations, self.skips_errors))
 
     @property
@@ -115,12 +115,13 @@ class Pipeline:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Identity of source, sampler and operations, in plain JSON values."""
-        return Fingerprint(
-            source=fingerprint_of(self.source),
-            sampler=self.sampler.fingerprint,
-            operations=list(self.fingerprints or ()),
-            batch_sizes=[operation.batch_size for operation in self.operations if isinstance(operation, Batch)],
-        )
+        assert self.identity is not None
+        return self.identity.fingerprint(self.sampler, self.operations)
+
+    def fingerprint_like(self, saved: Fingerprint) -> dict[str, Any]:
+        """The fingerprint in the form of a saved one, which an older version may have written."""
+        assert self.identity is not None
+        return self.identity.in_the_form_of(saved, self.fingerprint)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Global positions `int64[stop - start]` at local ones."""

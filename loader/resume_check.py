@@ -150,7 +150,7 @@ def _culprit(loader: DataLoader, step: int, workers: int) -> str:
 
 def _begun(pipeline: Pipeline, count: int) -> Pipeline:
     """The pipeline with its first operations only."""
-    return dataclasses.replace(pipeline, operations=pipeline.operations[:count], fingerprints=None)
+    return dataclasses.replace(pipeline, operations=pipeline.operations[:count], identity=None)
 
 
 def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool) -> str:

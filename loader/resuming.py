@@ -88,7 +88,7 @@ _REMEDY = (
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     """What is another than it was; another batch size is one of them only in the middle of a batch's rows."""
-    saved, present = dict(state.fingerprint), dict(pipeline.fingerprint)
+    saved, present = dict(state.fingerprint), pipeline.fingerprint_like(state.fingerprint)
     if not in_a_batch(pipeline, state.cursor) and len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         saved.pop("batch_sizes"), present.pop("batch_sizes")
     changed = differences(saved, present)

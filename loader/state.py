@@ -17,6 +17,9 @@ from .lineage import Lineage
 
 VERSION = 1
 
+FINGERPRINT_VERSIONS = (1, 2)
+"""Of the fingerprint in a state; version 1 does not name itself."""
+
 MAX_STEP = 1 << 62
 """No stream gets so far: a larger step is that of a damaged state."""
 
@@ -202,6 +205,11 @@ def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
 
 def _check_fingerprint(parts: dict[str, Any]) -> None:
     sizes: Any = parts.get("batch_sizes")
+    if parts.get("version", 1) not in FINGERPRINT_VERSIONS:
+        raise CheckpointError(
+            f"the state's fingerprint has version {shown(parts['version'])}, this millrace reads versions "
+            f"{FINGERPRINT_VERSIONS}; use the millrace that wrote it."
+        )
     whole = _are_counts(sizes) and 0 not in sizes and isinstance(parts.get("operations"), list)
     if not whole or not {"source", "sampler"} <= set(parts):
         raise CheckpointError(f"the state is damaged: fingerprint={shown(parts)}.")

@@ -63,6 +63,10 @@ class Batch(Operation):
         rest = ", drop_remainder=True" if self.drop_remainder else ""
         return f"Batch({self.batch_size}{rest})"
 
+    def identity_parameters(self) -> dict[str, Any]:
+        """All but the size: a stream may go on with another one."""
+        return {name: value for name, value in vars(self).items() if name != "batch_size"}
+
     def connect(self, then: Step, context: Context, number: int) -> Step:
         size, drop_remainder = self.batch_size, self.drop_remainder
         rows = Stack(size, context.allocate, context.tell) if self.batch_fn is None else Gather(size, self.batch_fn)

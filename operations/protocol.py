@@ -109,3 +109,7 @@ class Operation:
             number: place of this operation in the pipeline; part of the key of its random numbers.
         """
         raise NotImplementedError
+
+    def identity_parameters(self) -> dict[str, Any]:
+        """What tells this operation from others of its kind in a checkpoint: its attributes."""
+        return vars(self)

@@ -6,6 +6,7 @@ In: positions in the global order. Out: record keys.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from ..described import digest, plain_attributes
 from ..wording import shown
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
@@ -41,14 +43,13 @@ class RecordMetadata:
 
 @runtime_checkable
 class Sampler(Protocol):
-    """What a user has to write: the record at a position, and how many positions there are (`sys.maxsize`: endless).
+    """What a user has to write: the record at a position; an IndexError after the last one.
 
-    Called in the user's process and in workers, from any thread; it must answer the same every time.
+    `__len__`, if there is one, tells how many positions there are (`sys.maxsize`: endless). Called in the user's process
+    and in workers, from any thread; it must answer the same every time.
     """
 
     def __getitem__(self, index: int) -> RecordMetadata: ...
-
-    def __len__(self) -> int: ...
 
 
 class VectorSampler(Protocol):
@@ -88,27 +89,26 @@ class ScalarSampler:
 
     block_size = 1
 
-    def __init__(self, sampler: Sampler, shard_options: ShardOptions | None = None) -> None:
+    def __init__(self, sampler: Sampler, shard_options: ShardOptions | None = None, length: int | None = None) -> None:
         self._sampler = sampler
         self.shard_options = as_shard_options(shard_options or getattr(sampler, "shard_options", None) or NoSharding())
-        self.epoch_length = len(self)
-        self.seed = self._first_seed()
+        self.epoch_length = _length_of(sampler) if length is None else length
+        self._first = self._metadata(0) if self.epoch_length else None
+        rng = None if self._first is None else self._first.rng
+        self.seed = None if rng is None else _seed_of(rng)  # None says that random operations cannot run
+        self.fingerprint = self._fingerprint()
 
-    def _first_seed(self) -> int | None:
-        """The seed of the first position; None says that random operations cannot run."""
-        if len(self) == 0:
-            return None
-        metadata = self._metadata(0)
-        return None if metadata.rng is None else _seed_of(metadata.rng)
-
-    @property
-    def fingerprint(self) -> dict[str, Any]:
-        explicit = getattr(self._sampler, "fingerprint", None)
-        kind = type(self._sampler)
-        return explicit or {"kind": kind.__qualname__, "length": len(self)}
+    def _fingerprint(self) -> dict[str, Any]:
+        """The sampler's own; else its kind and length, and a digest of its plain attributes and of the first position."""
+        explicit: dict[str, Any] | None = getattr(self._sampler, "fingerprint", None)
+        if explicit:
+            return explicit
+        first = None if self._first is None else int(self._first.record_key or 0)
+        parameters = digest([plain_attributes(self._sampler), first, self.seed], 8)
+        return {"kind": type(self._sampler).__qualname__, "length": len(self), "parameters": parameters}
 
     def __len__(self) -> int:
-        return len(self._sampler)
+        return self.epoch_length
 
     def _metadata(self, position: int) -> RecordMetadata:
         metadata = self._sampler[position]
@@ -129,7 +129,23 @@ class ScalarSampler:
         return np.array([0 if rng is None else _seed_of(rng) for rng in generators], dtype=np.uint64)
 
     def with_shard_options(self, shard_options: ShardOptions) -> ScalarSampler:
-        return ScalarSampler(self._sampler, shard_options)
+        return ScalarSampler(self._sampler, shard_options, self.epoch_length)
+
+
+def _length_of(sampler: Sampler) -> int:
+    """The number of positions; without `__len__` those before an IndexError, found in 63 questions."""
+    if isinstance(sampler, Sized):
+        return len(sampler)
+    low, high = 0, ENDLESS
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            sampler[middle]
+        except IndexError:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _seed_of(rng: Generator) -> int:
@@ -140,7 +156,7 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
     """Take any sampler as one that answers for many positions at once.
 
     Raises:
-        TypeError: it has neither `record_keys` nor `__getitem__` and `__len__`.
+        TypeError: it has neither `record_keys` nor `__getitem__`.
     """
     if isinstance(sampler, type):
         raise TypeError(f"sampler is the class {sampler.__name__}; pass an instance, {sampler.__name__}(…).")
@@ -151,7 +167,7 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
     _refuse_iterable(sampler)
     raise TypeError(
         f"sampler={shown(sampler)} is not a sampler; pass millrace.IndexSampler(num_records=…), or an object with "
-        "__len__ and __getitem__(index) -> RecordMetadata."
+        "__getitem__(index) -> RecordMetadata."
     )
 
 

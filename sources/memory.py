@@ -14,10 +14,14 @@ from typing import Any, ClassVar, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..described import digest, record
 from ..wording import brief, first_few, shown
 from .keys import Keys, check_key, check_keys
 
 Array = npt.NDArray[Any]
+
+_LOOKED_AT = 8
+"""Records that tell two sources of the same layout apart."""
 
 
 class MemorySource:
@@ -70,16 +74,23 @@ class MemorySource:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """The number of records and, for arrays, a digest of names, dtypes and shapes (not of their content)."""
+        """The number of records, digests of some of them and, for arrays, of names, dtypes and shapes."""
         layout = self._rows.layout()
-        described = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
-        return {"kind": "MemorySource", "records": self._length, **described}
+        told = {"layout": hashlib.sha256(layout.encode()).hexdigest()[:12]} if layout else {}
+        if self.columns is not None or isinstance(self._data, (list, tuple, range)):  # others may read at great cost
+            told["content"] = digest([record(self._rows.one(key)) for key in _spread(self._length)], 12)
+        return {"kind": "MemorySource", "records": self._length, **told}
 
     def __reduce__(self) -> tuple[type[MemorySource], tuple[Any]]:
         return type(self), (self._data,)
 
     def __repr__(self) -> str:
         return f"MemorySource({self._length} records of {type(self._data).__name__})"
+
+
+def _spread(length: int) -> list[int]:
+    """Some keys, the first and the last among them."""
+    return sorted({(length - 1) * step // (_LOOKED_AT - 1) for step in range(_LOOKED_AT)})
 
 
 class _Items:

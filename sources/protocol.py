@@ -146,18 +146,21 @@ def _one_by_one(source: DataSource[Any]) -> Reader:
 def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
     """Returns plain JSON values that tell whether two sources hold the same records.
 
-    The source's own `fingerprint` (a property, or a method without arguments), else its kind and its length.
+    The source's own `fingerprint` (a property, or a method without arguments), else its kind and its length, and what a
+    Hugging Face dataset knows of its content.
 
     Raises:
         TypeError: the source's own `fingerprint` is no dict.
 
     >>> fingerprint_of(as_source([1, 2, 3]))
-    {'kind': 'MemorySource', 'records': 3}
+    {'kind': 'MemorySource', 'records': 3, 'content': 'a36b1f2c3f84'}
     """
     own = getattr(source, "fingerprint", None)
     if own is None:
         kind = type(source)
-        return {"kind": kind.__qualname__, "records": len(source)}
+        content = getattr(source, "_fingerprint", None)
+        told = {"content": content[:32]} if isinstance(content, str) else {}
+        return {"kind": kind.__qualname__, "records": len(source), **told}
     value = own() if callable(own) else own
     if not isinstance(value, dict):
         raise TypeError(f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {shown(value)}")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import sys
 import tracemalloc
 
+import grain
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace import IndexSampler, NoSharding, RecordMetadata, Sampler, SequentialSampler, ShardOptions
+import millrace
+from millrace import DataLoader, IndexSampler, NoSharding, RecordMetadata, Sampler, SequentialSampler, ShardOptions
 from millrace.samplers.protocol import as_vector_sampler
 
 RECORDS = st.integers(1, 300)
@@ -184,3 +187,34 @@ def test_shard_by_jax_process_asks_jax():
 
     shard = millrace.ShardByJaxProcess(drop_remainder=True)
     assert (shard.shard_index, shard.shard_count, shard.drop_remainder) == (0, 1, True)
+
+
+class Unsized:
+    """A sampler with what Grain's protocol asks for, and no more."""
+
+    def __init__(self, stop):
+        self.stop = stop
+
+    def __getitem__(self, index):
+        if index >= self.stop:
+            raise IndexError(index)
+        return RecordMetadata(index=index, record_key=index * 3 % 7)
+
+
+@pytest.mark.parametrize("stop", [0, 1, 6, 1000])
+def test_the_end_of_a_sampler_without_len_is_found(stop):
+    """By IndexError, as Grain finds it, with as many elements."""
+    theirs = grain.DataLoader(
+        data_source=list(range(7)), sampler=Unsized(stop), shard_options=grain.sharding.NoSharding()
+    )
+    ours = DataLoader(data_source=range(7), sampler=Unsized(stop))
+    assert len(ours) == stop
+    assert list(ours) == [int(record) for record in theirs]
+
+
+def test_a_sampler_without_len_and_end_is_endless():
+    """Where it never raises IndexError."""
+    loader = DataLoader(data_source=range(7), sampler=Unsized(math.inf), operations=[millrace.Batch(2)])
+    assert next(iter(loader)).tolist() == [0, 3]
+    with pytest.raises(TypeError, match="never ends"):
+        len(loader)

@@ -1,0 +1,200 @@
+"""What a value is, in plain JSON values: the same in every process, on every machine and with every Python.
+
+In: any object. Out: its kind and what is plain in it, and digests of that. Never a `repr` with an address in it, never code
+bytes. Names come without their module: the same file may be `__main__` in one run and a module in the next.
+"""
+
+from __future__ import annotations
+
+import dis
+import enum
+import functools
+import hashlib
+import json
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+MAX_DEPTH = 6
+
+MAX_ITEMS = 32
+"""A tuple in a closure, or a record, is looked at so far."""
+
+MAX_BYTES = 4096
+"""So much of an array in a record is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """What version 1 said of a value, and what is said of it now."""
+
+    before: Any
+    now: Any
+
+
+def digest(description: Any, length: int) -> str:
+    """So many hexadecimal digits of what is said now."""
+    text = json.dumps(_read(description, before=False), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def digest_before(description: Any, length: int) -> str:
+    """The digits that version 1 gave."""
+    text = json.dumps(_read(description, before=True), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def _read(description: Any, before: bool) -> Any:
+    if isinstance(description, Grown):
+        return _read(description.before if before else description.now, before)
+    if isinstance(description, dict):
+        return {name: _read(item, before) for name, item in description.items()}
+    if isinstance(description, list):
+        return [_read(item, before) for item in description]
+    return description
+
+
+def described(value: Any, depth: int = 0) -> Any:
+    """An operation or a parameter of one: its kind, its name, and its attributes as far as those are plain.
+
+    An object may say what its parameters are, by a method `identity_parameters()`.
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (bytes, np.ndarray, np.generic)):
+        array = np.asarray(value)
+        return _array(array, b"" if array.dtype.hasobject else np.ascontiguousarray(array).tobytes())
+    if isinstance(value, type):
+        return str(value.__qualname__)
+    if callable(value) and hasattr(value, "__qualname__"):
+        return _function(value, depth)
+    kind = type(value).__qualname__
+    if depth == MAX_DEPTH:
+        return kind
+    if isinstance(value, dict):
+        return {str(key): described(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [described(item, depth + 1) for item in value]
+    if isinstance(value, functools.partial):
+        return [kind, *(described(part, depth + 1) for part in (value.func, value.args, value.keywords))]
+    own = getattr(type(value), "identity_parameters", None)
+    if own is not None or callable(value):
+        attributes = [kind, described(getattr(value, "__dict__", {}) if own is None else own(value), depth + 1)]
+        return Grown(attributes, [kind, _getter(value)]) if isinstance(value, _GETTERS) else attributes
+    inner = plain_attributes(value)
+    return Grown(kind, [kind, inner]) if inner else kind
+
+
+_GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+
+
+def _getter(value: Any) -> Any:
+    """The arguments of an `operator.itemgetter` and its like, which have no attributes."""
+    return _inside(value.__reduce__()[1], MAX_DEPTH)
+
+
+def _array(array: Any, content: bytes) -> list[Any]:
+    return [str(array.dtype), list(array.shape), hashlib.sha256(content).hexdigest()[:16]]
+
+
+def _function(function: Callable[..., Any], depth: int) -> Any:
+    """A function by its name; now by what is plain in its closure, its defaults and the object that it is a method of, too."""
+    name = str(function.__qualname__)
+    parts = {} if depth >= MAX_DEPTH else {key: _inside(part, depth + 1) for key, part in _parts_of(function)}
+    return Grown(name, [name, parts]) if parts else name
+
+
+def _parts_of(function: Any) -> Iterator[tuple[str, Any]]:
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, ModuleType):
+        yield "self", owner
+    function = getattr(function, "__func__", function)
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
+    if code is None and hasattr(function, "__wrapped__"):
+        yield "wrapped", function.__wrapped__
+    if code is None:
+        return
+    if function.__defaults__:
+        yield "defaults", function.__defaults__
+    for name, default in sorted((function.__kwdefaults__ or {}).items()):
+        yield f"{name}=", default
+    counted = _rebound(code) if cells else frozenset()
+    for name, cell in zip(code.co_freevars, cells):
+        if name not in counted and cell != type(cell)():  # an empty one, of a name that got no value yet
+            yield name, cell.cell_contents
+
+
+def _rebound(code: Any) -> frozenset[str]:
+    """The names of a closure that the function itself gives new values, as a counter: they are no parameters."""
+    return frozenset(step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF")
+
+
+def _inside(value: Any, depth: int) -> Any:
+    """What stands in a closure: what is plain as it is, functions and objects by what is plain in them.
+
+    Of what may change, as lists, dicts and arrays do, only the kind.
+    """
+    if isinstance(value, tuple) and len(value) <= MAX_ITEMS and depth <= MAX_DEPTH:
+        return [_inside(item, depth + 1) for item in value]
+    if _is_plain(value):
+        return _plain(value)
+    if isinstance(value, (type, functools.partial)) or (callable(value) and hasattr(value, "__qualname__")):
+        return described(value, depth)
+    kind = type(value).__qualname__
+    inner = plain_attributes(value)
+    return [kind, inner] if inner else kind
+
+
+def plain_attributes(value: Any) -> dict[str, Any]:
+    """The attributes of an object that are numbers, strings, or small tuples of these; none of the standard library's."""
+    if isinstance(value, ModuleType) or type(value).__module__.partition(".")[0] in sys.stdlib_module_names - {
+        "__main__"
+    }:
+        return {}
+    attributes = getattr(value, "__dict__", None) or {}
+    slots = [name for kind in type(value).__mro__ for name in _slots_of(kind)]
+    found = {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **attributes}
+    return {name: _plain(item) for name, item in found.items() if _is_plain(item)}
+
+
+def _slots_of(kind: type) -> tuple[str, ...]:
+    slots = vars(kind).get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if not name.startswith("__"))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return len(value) <= MAX_ITEMS and all(not isinstance(item, tuple) and _is_plain(item) for item in value)
+    if isinstance(value, np.generic):
+        return not value.dtype.hasobject
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes, enum.Enum))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, enum.Enum):
+        return [type(value).__qualname__, value.name]
+    return str(value) if isinstance(value, complex) else described(value)
+
+
+def record(value: Any, depth: int = 0) -> Any:
+    """A record, as far as that is soon said: some items of what is long, the beginnings of arrays."""
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return _array(value, np.ascontiguousarray(value.ravel()[: MAX_BYTES // max(value.itemsize, 1)]).tobytes())
+    if _is_plain(value):
+        return _plain(value)
+    kind = type(value).__qualname__
+    if depth == MAX_DEPTH:
+        return kind
+    if isinstance(value, dict):
+        return [len(value), {str(key): record(value[key], depth + 1) for key in list(value)[:MAX_ITEMS]}]
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [len(value), [record(item, depth + 1) for item in value[:MAX_ITEMS]]]
+    return [kind, plain_attributes(value)]

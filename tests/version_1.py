@@ -1,0 +1,136 @@
+"""The pipelines whose states version 1 wrote: `version_1.json` holds them, with what came next.
+
+Written by running this file as a program with the millrace of commit 8d33a1c, before fingerprints took in contents.
+"""
+
+import functools
+import json
+import sys
+from itertools import islice
+
+import numpy as np
+
+import millrace
+from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
+
+
+class Scale(millrace.MapTransform):
+    """An operation with parameters of many kinds."""
+
+    def __init__(self, factor):
+        self.factor = factor
+        self.table = np.arange(4)
+        self.names = {"a": (1, 2.5), "b": ["x", None]}
+
+    def map(self, element):
+        """Scales it."""
+        return element * self.factor
+
+
+class Plain:
+    """No operation, and not callable."""
+
+    limit = 3
+
+    def __init__(self):
+        self.size = 5
+
+
+class Holder:
+    """Callable, with an object in it."""
+
+    def __init__(self):
+        self.inner = Plain()
+        self.method = self.inner.__init__
+
+    def __call__(self, element):
+        return element
+
+
+class Order:
+    """A user's sampler."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        return millrace.samplers.RecordMetadata(index=index, record_key=(index * 5 + self.seed) % 24)
+
+
+class Squares:
+    """A user's source."""
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, key):
+        return key * key
+
+
+def _closure(factor):
+    def scaled(element):
+        return element * factor
+
+    return scaled
+
+
+def _power(element, exponent):
+    return element**exponent
+
+
+def _loader(source, *operations, sampler=None, batch=3, **more):
+    order = sampler or IndexSampler(24, shuffle=True, num_epochs=1, seed=3)
+    return DataLoader(data_source=source, sampler=order, operations=[*operations, Batch(batch)], **more)
+
+
+def _grain(shard, **more):
+    sampler = IndexSampler(24, shuffle=True, num_epochs=2, seed=3, algorithm="grain")
+    return DataLoader(data_source=range(24), sampler=sampler, operations=[Batch(2)], shard_options=shard, **more)
+
+
+PIPELINES = {
+    "list": lambda: _loader(list(range(24))),
+    "array": lambda: _loader(np.arange(24)),
+    "columns": lambda: _loader({"x": np.arange(24)}),
+    "range": lambda: _loader(millrace.RangeDataSource(24)),
+    "user's source": lambda: _loader(Squares()),
+    "user's sampler": lambda: _loader(range(24), sampler=Order(2)),
+    "closure": lambda: _loader(range(24), _closure(3)),
+    "partial": lambda: _loader(range(24), functools.partial(_power, exponent=2)),
+    "operation": lambda: _loader(range(24), Scale(2)),
+    "callable": lambda: _loader(range(24), Holder(), abs),
+    "ragged": lambda: _loader(range(24), Filter(lambda x: x % 3), FlatMap(lambda x: [x] * (x % 3))),
+    "shard of Grain's order, by the loader": lambda: _grain(ShardOptions(1, 3, drop_remainder=True)),
+    "all of Grain's order": lambda: _grain(None),
+}
+
+
+def rest(iterator):
+    """What comes, as plain values."""
+    return [{k: v.tolist() for k, v in e.items()} if isinstance(e, dict) else e.tolist() for e in iterator]
+
+
+def after(make, state):
+    """What comes after a state, and the state that a later millrace writes at the same place."""
+    with iter(make()) as iterator:
+        iterator.set_state(state.encode())
+        written = iterator.get_state()
+        return rest(iterator), written
+
+
+def main():
+    """Prints the states, and what came after them, one pipeline a line."""
+    found = {}
+    for name, make in PIPELINES.items():
+        with iter(make()) as iterator:
+            list(islice(iterator, 2))
+            found[name] = {"state": iterator.get_state().decode(), "rest": rest(iterator)}
+    lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in found.items())
+    sys.stdout.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
