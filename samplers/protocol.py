@@ -175,6 +175,8 @@ _INSTEAD = {
     "RandomSampler": "millrace.IndexSampler(len(source), shuffle=True, seed=0)",
     "SequentialSampler": "millrace.SequentialSampler(len(source))",
     "DistributedSampler": "millrace.IndexSampler(len(source), millrace.ShardOptions(rank, world_size), shuffle=True, seed=0)",
+    "WeightedRandomSampler": "a sampler of your own, with __getitem__(index); docs/how-to.md shows a weighted one",
+    "SubsetRandomSampler": "an IndexSampler, and the records of the subset as data_source=",
     "BatchSampler": "millrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, millrace.Batch(batch_size)]",
 }
 """What to write for a sampler of PyTorch, by the name of its class."""
@@ -184,12 +186,8 @@ def _refuse_iterable(sampler: Any) -> None:
     """Raise for a sampler as PyTorch has them, which can only be run through."""
     if not hasattr(sampler, "__iter__") or hasattr(sampler, "__getitem__"):
         return
-    remedy = next((_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD), None)
+    known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]
+    remedy = known[0] if known else _INSTEAD["RandomSampler"]
     raise TypeError(
-        f"a {type(sampler).__name__} can only be run through, and a sampler must tell the record at any position; pass "
-        + (
-            remedy
-            or "millrace.IndexSampler(len(source), shuffle=True, seed=0), or __getitem__(index) -> RecordMetadata"
-        )
-        + "."
+        f"a {type(sampler).__name__} can only be run through, and a sampler must know the record at any place; pass {remedy}."
     )

@@ -122,6 +122,29 @@ def test_what_arises_later_is_short_too(kind):
     iterator.close()
 
 
+@pytest.mark.parametrize("kind", ["str", "tuple", "list", "dict", "int", "array", "talkative"])
+def test_messages_about_devices_are_short(kind):
+    """Arguments of to_device and device_put, and trees of shardings that do not fit, are shown briefly."""
+    import jax
+
+    value, device = HUGE[kind], jax.devices()[0]
+    loader = millrace.load([{"x": 1}], batch_size=1)
+    for act in (
+        lambda: loader.to_device(value),
+        lambda: loader.to_device({"x": value}),
+        lambda: loader.to_device(device, transform=value),
+        lambda: loader.to_device(device, on_uneven=value),
+        lambda: loader.to_device(device, on_unsupported=value),
+        lambda: loader.to_device(device, host_buffer=value),
+        lambda: millrace.device_put(value, device),
+        lambda: millrace.device_put(loader, device, **{"x" * 100_000: value}),
+        lambda: millrace.shard_options_for(value),
+        lambda: millrace.checkpoint.CheckpointHandler().save(None, value),
+        lambda: millrace.checkpoint.from_grain_state(value, loader),
+    ):
+        assert len(told(act)) <= LIMIT
+
+
 def test_the_note_of_a_failure_is_short():
     """An operation with a long repr is shown briefly in the note at the user's own exception."""
 

@@ -43,9 +43,10 @@ def pack(value: Any, name: str) -> int:
     try:
         stream = cloudpickle.dumps(value, protocol=5, buffer_callback=goes_into_the_pickle)
     except Exception as error:
+        why = f"{type(error).__name__}: {brief(error, 150)}"
         raise PicklingError(
-            f"{culprit(value, name)} ({type(error).__name__}: {brief(error)}); worker processes get the pipeline by pickle. "
-            "Make it where it is used, or leave it out in __getstate__."
+            f"{culprit(value, name)} ({why}); worker processes get the pipeline by pickle. Make it where it is used, or leave "
+            "it out in __getstate__."
         ) from error
     sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
     header = len(sizes).to_bytes(8, "little") + len(stream).to_bytes(8, "little")
