@@ -49,6 +49,10 @@ class StopIterationError(MillraceError, RuntimeError):
     """A source, sampler or operation raised StopIteration, which would look like the end of the stream; it is the cause."""
 
 
+class EmptyStreamError(MillraceError, ValueError):
+    """With `drop_remainder=True`, all records together make no batch."""
+
+
 class NothingPassesError(MillraceError, RuntimeError):
     """A filter dropped a whole epoch of an endless stream, so that the next batch would never come."""
 

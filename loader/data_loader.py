@@ -24,7 +24,7 @@ from .epochs import Epochs, count_of_epochs, one_epoch
 from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
 from .options import ReadOptions, as_read_options
-from .pipeline import Pipeline, make_pipeline
+from .pipeline import Pipeline, make_pipeline, not_empty
 from .steps import Ranges
 
 
@@ -152,7 +152,7 @@ class DataLoader:
         operations[batches[0]] = resized = copy.copy(operations[batches[0]])
         resized.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")  # type: ignore[attr-defined]
         other = copy.copy(self)
-        vars(other)["_pipeline"] = dataclasses.replace(self._pipeline, operations=tuple(operations))
+        vars(other)["_pipeline"] = not_empty(dataclasses.replace(self._pipeline, operations=tuple(operations)))
         return other
 
     def records_at(self, step: int) -> NDArray[np.int64]:

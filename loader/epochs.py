@@ -15,7 +15,7 @@ from ..checks import whole_number
 from ..errors import CheckpointError, ClosedError
 from ..samplers.one_epoch import OneEpoch
 from ..samplers.protocol import ENDLESS
-from .pipeline import Pipeline
+from .pipeline import Pipeline, not_empty
 from .resuming import parsed
 from .state import Cursor, Fingerprint, LoaderState
 from .state_files import restore_later, write_later
@@ -188,7 +188,9 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
     Raises:
         TypeError: the number is no whole number.
         ValueError: its sampler has fewer.
+        EmptyStreamError: an epoch has too few records for a batch.
     """
+    not_empty(one_epoch(pipeline, 0))
     there = None if pipeline.endless else -(-len(pipeline.sampler) // pipeline.epoch_length)
     if count is None:
         return there

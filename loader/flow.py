@@ -49,9 +49,12 @@ class Flow:
             )
         )
         runs = RowRuns(stage(tasks, executor, 0), pipeline, 0, start, skipped)
+        whole = (
+            pipeline.shard.shard_count == 1 and not pipeline.lineage.layers and not any((start.position, *start.skips))
+        )
         for number, segment in enumerate(pipeline.segments[1:], start=1):
             at = Cursor(start.position, start.skips[:number])
-            tasks = Rebatch(runs, number, segment, at)
+            tasks = Rebatch(runs, number, segment, at, whole)
             runs = RowRuns(stage(tasks, executor, number), pipeline, number, start, skipped)
         self._waits = waits
         self._ahead = Ahead(runs) if ahead and executor.elsewhere else None

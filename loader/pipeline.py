@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import SeedError
+from ..errors import EmptyStreamError, SeedError
 from ..operations import Batch, Operation
 from ..operations.transforms import as_operation
 from ..operations.trees import flatten
@@ -150,6 +150,7 @@ def make_pipeline(
     Raises:
         TypeError: something is not of its kind.
         ValueError: the parts do not fit one another.
+        EmptyStreamError: there are too few records for a batch.
     """
     source = as_source(data_source)
     order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
@@ -165,7 +166,27 @@ def make_pipeline(
                 f"operation {number}, {shown(operation)}, draws random numbers but the sampler has no seed; "
                 "pass seed= to the sampler, IndexSampler(…, seed=0)."
             )
-    return Pipeline(source, order, shard, checked, skips_errors, lineage)
+    return not_empty(Pipeline(source, order, shard, checked, skips_errors, lineage))
+
+
+def not_empty(pipeline: Pipeline) -> Pipeline:
+    """The pipeline, unless all records of it are dropped as the remainder of a batch.
+
+    Shards may differ by a record: that one of them has too few is for them to agree on.
+
+    Raises:
+        EmptyStreamError: the largest shard has too few for one batch.
+    """
+    shard = pipeline.shard
+    records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.sampler))
+    if records > 0 and pipeline.segments[0].outputs(records) == 0:
+        whose = "of each shard " if shard.shard_count > 1 else ""
+        raise EmptyStreamError(
+            f"the stream would be empty: its {records} records {whose}are too few for a batch of "
+            f"{pipeline.segments[0].unit}, and drop_remainder=True drops them. Pass a smaller batch_size, or "
+            "drop_remainder=False."
+        )
+    return pipeline
 
 
 def _sharded(sampler: VectorSampler, shard_options: ShardOptions | None) -> tuple[VectorSampler, ShardOptions, Lineage]:

@@ -35,7 +35,8 @@ class Batch(Operation):
 
     Args:
         batch_size: number of elements, at least 1.
-        drop_remainder: False (default) gives a shorter last batch; True leaves the remainder out.
+        drop_remainder: False (default) gives a shorter last batch; True leaves the remainder out, an error where nothing
+            else would be left.
         batch_fn: makes the batch from the list of its elements, in place of stacking; see `pad_batch`.
 
     Raises:
