@@ -81,6 +81,10 @@ class ClosedError(MillraceError, RuntimeError):
     """The iterator was closed."""
 
 
+class InUseError(MillraceError, RuntimeError):
+    """An iterator is used while it is at work: by a second thread, or by a signal's handler."""
+
+
 class PicklingError(MillraceError, ValueError, TypeError):
     """A part of the pipeline cannot be sent to worker processes; the message names it, and says why."""
 

@@ -13,13 +13,13 @@ user's own thread to decode.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from queue import Empty, SimpleQueue
 from typing import cast
-from weakref import WeakSet, finalize
+from weakref import finalize
 
+from .interrupts import Uninterrupted, wait_until
 from .order import Ended
 from .rows import RowRun, RowRuns
 from .tasks import Failure
@@ -45,8 +45,6 @@ class Ahead:
         self._awake = self._closed = False
         self._pauses: SimpleQueue[float | None] = SimpleQueue()  # seconds to the first look, which awakes; None stops
         self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
-        _ALL.add(self)
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
@@ -73,12 +71,8 @@ class Ahead:
     def close(self) -> None:
         """Stop the thread. May be called twice, and on that thread, when it drops the last reference to an iterator."""
         self._closed = True
-        _stop(self._thread, self._pauses, self._ended)
-
-    def after_fork(self) -> None:
-        """In a forked child: what was taken is its parent's, as the executor says to whoever asks for more."""
-        self._taken, self._thread, self._closed = None, None, True
-        self._turn = threading.Lock()
+        if self._thread is not None:
+            _stop(self._thread, self._pauses)
 
     def _wake(self, pause: float) -> None:
         if self._closed:
@@ -86,11 +80,12 @@ class Ahead:
         if self._thread is None:
             thread = threading.Thread(target=self._work, name="millrace-ahead", daemon=True)
             try:
-                thread.start()
+                with Uninterrupted():
+                    thread.start()
+                    self._thread = thread
+                    finalize(self, _stop, thread, self._pauses)  # at exit, before the executor's, which is older
             except RuntimeError:  # the system gives no more threads, or is about to exit: this one does it all
                 return
-            self._thread = thread
-            finalize(self, _stop, thread, self._pauses, self._ended)  # at exit, before the executor's, which is older
         self._awake = True
         self._pauses.put(pause)
 
@@ -103,7 +98,6 @@ class Ahead:
                 pause = self._pauses.get(timeout=last if self._awake else None)
             except Empty:
                 pause = _limited(last * self._look())
-        self._ended.set()
 
     def _look(self) -> float:
         """Take a run if there is none and one is at hand. The factor for the time to the next look."""
@@ -131,19 +125,7 @@ def _limited(pause: float) -> float:
     return min(max(pause, least), most)
 
 
-def _stop(thread: threading.Thread | None, pauses: SimpleQueue[float | None], ended: threading.Event) -> None:
+def _stop(thread: threading.Thread, pauses: SimpleQueue[float | None]) -> None:
     pauses.put(None)
-    if thread is not None and thread is not threading.current_thread():
-        ended.wait(CLOSE_SECONDS)
-
-
-_ALL: WeakSet[Ahead] = WeakSet()
-
-
-def _after_fork() -> None:
-    for ahead in _ALL:
-        ahead.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    if thread is not threading.current_thread():
+        wait_until(lambda: not thread.is_alive(), CLOSE_SECONDS)

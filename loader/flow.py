@@ -8,7 +8,7 @@ In: a pipeline, the cursor to start from, an executor. Out: elements in order, e
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from itertools import chain
 from typing import Any
 
@@ -69,7 +69,7 @@ class Flow:
         if self._ahead is not None:
             self._ahead.close()
 
-    def __iter__(self) -> Iterator[tuple[Any, RowRun, int]]:
+    def __iter__(self) -> Generator[tuple[Any, RowRun, int], None, None]:
         """Elements, each with its run and its place there, which know the cursor that follows it.
 
         Raises what a task failed with, at its place in the stream.

@@ -6,8 +6,7 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import whole_number
-from ..errors import ClosedError
+from ..errors import ClosedError, InUseError
 from ..wording import shown
 from .executors import Executor
 from .flow import Flow
@@ -24,6 +23,7 @@ from .mark import Mark
 from .pipeline import Pipeline
 from .resuming import formers, joined, parsed, resumed
 from .rows import RowRun
+from .running import Element, Elements, Running
 from .skipping import SkippedRecords
 from .state import Cursor, LoaderState, Unfinished
 from .state_files import restore_later, write_later
@@ -52,9 +52,7 @@ class DataLoaderIterator:
         self._loader_leaves_out = self._left_out = left_out
         self._make_executor = make_executor
         self._worker_count = worker_count
-        self._executor: Executor | None = None
-        self._flow: Flow | None = None
-        self._elements: Iterator[tuple[Any, Any, int]] | None = None
+        self._running = Running()
         self._takes_ahead = True  # on a thread of its own, if there are worker processes
         self._closed = self._ended = False
         self._skipped = SkippedRecords(max_errors)
@@ -70,15 +68,18 @@ class DataLoaderIterator:
 
     def __next__(self) -> Any:
         """The next element; with a `Batch` in the pipeline, a batch."""
-        elements = self._elements or self._begin()
+        elements = self._running.elements or self._begin()
         while True:
             try:
                 element, self._run, self._index = next(elements)
             except StopIteration:
-                self._release()
+                if elements is not self._running.elements:
+                    return next(self)  # another thread closed it, or went elsewhere
+                self._running.finish()
+                self._ended = True
                 raise
             except BaseException:
-                self._stop()
+                self._running.end()
                 raise
             if self._left_out and (kept_from := within(self._left_out, self._step)) is not None:
                 if not self._pipeline.aligned:  # what it is made of is known too late to not read it
@@ -175,7 +176,7 @@ class DataLoaderIterator:
 
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background as far as there is one, and not with the first `next`."""
-        if self._elements is None:
+        if self._running.elements is None:
             self._begin()
 
     def get_state(self) -> bytes:
@@ -241,9 +242,17 @@ class DataLoaderIterator:
         return restore_later(directory, self)
 
     def close(self) -> None:
-        """Stop all work; the state can still be read. May be called twice."""
+        """Stop all work; the state can still be read. May be called twice.
+
+        Raises:
+            InUseError: another thread, or the code that a signal's handler interrupts, is in `next`.
+        """
         self._closed = True
-        self._stop()
+        try:
+            self._running.end()
+        except InUseError:
+            self._closed = False
+            raise
 
     def __enter__(self) -> DataLoaderIterator:
         return self
@@ -254,24 +263,23 @@ class DataLoaderIterator:
         self.close()
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:  # at exit the name may be gone
-        if getattr(self, "_executor", None) is not None and not is_finalizing():
-            self._stop()  # at exit the threads have been joined and the processes ended already
+        if not is_finalizing() and (running := getattr(self, "_running", None)) is not None:
+            running.end()  # at exit the threads have been joined and the processes ended already
 
-    def _begin(self) -> Iterator[tuple[Any, Any, int]]:
+    def _begin(self) -> Elements:
         if self._closed:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
-        self._stop()  # if that was interrupted
-        self._executor = self._make_executor(self._pipeline)
+        return self._running.begin(lambda: self._make_executor(self._pipeline), self._flow)
+
+    def _flow(self, executor: Executor) -> tuple[Iterable[Element], Flow]:
+        """What comes next: the rest of what former shards were in the middle of, and the stream."""
         mark = self._mark()
         self._start, self._unfinished, self._run = mark.cursor, mark.left, None
         flow = Flow(
-            self._pipeline, self._start, self._executor, self._skipped, self._waits, self._unread(), self._takes_ahead
+            self._pipeline, self._start, executor, self._skipped, self._waits, self._unread(), self._takes_ahead
         )
-        self._flow = flow
-        flow.begin()
-        before = rows(formers(self._loaders, self._unfinished), self._unfinished, self._start)
-        self._elements = chain(before, flow) if self._unfinished else iter(flow)
-        return self._elements
+        left = self._unfinished
+        return rows(formers(self._loaders, left), left, self._start) if left else (), flow
 
     def _unread(self) -> Ranges:
         """Local positions that are to be left out."""
@@ -279,22 +287,6 @@ class DataLoaderIterator:
             return ()
         passed, unit = self._pipeline.lineage.left_out, self._pipeline.segments[0].unit
         return positions_left_out(without(self._left_out, passed), (self._start.position, self._step), unit, passed)
-
-    def _stop(self) -> None:
-        self._elements = None
-        if self._flow is not None:
-            self._flow.close()  # and forget it then: Ctrl-C may come in between
-            self._flow = None
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.close()
-
-    def _release(self) -> None:
-        """The stream has ended: no thread is needed, and further calls of `next` find the end again."""
-        self._stop()
-        self._ended = True
-        if not self._closed:
-            self._elements = iter(())
 
     def _mark(self) -> Mark:
         """What `_state` makes the present state of, later. Costs less than a microsecond."""
@@ -351,11 +343,11 @@ class DataLoaderIterator:
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
         pipeline = resumed(self._loaders, state, strict)
-        self._stop()
-        self._pipeline = pipeline
         skips = state.cursor.skips if any(state.cursor.skips) else (0,) * len(pipeline.segments)
-        self._start, self._run, self._step = Cursor(state.cursor.position, skips), None, state.step
-        self._unfinished, self._ended = state.unfinished, False
-        self._left_out = union((*state.left_out, *self._loader_leaves_out))
-        self._skipped = SkippedRecords(self._skipped.limit)
-        self._waits, self._first_step = Waits(), state.step
+        start = Cursor(state.cursor.position, skips)
+        left_out, skipped = union((*state.left_out, *self._loader_leaves_out)), SkippedRecords(self._skipped.limit)
+        waits = Waits()
+        self._running.end()  # behind this nothing is called, so that an interrupt finds all of it done or nothing
+        self._pipeline, self._start, self._run, self._unfinished = pipeline, start, None, state.unfinished
+        self._step = self._first_step = state.step
+        self._left_out, self._skipped, self._waits, self._ended = left_out, skipped, waits, False

@@ -6,31 +6,29 @@ In: spans that will be worked on soon. Out: their records, when they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .options import ReadOptions
 from .pipeline import Pipeline
 from .plan import Span
+from .pool import Call, Pool
 from .reader import Reader
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class Reading:
     """Records that are being read, or not."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_call",)
 
-    def __init__(self, future: Future[Sequence[Any]] | None) -> None:
-        self._future = future
+    def __init__(self, call: Call[Sequence[Any]] | None) -> None:
+        self._call = call
 
     def records(self) -> Sequence[Any] | None:
         """The records; None leaves the reading, and its failures, to the worker."""
-        if self._future is None:
+        if self._call is None:
             return None
         try:
-            return self._future.result()
+            return self._call.result()
         except Exception:
             return None
 
@@ -51,19 +49,17 @@ class ReadAhead:
         threads = options.num_threads if useful is True else min(options.num_threads, int(useful))
         self.spans = -(-options.prefetch_buffer_size // pipeline.span) if threads > 0 else 0
         self._thread_count = min(threads, self.spans)
-        self._threads: ThreadPoolExecutor | None = None
+        self._pool: Pool | None = None
 
     def begin(self, task: Any) -> Reading:
         """Begin to read the records of a span; other tasks need none."""
         if self.spans == 0 or not isinstance(task, Span):
             return NOT_AHEAD
-        if self._threads is None:
-            from concurrent.futures import ThreadPoolExecutor  # here, so that workers that need none start faster
-
-            self._threads = ThreadPoolExecutor(self._thread_count, thread_name_prefix="millrace-read")
-        return Reading(self._threads.submit(self._reader.records, task))
+        if self._pool is None:
+            self._pool = Pool(self._thread_count, "millrace-read")
+        return Reading(self._pool.submit(self._reader.records, task))
 
     def close(self) -> None:
         """Stop the threads, once they have read what they are at."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=True, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.close()

@@ -121,7 +121,7 @@ def test_the_iterator_moves_and_closes_while_the_thread_decodes(seed):
 def test_interrupts_at_any_moment_leave_a_whole_iterator(count):
     """Raised by a timer in `next`, in the step, in `set_state`, or while these wait for the thread."""
     chance, loader = random.Random(4), _load(10**4, _slow_to_decode)
-    former = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    former = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with iter(loader) as elements:
             interrupts = 0

@@ -640,25 +640,8 @@ def test_an_interrupt_while_a_process_is_made_leaves_none(monkeypatch):
     assert not psutil.Process().children()
 
 
-def test_an_interrupt_while_processes_end_is_raised_when_they_have(monkeypatch):
-    """Also if it takes them so long that they are killed."""
-    iterator = iter(load(range(100), batch_size=4, worker_count=1))
-    next(iterator)
-    wait, troubles = subprocess.Popen.wait, [KeyboardInterrupt(), subprocess.TimeoutExpired("zygote", 5)]
-
-    def troubled(self, timeout=None):
-        if troubles:
-            raise troubles.pop(0)
-        return wait(self, timeout)
-
-    monkeypatch.setattr(subprocess.Popen, "wait", troubled)
-    with pytest.raises(KeyboardInterrupt):
-        iterator.close()
-    assert not psutil.Process().children()
-
-
 def test_processes_are_made_where_there_are_no_more_threads(monkeypatch):
-    """The thread that makes them only guards against interrupts."""
+    """To make them takes none."""
 
     def none(self):
         raise RuntimeError("can't start new thread")

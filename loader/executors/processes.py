@@ -13,7 +13,6 @@ What may happen at any moment, and what is done then:
 from __future__ import annotations
 
 import logging
-import os
 import selectors
 import time
 import weakref
@@ -23,6 +22,7 @@ from operator import attrgetter
 from typing import Any, cast
 
 from ...errors import WorkerCrashedError
+from ..interrupts import Uninterrupted
 from ..options import ReadOptions
 from ..pipeline import Pipeline
 from ..plan import Span
@@ -30,13 +30,14 @@ from ..tasks import Block, Group, Task
 from ..transport import errors
 from ..transport.channel import Channel
 from ..transport.messages import Answer, Broken, Done, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
-from ..transport.payload import pack
+from ..transport.payload import Payload
 from .deaths import description, given_up, parts_of
 from .handout import EncodedBlock, Slabs
 from .pace import Pace
 from .spawner import Spawner
 
 MAX_TRIES = 3
+LOOK_AFTER_SECONDS = 1.0
 _LOGGER = logging.getLogger("millrace")
 
 
@@ -64,7 +65,6 @@ class ProcessHandle:
 
     def result(self) -> Any:
         """The answer; waits for it."""
-        self._executor.check_process()  # before anything is sent in the name of another process
         while self.block is None:
             self._executor.send_gathered()
             self._executor.return_slabs()
@@ -111,15 +111,16 @@ class ProcessExecutor:
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
         self._spawner = Spawner()
-        self._pid = os.getpid()
+        with Uninterrupted():
+            self._payload = Payload()
+            self._finalizer = weakref.finalize(self, _close, self._spawner, self._selector, self._payload)
         try:
             self._spawner.begin()  # boots while the pipeline is packed
-            self._payload = pack((pipeline, read_options), "the pipeline")
-            self._closing = weakref.finalize(self, _close, self._spawner, self._selector, self._workers, self._payload)
+            self._payload.pack((pipeline, read_options), "the pipeline")
+            self._start()
         except BaseException:
-            self._spawner.close()
+            self.close()
             raise
-        self._start()
 
     @property
     def units(self) -> int:
@@ -135,28 +136,19 @@ class ProcessExecutor:
         return 1 if self._timeout is not None else self._pace.together(segment)
 
     def _start(self) -> None:
-        self._spawner.send_start(self._payload)
+        self._spawner.send_start(self._payload.descriptor)
         self._selector.register(self._spawner.channel, selectors.EVENT_READ, None)
         for _ in range(self._worker_count):
             self._spawn()
 
-    def _spawn(self) -> _Remote:
-        channel, theirs = Channel.pair()
-        worker = _Remote(self._next_worker, channel)
+    def _spawn(self) -> None:
+        worker = _Remote(self._next_worker, self._spawner.spawn(self._next_worker))
         self._next_worker += 1
-        try:
-            self._spawner.spawn(worker.number, theirs)
-        except OSError:
-            pass  # the zygote is gone; its channel says so, and everything starts anew
-        finally:
-            theirs.close()
         self._workers[worker.number] = worker
-        self._selector.register(channel, selectors.EVENT_READ, worker)
-        return worker
+        self._selector.register(worker.channel, selectors.EVENT_READ, worker.number)
 
     def submit(self, task: Task) -> ProcessHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
-        self.check_process()
         handle = ProcessHandle(self, self._next_task, task)
         self._next_task += 1
         if isinstance(task, Span):
@@ -166,11 +158,6 @@ class ProcessExecutor:
         if len(self._gathered) >= self._together(task.segment):
             self.send_gathered()
         return handle
-
-    def check_process(self) -> None:
-        """Raise unless this is the process that made the executor."""
-        if os.getpid() != self._pid:
-            raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
 
     def send_gathered(self) -> None:
         """Give the groups that were gathered to a worker."""
@@ -216,7 +203,7 @@ class ProcessExecutor:
             worker.channel.send(message, descriptors)
             return
         worker.outbox.append((message, descriptors))
-        self._selector.modify(worker.channel, selectors.EVENT_READ | selectors.EVENT_WRITE, worker)
+        self._selector.modify(worker.channel, selectors.EVENT_READ | selectors.EVENT_WRITE, worker.number)
 
     def _post_kept(self, worker: _Remote) -> None:
         """There is room again."""
@@ -226,7 +213,7 @@ class ProcessExecutor:
         except ConnectionError:
             worker.outbox.clear()  # it is gone
         if not worker.outbox:
-            self._selector.modify(worker.channel, selectors.EVENT_READ, worker)
+            self._selector.modify(worker.channel, selectors.EVENT_READ, worker.number)
 
     def return_slabs(self) -> None:
         """Tell workers of slabs whose leases have ended, so that they use them again while they are in the caches."""
@@ -240,18 +227,19 @@ class ProcessExecutor:
 
     def handle_messages(self, wait: float | None) -> None:
         """Take what has arrived; with `wait=None`, wait for something to arrive, or for a task to be late."""
-        self.check_process()
         events = self._selector.select(self._until_late() if wait is None else wait)
         for key, what in events:
             if key.data is None:
                 self._hear_spawner()
-            elif key.data.number in self._workers:
+            elif (worker := self._workers.get(key.data)) is not None:
                 if what & selectors.EVENT_WRITE:
-                    self._post_kept(key.data)
+                    self._post_kept(worker)
                 if what & selectors.EVENT_READ:
-                    self._hear(key.data)
+                    self._hear(worker)
         if self._timeout is not None:
             self._kill_late()
+            if not events:
+                self._spawner.kill_if_stopped()
 
     def _hear(self, worker: _Remote) -> bool:
         """Take one message of a worker; False when there will be none any more."""
@@ -312,7 +300,7 @@ class ProcessExecutor:
             self._hear(worker)
         if not worker.ended:
             self._selector.unregister(worker.channel)
-        worker.channel.close()
+        self._spawner.forget(worker.number)
         self._slabs.disown(worker.number)
 
     def _count_try(self, worker: _Remote, handle: ProcessHandle, status: int) -> None:
@@ -332,7 +320,7 @@ class ProcessExecutor:
         """The zygote has ended, and all workers with it."""
         self._failed_starts += 1
         self._selector.unregister(self._spawner.channel)
-        status = self._spawner.close()
+        status = self._spawner.end()
         workers = list(self._workers.values())
         for worker in workers:
             self._hear_last_words(worker)
@@ -350,11 +338,12 @@ class ProcessExecutor:
             self._give([handle])
 
     def _until_late(self) -> float | None:
-        """Seconds until the first task is late."""
+        """Seconds until the first task is late, or it is time to look after the zygote, which may have been stopped."""
         if self._timeout is None:
             return None
         began = [worker.tasks[0].began for worker in self._workers.values() if worker.tasks and worker.ready]
-        return None if not began else max(0.0, min(began) + self._timeout - time.monotonic()) + 0.001
+        late = min(began, default=float("inf")) + self._timeout - time.monotonic()
+        return min(max(0.0, late) + 0.001, LOOK_AFTER_SECONDS)
 
     def _kill_late(self) -> None:
         now = time.monotonic()
@@ -366,10 +355,8 @@ class ProcessExecutor:
 
     def close(self) -> None:
         """End all processes; nothing is left of them."""
-        if os.getpid() == self._pid:
-            self._closing()
-        else:
-            self._closing.detach()
+        _close(self._spawner, self._selector, self._payload)
+        self._finalizer.detach()
 
 
 def _encoded(group: Group) -> list[EncodedRows]:
@@ -379,14 +366,8 @@ def _encoded(group: Group) -> list[EncodedRows]:
     ]
 
 
-def _close(spawner: Spawner, selector: selectors.BaseSelector, workers: dict[int, _Remote], payload: int) -> None:
-    try:
+def _close(spawner: Spawner, selector: selectors.BaseSelector, payload: Payload) -> None:
+    with Uninterrupted():
         selector.close()
-        for worker in workers.values():
-            worker.channel.close()
-        workers.clear()
-    finally:  # also if it is interrupted
-        try:
-            spawner.close()
-        finally:
-            os.close(payload)
+        spawner.close()
+        payload.close()

@@ -6,11 +6,11 @@ In: tasks. Out: blocks. Each thread has a `Worker` of its own. Records are read 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..options import ReadOptions
 from ..pipeline import Pipeline
+from ..pool import Call, Pool
 from ..reading import ReadAhead, Reading
 from ..tasks import Block, Task
 from ..work import Worker
@@ -27,7 +27,7 @@ class ThreadExecutor:
         self._pipeline = pipeline
         self._own = threading.local()
         self._ahead = ReadAhead(pipeline, read_options)
-        self._threads = ThreadPoolExecutor(worker_count, thread_name_prefix="millrace-worker")
+        self._pool = Pool(worker_count, "millrace-worker")
 
     def window(self, segment: int) -> int:
         """As the protocol says: the same for all."""
@@ -35,7 +35,7 @@ class ThreadExecutor:
 
     def submit(self, task: Task) -> ThreadHandle:
         """Take a task; begin to read its records if that helps."""
-        return ThreadHandle(self._threads.submit(self._run, task, self._ahead.begin(task)))
+        return ThreadHandle(self._pool.submit(self._run, task, self._ahead.begin(task)))
 
     def _run(self, task: Task, reading: Reading) -> Block:
         worker: Worker | None = getattr(self._own, "worker", None)
@@ -45,7 +45,7 @@ class ThreadExecutor:
 
     def close(self) -> None:
         """Stop the threads, once they have finished the tasks they are at."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._pool.close()
         self._ahead.close()
 
 
@@ -53,12 +53,12 @@ class ThreadExecutor:
 class ThreadHandle:
     """A task that some thread has."""
 
-    future: Future[Block]
+    call: Call[Block]
 
     def ready(self) -> bool:
         """Whether the task is done."""
-        return self.future.done()
+        return self.call.done
 
     def result(self) -> Block:
         """The block; waits for it."""
-        return self.future.result()
+        return self.call.result()

@@ -22,7 +22,6 @@ from ..transport import errors
 from ..transport.channel import Channel
 from ..transport.messages import Broken, Exited, Kill, Spawn, Start
 from ..transport.payload import unpack
-from .interpreter import command
 from .worker_process import WorkerProcess, run_and_exit
 
 _PR_SET_PDEATHSIG = 1
@@ -119,12 +118,10 @@ class Zygote:
         run_worker(worker, descriptor, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
-        import subprocess
+        from .interpreter import start
 
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        kept = (descriptor, self._payload)
-        arguments = command("worker", worker, descriptor, self._payload)
-        return subprocess.Popen(arguments, pass_fds=kept, env=environment, stdin=subprocess.DEVNULL).pid
+        return start(["worker", worker, descriptor, self._payload], [descriptor, self._payload], environment)
 
     def _report_exits(self) -> None:
         while True:
@@ -178,16 +175,20 @@ def _keep_freed_memory() -> None:
 
 def main() -> None:
     """The zygote, or with "worker" as first argument, a worker that is a fresh interpreter."""
-    arguments = sys.argv[1:]
+    what, arguments = sys.argv[1], map(int, sys.argv[2:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us
-    if arguments[0] == "worker":
-        worker, descriptor, payload = map(int, arguments[1:])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    if what == "worker":
+        worker, descriptor, payload = arguments
         _die_with(os.getppid())
         _keep_freed_memory()
         work = unpack(payload)
         gc.enable()
         run_and_exit(lambda: run_worker(worker, descriptor, work))
-    zygote = Zygote(Channel(socket.socket(fileno=int(arguments[0]))), parent=int(arguments[1]))
+    descriptor, parent, dies_with_parent = arguments
+    if dies_with_parent:
+        _die_with(parent)
+    zygote = Zygote(Channel(socket.socket(fileno=descriptor)), parent)
     try:
         if zygote.start():
             zygote.serve()
