@@ -152,9 +152,7 @@ def _inside(value: Any, depth: int) -> Any:
 
 def plain_attributes(value: Any) -> dict[str, Any]:
     """The attributes of an object that are numbers, strings, or small tuples of these; none of the standard library's."""
-    if isinstance(value, ModuleType) or type(value).__module__.partition(".")[0] in sys.stdlib_module_names - {
-        "__main__"
-    }:
+    if isinstance(value, ModuleType) or type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
         return {}
     attributes = getattr(value, "__dict__", None) or {}
     slots = [name for kind in type(value).__mro__ for name in _slots_of(kind)]
