@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import signal
 import threading
 import time
 import weakref
@@ -545,48 +546,6 @@ def test_an_end_is_found_however_often_interrupts_lost_it():
     assert list(feeder) == []
 
 
-def test_interrupts_while_threads_start_leave_one_for_each_duty(monkeypatch):
-    """A thread that comes up after another one was started in its place ends at once."""
-    start, late = threading.Thread.start, []
-
-    def interrupted(thread):
-        if not thread.name.startswith("millrace-feeder") or len(late) == 4:
-            start(thread)
-            return
-        late.append(threading.Timer(0.05, start, [thread]))
-        late[-1].start()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
-    with iter(images().to_device(CPU)) as feeder:
-        for _ in range(4):
-            with pytest.raises(KeyboardInterrupt):
-                next(feeder)
-        for timer in late:
-            timer.join()
-        assert [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
-
-
-def test_an_interrupt_that_starting_a_thread_turned_into_an_error_is_that_interrupt(monkeypatch):
-    """As Python 3.11 does it in `Thread.start`, when the interrupt comes while a lock is taken back; and work goes on."""
-    start, hit = threading.Thread.start, []
-
-    def turned(thread):
-        start(thread)
-        if thread.name.startswith("millrace-feeder") and not hit:
-            hit.append(thread)
-            try:
-                raise KeyboardInterrupt
-            finally:
-                threading.Lock().release()
-
-    monkeypatch.setattr(threading.Thread, "start", turned)
-    with iter(images().to_device(CPU)) as feeder:
-        with pytest.raises(KeyboardInterrupt):
-            next(feeder)
-        assert [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
-
-
 def test_what_interrupts_lost_of_a_plain_iterable_takes_no_room():
     """A generator cannot make a lost batch or error again, but the one that follows comes, however small the buffer is."""
 
@@ -606,12 +565,12 @@ def test_what_interrupts_lost_of_a_plain_iterable_takes_no_room():
 
 @pytest.mark.parametrize("thread", ["read", "transfer"])
 def test_an_interrupt_while_a_run_begins_leaves_one_run(thread, monkeypatch):
-    """Ctrl-C between the start of the threads: the next call begins anew, nothing is lost, no thread is left at the end."""
-    start, interrupts = threading.Thread.start, [KeyboardInterrupt()]
+    """Ctrl-C while threads start is raised when they have; nothing is lost, and no thread is left at the end."""
+    start, interrupts = threading.Thread.start, [signal.SIGINT]
 
     def interrupted(self):
         if interrupts and thread in self.name:
-            raise interrupts.pop()
+            signal.raise_signal(interrupts.pop())
         start(self)
 
     monkeypatch.setattr(threading.Thread, "start", interrupted)
@@ -622,7 +581,24 @@ def test_an_interrupt_while_a_run_begins_leaves_one_run(thread, monkeypatch):
         assert np.concatenate([np.asarray(batch["label"]) for batch in feeder]).tolist() == list(range(64))
         feeder.close()
         assert not any(each.name.startswith("millrace-feeder") for each in threading.enumerate())
-        interrupts.append(KeyboardInterrupt())
+        interrupts.append(signal.SIGINT)
+
+
+def test_a_system_without_a_second_thread_to_give_leaves_none(monkeypatch):
+    """The error is told, and the next call begins anew."""
+    start, refused = threading.Thread.start, []
+
+    def refusing(self):
+        if "transfer" in self.name and not refused:
+            refused.append(self)
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refusing)
+    with iter(images().to_device(CPU)) as feeder:
+        with pytest.raises(RuntimeError, match="new thread"):
+            next(feeder)
+        assert [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
 
 
 def test_an_iterator_that_was_passed_stands_where_the_user_does():

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ClosedError
+from ..interrupts import Uninterrupted
 from ..state_files import restore_later, write_later
 from .host import Host
 from .items import Delivered, Failed
@@ -62,7 +63,7 @@ class DeviceFeeder:
     def __next__(self) -> Any:
         """The next batch, on its devices."""
         run = self._run
-        if run is None or not run.started:
+        if run is None:
             run = self._begin()
         began = time.perf_counter()
         item = self._waited_for(run) if run.ready.empty() else run.ready.get()
@@ -164,7 +165,7 @@ class DeviceFeeder:
 
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background, and not with the first `next`."""
-        if (self._run is None or not self._run.started) and not self._ended:
+        if self._run is None and not self._ended:
             self._begin()
 
     def get_state(self) -> Any:
@@ -241,18 +242,16 @@ class DeviceFeeder:
             raise ClosedError("the feeder was closed; take a new one, and give it the state.")
         if self._ended:
             raise StopIteration
-        if self._run is not None:  # Ctrl-C came while it was started
-            self._run.start()
-            return self._run
         self._settle()
         leave_to(self._host.iterator)
         self._place.go_back()
         self._place.mark, self._taken = self._host.mark(), 0
         run = self._runs.next(self._place)
-        self._finalizer = weakref.finalize(self, _dropped, self._place, run)
-        self._finalizer.atexit = False
-        self._run = run  # before its threads: Ctrl-C may come now, and no other run may begin while these run
-        run.start()
+        with Uninterrupted():
+            self._finalizer = weakref.finalize(self, _dropped, self._place, run)
+            self._finalizer.atexit = False
+            run.start()
+            self._run = run
         return run
 
     def _here(self) -> Any:

@@ -25,7 +25,6 @@ Races:
 from __future__ import annotations
 
 import atexit
-import contextlib
 import threading
 import time
 import weakref
@@ -34,6 +33,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ..interrupts import Uninterrupted, wait_until
 from .host import Host
 from .items import Delivered, Ended, Failed, Loaded
 from .stepper import Stepper
@@ -54,45 +54,6 @@ EXIT_SECONDS = 1.0
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _runs_lock = threading.RLock()  # a signal's handler may begin a run, too
-
-
-class _Duty:
-    """What one thread does. Ctrl-C may come while that starts, and nobody knows then whether it does: another one is started.
-
-    The first to come takes the duty; others end at once.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-
-    @property
-    def taken(self) -> bool:
-        """Whether a thread does it, or has done it."""
-        return self._lock.locked()
-
-    def start(self, work: Callable[[], None]) -> None:
-        """Have a thread do it, unless one does."""
-        if not self.taken:
-            thread = threading.Thread(target=self._take, args=(work,), name=self._name, daemon=True)
-            self._threads.append(thread)
-            try:
-                thread.start()
-            except RuntimeError as error:
-                if "unlocked lock" in str(error) and error.__context__ is not None:
-                    raise error.__context__ from None  # the Ctrl-C, for which Python 3.11 raised that
-                raise
-
-    def _take(self, work: Callable[[], None]) -> None:
-        if self._lock.acquire(blocking=False):
-            work()
-
-    def join(self) -> None:
-        """Wait for the threads that have started."""
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
 
 
 @dataclass(frozen=True)
@@ -117,7 +78,6 @@ class Run:
     Attributes:
         ready: what the user takes: `Delivered`, at last `Ended` or `Failed`; behind these, None.
         made: how many batches and errors have been put there.
-        started: whether both threads run, or have run.
         stopped: whether it was told to stop.
     """
 
@@ -135,9 +95,7 @@ class Run:
         self._stepper = stepper
         self._ends_with_error = ends_with_error
         self._way_out: Callable[[], None] | None = way_out
-        self._stopping = self.started = False
-        self._reader_done = self._transfer_done = False
-        self._reader_ended: SimpleQueue[Any] = SimpleQueue()  # an Event's `wait` does not bear a Ctrl-C in Python 3.11
+        self._stopping = self._transfer_done = False
         self.made = 0
         self._given_back = 0
         self._handed_over = 0  # to the transfer thread …
@@ -146,17 +104,22 @@ class Run:
         self._loaded: SimpleQueue[Any] = SimpleQueue()
         self._host_room, self._device_room = _tokens(buffers.host), _tokens(buffers.device)
         self.ready: SimpleQueue[Any] = SimpleQueue()
-        self._reader, self._transferrer = _Duty("millrace-feeder-read"), _Duty("millrace-feeder-transfer")
+        self._reader = threading.Thread(target=self._read_all, name="millrace-feeder-read", daemon=True)
+        self._transferrer = threading.Thread(target=self._transfer_all, name="millrace-feeder-transfer", daemon=True)
 
     def start(self) -> None:
-        """Begin; or go on with that, where Ctrl-C came in between."""
+        """Begin."""
         with _runs_lock:
             _runs.add(self)
         atexit.unregister(_stop_all)
         atexit.register(_stop_all)  # anew each time: what was registered last is called first
-        self._reader.start(self._read_all)
-        self._transferrer.start(self._transfer_all)
-        self.started = True
+        try:
+            with Uninterrupted():
+                self._reader.start()
+                self._transferrer.start()
+        except BaseException:  # of the interrupt, or as the system gives no more threads
+            self.stop()
+            raise
 
     @property
     def stopped(self) -> bool:
@@ -195,18 +158,10 @@ class Run:
         """Wait until a transfer that has begun is done and, at most `seconds`, until the source has returned.
 
         Returns:
-            Whether both threads have ended, or were never started: one that is starting ends before it touches anything.
+            Whether both threads have ended, or were never started.
         """
-        self._transferrer.join()
-        if not self._reader.taken:
-            return True
-        with contextlib.suppress(Empty):
-            if not self._reader_done:  # a join that Ctrl-C interrupts takes the thread for ended in Python 3.11
-                self._reader_ended.get(timeout=seconds)
-                self._reader_ended.put(None)  # others may wait, too
-        if self._reader_done:
-            self._reader.join()
-        return self._reader_done
+        wait_until(lambda: not self._transferrer.is_alive())
+        return wait_until(lambda: not self._reader.is_alive(), float("inf") if seconds is None else seconds)
 
     # ---- The reader thread
 
@@ -216,8 +171,6 @@ class Run:
             self._host_room.get()
         if self._way_out is not None:
             self._way_out()
-        self._reader_done = True
-        self._reader_ended.put(None)
 
     def _read_to_end(self) -> None:
         while self._host_room.get() and not self._stopping:
