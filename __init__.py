@@ -80,7 +80,7 @@ __all__ = [
     "shard_options_for",
 ]
 
-_ROOMS = ("samplers", "operations", "sources", "loader")
+_ROOMS = ("samplers", "operations", "sources", "loader", "tools")
 
 
 def __getattr__(name: str) -> Any:

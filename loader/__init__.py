@@ -9,14 +9,12 @@ if TYPE_CHECKING:
     from .device import DeviceLoader, device_put, shard_options_for
     from .iterator import DataLoaderIterator
     from .options import ReadOptions
-    from .resume_check import check_resume
 
 __all__ = [
     "DataLoader",
     "DataLoaderIterator",
     "DeviceLoader",
     "ReadOptions",
-    "check_resume",
     "device_put",
     "load",
     "shard_options_for",
@@ -29,7 +27,6 @@ __getattr__ = names_from(
         "DataLoaderIterator": "iterator",
         "DeviceLoader": "device",
         "ReadOptions": "options",
-        "check_resume": "resume_check",
         "device_put": "device",
         "load": "data_loader",
         "shard_options_for": "device",

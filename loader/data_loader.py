@@ -17,15 +17,16 @@ from ..checks import one_of, whole_number
 from ..operations import Batch
 from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
-from . import steps
 from .arguments import LoaderOptions, as_list, refuse, skips, time_limit, warn_of_no_effect, worker_number
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
 from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
 from .options import ReadOptions, as_read_options
-from .pipeline import Pipeline, make_pipeline, not_empty
-from .steps import Ranges
+from .plan import steps
+from .plan.build import make_pipeline, not_empty
+from .plan.pipeline import Pipeline
+from .plan.ranges import Ranges, ranges_of, union
 
 
 class DataLoader:
@@ -209,7 +210,7 @@ class DataLoader:
         [[0, 1], [6, 7], [8, 9]]
         """
         other = copy.copy(self)
-        vars(other)["_left_out"] = steps.union((*self._left_out, *steps.ranges_of(ranges)))
+        vars(other)["_left_out"] = union((*self._left_out, *ranges_of(ranges)))
         return other
 
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
@@ -252,7 +253,7 @@ class DataLoader:
     def _make_executor(self, pipeline: Pipeline) -> Executor:
         if self._worker_count == 0:
             return InlineExecutor(pipeline, self._read_options)
-        from .executors.processes import ProcessExecutor
+        from .executors.processes.executor import ProcessExecutor
         from .executors.threads import ThreadExecutor
 
         if self._worker_kind == "thread":

@@ -15,10 +15,13 @@ from ..checks import whole_number
 from ..errors import CheckpointError, ClosedError
 from ..samplers.one_epoch import OneEpoch
 from ..samplers.protocol import ENDLESS
-from .pipeline import Pipeline, not_empty
-from .resuming import parsed
-from .state import Cursor, Fingerprint, LoaderState
-from .state_files import restore_later, write_later
+from .plan.build import not_empty
+from .plan.cursor import Cursor
+from .plan.fingerprint import Fingerprint
+from .plan.pipeline import Pipeline
+from .state.files import restore_later, write_later
+from .state.loader_state import LoaderState
+from .state.resume import parsed
 
 
 class Batches(Protocol):

@@ -17,19 +17,21 @@ from ..checks import whole_number
 from ..errors import ClosedError, InUseError
 from ..wording import shown
 from .executors import Executor
-from .flow import Flow
-from .keys import KeyBlocks
-from .mark import Mark
-from .pipeline import Pipeline
-from .resuming import formers, joined, parsed, resumed
-from .rows import RowRun
-from .running import Element, Elements, Running
-from .skipping import SkippedRecords
-from .state import Cursor, LoaderState, Unfinished
-from .state_files import restore_later, write_later
+from .plan.cursor import Cursor
+from .plan.pipeline import Pipeline
+from .plan.ranges import Ranges, union, within, without
+from .plan.record_keys import KeyBlocks
+from .plan.steps import number_of, positions_left_out, records_of_step
+from .state.files import restore_later, write_later
+from .state.loader_state import LoaderState, Unfinished
+from .state.mark import Mark
+from .state.resume import formers, joined, parsed, resumed
+from .state.unfinished import Row, rows
 from .stats import IteratorStats, Waits
-from .steps import Ranges, number_of, positions_left_out, records_of_step, union, within, without
-from .unfinished import Row, rows
+from .stream.flow import Flow
+from .stream.row_runs import RowRun
+from .stream.running import Element, Elements, Running
+from .stream.skipped import SkippedRecords
 
 
 class DataLoaderIterator:

@@ -3,13 +3,7 @@
 from .batch import Batch
 from .padding import batch_and_pad, pad_batch
 from .protocol import Operation
-from .transforms import (
-    Filter,
-    FlatMap,
-    MapTransform,
-    MapWithIndexTransform,
-    RandomMapTransform,
-)
+from .transforms import Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
 
 __all__ = [
     "Batch",

@@ -10,7 +10,7 @@ from pipelines import loader, stream
 import millrace
 from millrace.checkpoint import CheckpointRestore, CheckpointSave
 from millrace.errors import CheckpointError
-from millrace.loader.state_files import restore
+from millrace.loader.state.files import restore
 
 KINDS = ["batch", "filter, batch", "flat map, random, batch, random"]
 

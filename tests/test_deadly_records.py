@@ -13,7 +13,7 @@ import pytest
 
 from millrace import Batch, DataLoader, Filter, IndexSampler
 from millrace.errors import TooManyErrorsError, WorkerCrashedError
-from millrace.loader.plan import Span, parts_of
+from millrace.loader.plan.stages import Span, parts_of
 
 
 def _opened(records: int, operations: list[Any], **more: Any) -> DataLoader:

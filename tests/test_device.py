@@ -18,7 +18,7 @@ from pipelines import PIPELINES, loader, plain
 import millrace
 from millrace.errors import ClosedError, MissingExtraError
 from millrace.loader.device import transfer
-from millrace.loader.slabs import lease_of
+from millrace.loader.work.slabs import lease_of
 
 CPU = jax.devices("cpu")[0]
 IMAGES = {"image": np.arange(64 * 6000, dtype=np.float32).reshape(64, 6000), "label": np.arange(64, dtype=np.int32)}

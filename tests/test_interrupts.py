@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 import millrace
-from millrace.loader.executors.spawner import Spawner
+from millrace.loader.executors.processes.spawner import Spawner
+from millrace.loader.executors.thread_pool import Pool
 from millrace.loader.interrupts import Uninterrupted, wait_until
-from millrace.loader.pool import Pool
 
 EVERYWHERE = Path(__file__).parent / "interrupted_everywhere.py"
 
@@ -232,7 +232,7 @@ def runs(process: psutil.Process) -> bool:
 def test_closing_ends_a_zygote_that_does_not_answer(monkeypatch):
     """It is killed; an interrupt meanwhile shortens the wait, and is raised behind it."""
     for seconds, interrupts in ((0.1, False), (1000.0, True)):
-        monkeypatch.setattr("millrace.loader.executors.spawner.GRACE_SECONDS", seconds)
+        monkeypatch.setattr("millrace.loader.executors.processes.spawner.GRACE_SECONDS", seconds)
         iterator = iter(millrace.load(range(100), batch_size=4, worker_count=1))
         next(iterator)
         (zygote,) = psutil.Process().children()

@@ -2,10 +2,17 @@
 
 import pytest
 
-from millrace.loader.executors.pace import MAX_REREAD_UNITS, MAX_UNITS, REREAD_BYTES, TASK_BYTES, TASK_SECONDS, Pace
-from millrace.loader.plan import Span
-from millrace.loader.state import Cursor
-from millrace.loader.tasks import Block, Group, Rows
+from millrace.loader.executors.processes.pace import (
+    MAX_REREAD_UNITS,
+    MAX_UNITS,
+    REREAD_BYTES,
+    TASK_BYTES,
+    TASK_SECONDS,
+    Pace,
+)
+from millrace.loader.plan.cursor import Cursor
+from millrace.loader.plan.stages import Span
+from millrace.loader.work.tasks import Block, Group, Rows
 
 
 def _after(*tasks, span: int = 100) -> Pace:

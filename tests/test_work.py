@@ -8,10 +8,10 @@ import pytest
 from pipelines import PIPELINES, loader, plain
 
 from millrace import Filter, load
-from millrace.loader.plan import Span, spans
-from millrace.loader.stacked import RowStack, StackedRows
-from millrace.loader.tasks import RowTags
-from millrace.loader.work import Worker
+from millrace.loader.plan.stages import Span, spans
+from millrace.loader.work.stacked_rows import RowStack, StackedRows
+from millrace.loader.work.tasks import RowTags
+from millrace.loader.work.worker import Worker
 from millrace.operations.protocol import allocate_plainly
 
 

@@ -21,10 +21,10 @@ from pipelines import loader, stream
 import millrace
 from millrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
 from millrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedError
-from millrace.loader.executors.worker_process import WorkerProcess
-from millrace.loader.transport import memory
-from millrace.loader.transport.channel import Channel
-from millrace.loader.transport.messages import Answer, Ready, Returned, RunSpan
+from millrace.loader.executors.processes import shared_memory as memory
+from millrace.loader.executors.processes.channel import Channel
+from millrace.loader.executors.processes.messages import Answer, Ready, Returned, RunSpan
+from millrace.loader.executors.processes.worker_main import WorkerProcess
 
 
 def children() -> list[psutil.Process]:

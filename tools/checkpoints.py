@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import CheckpointError
-from ..loader.state import LoaderState, differences
-from ..loader.state_files import process_of, unreadable
-from ..loader.steps import union
+from ..loader.plan.fingerprint import differences
+from ..loader.plan.ranges import union
+from ..loader.state.files import process_of, unreadable
+from ..loader.state.loader_state import LoaderState
 from ..samplers.protocol import ENDLESS
 from ..wording import brief, first_few
 

@@ -16,12 +16,12 @@ from ...checks import one_of, whole_number
 from ...errors import ShardingError
 from ...wording import brief, first_few, shown
 from .extra import jax_for
-from .host import Host, as_host
+from .upstream import Host, as_host
 
 if TYPE_CHECKING:
     from ..epochs import Epochs
     from .feeder import DeviceFeeder
-    from .runs import Runs
+    from .run_maker import Runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +112,9 @@ class DeviceLoader:
 
     def _runs_of(self, host: Host) -> Runs:
         """What begins the runs of a feeder; the feeder itself is not to be known there."""
-        from .agreement import Agreements
+        from .hosts.agreement import Agreements
         from .run import Buffers
-        from .runs import Runs
+        from .run_maker import Runs
         from .shardings import processes_of
         from .transfer import Transfer
 

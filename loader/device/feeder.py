@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..state_files import restore_later, write_later
-from .host import Host
+from ..state.files import restore_later, write_later
 from .items import Delivered, Failed
 from .place import Place
 from .run import Run, leave_to
-from .runs import Runs
+from .run_maker import Runs
 from .stats import FeederStats, Watch
 from .transfer import span
+from .upstream import Host
 
 CLOSE_SECONDS = 5.0
 """How long `close` waits for a source that is asked for a record."""

@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from .host import Host
+from .upstream import Host
 
 
 @dataclass(slots=True)

@@ -34,10 +34,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..interrupts import Uninterrupted, wait_until
-from .host import Host
 from .items import Delivered, Ended, Failed, Loaded
 from .stepper import Stepper
 from .transfer import span
+from .upstream import Host
 
 LULL_SECONDS = 0.0005
 """How long the transfer thread lets the user's thread go first, when a batch was taken and others are ready.

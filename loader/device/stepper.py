@@ -11,13 +11,13 @@ from typing import Any
 
 from ...errors import HostsError, ShardingError
 from ...wording import brief, first_few
-from .agreement import Agreement, Alone
-from .host import Host
+from .hosts.agreement import Agreement, Alone
+from .hosts.verdict import Offer, OnUneven, Refuse, Stop, Verdict
 from .items import Delivered, Ended, Failed, Loaded
-from .offers import Offer, OnUneven, Refuse, Stop, Verdict
 from .shardings import told
 from .stats import Times
 from .transfer import Layout, Prepared, Transfer, span
+from .upstream import Host
 
 Stopped = Callable[[], bool]
 

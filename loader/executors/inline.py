@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..options import ReadOptions
-from ..pipeline import Pipeline
-from ..reading import ReadAhead, Reading
-from ..tasks import Block, Task
-from ..work import Worker
+from ..plan.pipeline import Pipeline
+from ..work.tasks import Block, Task
+from ..work.worker import Worker
+from .read_ahead import ReadAhead, Reading
 
 
 class InlineExecutor:

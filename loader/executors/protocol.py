@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..tasks import Block, Task
+from ..work.tasks import Block, Task
 
 
 class Handle(Protocol):

@@ -9,11 +9,11 @@ import threading
 from dataclasses import dataclass
 
 from ..options import ReadOptions
-from ..pipeline import Pipeline
-from ..pool import Call, Pool
-from ..reading import ReadAhead, Reading
-from ..tasks import Block, Task
-from ..work import Worker
+from ..plan.pipeline import Pipeline
+from ..work.tasks import Block, Task
+from ..work.worker import Worker
+from .read_ahead import ReadAhead, Reading
+from .thread_pool import Call, Pool
 
 
 class ThreadExecutor:

@@ -1,0 +1,1 @@
+"""Other libraries' names and states over ours; nothing else knows them."""

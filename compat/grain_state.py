@@ -1,0 +1,117 @@
+"""Goes on where a Grain `DataLoader` stopped.
+
+In: the JSON that Grain's iterator gave, and the loader that reads on. Out: the state of this loader, from which those
+records come that Grain had not delivered.
+
+Grain's worker w of W handles, of its shard's order, every W-th record from the w-th on, in batches of its own. So its workers
+are to the shard what shards are to a run, and what they left over is the same piecewise order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+from ..errors import CheckpointError
+from ..loader.plan.cursor import Cursor
+from ..loader.plan.pipeline import Pipeline
+from ..loader.state.loader_state import LoaderState
+from ..samplers import IndexSampler
+from ..samplers.order import Remainder
+from ..wording import first_few, shown
+
+VERSION = 2
+
+_ARGUMENT = re.compile(r"(num_records|shard_index|shard_count|drop_remainder|shuffle|num_epochs|seed)=([\w.-]+)")
+
+
+def state_after(data: bytes | str, pipeline: Pipeline) -> LoaderState:
+    """The state of a pipeline that goes on behind a Grain state.
+
+    Raises:
+        CheckpointError: the bytes are no such state, or that of another sampler.
+    """
+    state = _parsed(data)
+    _check_sampler(str(state.get("sampler")), pipeline.sampler)
+    reached = _reached(state, pipeline)
+    shard = pipeline.shard
+    total = shard.length(len(pipeline.sampler))
+    if not Remainder(reached, total).is_possible:
+        raise CheckpointError(f"Grain's state is after the end of the stream, which has {total} records in this shard.")
+    cursor = Cursor(reached[0] if len(reached) == 1 else 0, (0,) * len(pipeline.segments))
+    lineage = pipeline.lineage  # which tells only of the order
+    if len(reached) > 1:
+        lineage = dataclasses.replace(lineage, total=total, layers=(reached,), within_shard=True)
+    return LoaderState(
+        cursor, _steps(reached, pipeline), (shard.shard_index, shard.shard_count), pipeline.fingerprint, lineage
+    )
+
+
+def _parsed(data: bytes | str) -> dict[str, Any]:
+    try:
+        state = json.loads(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CheckpointError(
+            f"Grain's state is not JSON ({error}); pass the bytes that its get_state() gave."
+        ) from None
+    if not isinstance(state, dict) or "last_seen_indices" not in state:
+        raise CheckpointError("this is not the state of a Grain DataLoader: it has no last_seen_indices.")
+    if state.get("version") != VERSION:
+        raise CheckpointError(
+            f"Grain's state has version {shown(state.get('version'))}; version {VERSION} can be read."
+        )
+    return state
+
+
+def _reached(state: dict[str, Any], pipeline: Pipeline) -> tuple[int, ...]:
+    """How many records each of Grain's workers delivered."""
+    shard, seen = pipeline.shard, state["last_seen_indices"]
+    try:
+        workers = max(state["worker_count"], 1)
+        last = [seen[str(worker)] for worker in range(workers)]
+        if not all(type(index) is int for index in last):
+            raise TypeError
+    except (KeyError, TypeError):
+        raise CheckpointError(f"Grain's state is damaged: last_seen_indices={shown(seen)}.") from None
+    reached = []
+    for worker, index in enumerate(last):
+        first, stride = shard.shard_index + worker * shard.shard_count, shard.shard_count * workers
+        count, rest = divmod(index - first + stride, stride)
+        if rest or count < 0:
+            raise CheckpointError(
+                f"Grain's state is that of another shard: index {index} of worker {worker} is not one of shard "
+                f"{shard.shard_index} of {shard.shard_count}; pass the loader the same shard_options."
+            )
+        reached.append(count)
+    return tuple(reached)
+
+
+def _steps(reached: tuple[int, ...], pipeline: Pipeline) -> int:
+    """Batches that Grain delivered; 0 where records do not tell."""
+    return sum(pipeline.segments[0].outputs(count) for count in reached) if pipeline.aligned else 0
+
+
+def _check_sampler(told: str, sampler: Any) -> None:
+    if not isinstance(sampler, IndexSampler) or sampler.algorithm != "grain":
+        raise CheckpointError(
+            "Grain's states go on in Grain's order: give the loader a "
+            'millrace.IndexSampler(…, algorithm="grain") with the arguments of the sampler that Grain had.'
+        )
+    shard = sampler.shard_options
+    names = (
+        ("shard_index", "shard_count") if shard.shard_count == 1 else ("shard_index", "shard_count", "drop_remainder")
+    )
+    ours = {
+        **{name: getattr(sampler, name) for name in ("num_records", "shuffle", "num_epochs", "seed")},
+        **{name: getattr(shard, name) for name in names},
+    }
+    theirs = dict(_ARGUMENT.findall(told)) if told.startswith("IndexSampler(") else {}
+    changed = [
+        f"{name} {theirs[name]} → {value}" for name, value in ours.items() if theirs.get(name, str(value)) != str(value)
+    ]
+    if changed:
+        raise CheckpointError(
+            f"Grain's state belongs to another sampler ({first_few(changed)}); pass the same arguments."
+        )

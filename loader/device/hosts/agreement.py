@@ -1,0 +1,250 @@
+"""The processes of a run agree on each step before it is transferred, so that all have the same number of batches.
+
+In: what this process has for a step. Out: a verdict, the same on all processes.
+
+They leave word in the store, ahead of the training, on the feeder's transfer thread: never by a collective of the devices,
+which could come between those of the training step on another host. Where all know that the next n batches are whole (an
+endless aligned loader: for ever), they agree once for all n.
+
+Keys are `millrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the same processes are numbered
+as they are made, and runs of a feeder as they begin (anew after an error or `set_state`), in the same order on all of
+these. Who has read the words of a later step has read those of all former ones: so the first process deletes a block once all
+are beyond it, and the last one to leave a run deletes what is left.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import cloudpickle
+
+from ....errors import HostsError
+from .store import Store
+from .verdict import Go, Offer, Refuse, Verdict, decide
+
+BLOCK = 64
+"""Steps whose words are deleted together."""
+
+_feeder_numbers: dict[str, int] = Counter()
+"""How many feeders there were, by the name of their processes."""
+
+
+class Agreement(Protocol):
+    """How a run agrees. All methods are called by its transfer thread."""
+
+    def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
+        """The verdict for the next step; None when `stopped()` comes true first."""
+
+    def give_template(self, template: Any) -> None:
+        """Say what a batch looks like."""
+
+    def template(self, stopped: Callable[[], bool]) -> Any:
+        """What a batch looks like elsewhere."""
+
+    def spoil(self) -> None:
+        """What was agreed on could not be done here."""
+
+    @property
+    def left(self) -> bool:
+        """Whether the next run needs another one."""
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether the others have gone on where this process has not."""
+
+    def leave(self, failure: Offer | None) -> None:
+        """The run ends here, or this process's part in it; by a failure of its own that the verdict was not about, or not."""
+
+
+class Alone:
+    """The agreement of a run that no other process has a part in."""
+
+    def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
+        """The verdict."""
+        return decide({0: offer}, 0)
+
+    def give_template(self, template: Any) -> None:
+        """Nobody needs it."""
+
+    def template(self, stopped: Callable[[], bool]) -> Any:
+        """Never asked: who is alone and at its end stops."""
+
+    left = True
+    spoiled = False
+
+    def spoil(self) -> None:
+        """There are no others."""
+
+    def leave(self, failure: Offer | None) -> None:
+        """Nobody waits."""
+
+
+class Together:
+    """The agreement of one run with the other processes."""
+
+    def __init__(self, name: str, me: int, processes: Sequence[int]) -> None:
+        self._store = Store()
+        self._folder = f"millrace/{name}/"
+        self._me = me
+        self._processes = processes
+        self._step = 0
+        self._certain = 0  # steps from here on for which there is a verdict …
+        self._agreed: tuple[Offer, Go] | None = None  # … and what it was based on
+        self._kept_from = 0
+        self._with_batches: list[int] = []
+        self._gave_template = False
+        self.left = self.spoiled = False
+
+    def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
+        """The verdict for the next step, when all have said what they have; None when `stopped()` comes true first."""
+        if self._certain:
+            verdict = self._as_promised(offer)
+            if verdict is not None:
+                return verdict
+        self._tell(offer)
+        offers = self._hear(stopped)
+        if offers is None:
+            return None
+        verdict = decide(offers, self._step)
+        self._with_batches = [process for process in self._processes if offers[process].kind == "batch"]
+        if isinstance(verdict, Go):
+            self._certain, self._agreed = verdict.certain, (offer, verdict)
+        self._forget()
+        self._step += 1
+        return verdict
+
+    def _as_promised(self, offer: Offer) -> Verdict | None:
+        """The verdict that was given for this step already; None if there must be another word on it."""
+        assert self._agreed is not None
+        promised, verdict = self._agreed
+        if (offer.kind, offer.rows, offer.layout) == ("batch", promised.rows, promised.layout):
+            self._certain -= 1
+            self._step += 1
+            return verdict
+        if offer.kind == "failed":
+            return Refuse(offer.detail)  # here alone: see `leave`
+        self._certain = 0
+        return Refuse(
+            f"batch {self._step} of this run has {offer.rows} rows ({offer.layout or offer.kind}), where the sampler and the "
+            f"Batch promised {promised.rows} ({promised.layout}), so that the other processes were not asked."
+        )
+
+    def _key(self, step: int) -> str:
+        return f"{self._folder}{step // BLOCK}/{step}/"
+
+    def _tell(self, offer: Offer) -> None:
+        self._store.set(self._key(self._step) + str(self._me), json.dumps(offer.to_values()))
+
+    def _hear(self, stopped: Callable[[], bool]) -> dict[int, Offer] | None:
+        folder = self._key(self._step)
+        there, words = self._store.there(folder), {}
+        for process in map(str, self._processes):
+            words[process] = there.get(process) or self._wait_for(folder, process, stopped)
+            if words[process] is None:
+                return None
+        return {int(process): Offer(**json.loads(word)) for process, word in words.items() if word is not None}
+
+    def _wait_for(self, folder: str, process: str, stopped: Callable[[], bool]) -> str | None:
+        """The word of a process, be it that it has gone; None when `stopped()` comes true first."""
+        while not stopped():
+            word = self._store.get(folder + process)
+            if word is None and (gone := self._store.there(f"{self._folder}gone/").get(process)) is not None:
+                return self._store.there(folder).get(process) or gone  # it may have left word and then gone
+            if word is not None:
+                return word
+        return None
+
+    def _forget(self) -> None:
+        """Delete the block that all are beyond, now that all have given their word on a step behind it."""
+        block = self._step // BLOCK
+        if self._me == self._processes[0] and block > self._kept_from:
+            self._store.delete(f"{self._folder}{self._kept_from}/")
+            self._kept_from = block
+
+    def give_template(self, template: Any) -> None:
+        """Let a process that never has a batch know what one looks like. Given once."""
+        if not self._gave_template:
+            text = base64.b64encode(cloudpickle.dumps(template)).decode()
+            self._store.set(f"{self._folder}template/{self._me}", text)
+            self._gave_template = True
+
+    def template(self, stopped: Callable[[], bool]) -> Any:
+        """What some process with a batch gave; None when `stopped()` comes true first.
+
+        It is unpickled, as trees may have nodes of any class: it comes from a process of the same training.
+        """
+        process = self._with_batches[0]
+        text = self._wait_for(f"{self._folder}template/", str(process), stopped)
+        return None if text is None else cloudpickle.loads(base64.b64decode(text))
+
+    def spoil(self) -> None:
+        """As the protocol says."""
+        self.spoiled = True
+
+    def leave(self, failure: Offer | None) -> None:
+        """Tell those who may ask later that this process has gone, and delete the run's keys if all have.
+
+        After a failure in the middle of certain steps it has not: the others do not ask, and the step can be tried again.
+        """
+        if failure is not None and self._certain and not self.spoiled:
+            return
+        self.left = True
+        last = failure or Offer("closed")
+        self._store.set(f"{self._folder}gone/{self._me}", json.dumps(last.to_values()))
+        if self._store.count(f"{self._folder}left") == len(self._processes):
+            self._store.delete(self._folder)
+
+
+class Agreements:
+    """The agreements of a feeder: one for each run, or for several, where errors were in the middle of certain steps.
+
+    Args:
+        me: this process.
+        processes: those that hold a part of the batches.
+    """
+
+    def __init__(self, me: int, processes: Sequence[int]) -> None:
+        self.alone = all(process == me for process in processes)
+        self._me = me
+        self._processes = processes
+        if not self.alone:
+            name = hashlib.blake2b(repr(sorted(processes)).encode(), digest_size=8).hexdigest()
+            self._feeder = f"{name}.{_feeder_numbers[name]}"
+            _feeder_numbers[name] += 1
+        self._runs = itertools.count()
+        self._last: Agreement | None = None
+
+    def next(self) -> Agreement:
+        """For the run that begins.
+
+        Raises:
+            HostsError: the last run failed with, or lost, a batch that the other processes have.
+        """
+        if self._last is not None and self._last.spoiled:
+            raise HostsError(
+                "the last batch could not be put on the devices of this process after all had agreed on it, or was lost to an "
+                "interrupt, so that the others may be a batch ahead; go on from a checkpoint, set_state(…), on all of them."
+            )
+        if self._last is None or self._last.left:
+            self._last = Alone() if self.alone else self._together(next(self._runs))
+        return self._last
+
+    def _together(self, run: int) -> Together:
+        return Together(f"{self._feeder}.{run}", self._me, self._processes)
+
+    def spoil(self) -> None:
+        """A batch that all had agreed on did not reach the user of this process."""
+        if self._last is not None:
+            self._last.spoil()
+
+    def forget(self) -> None:
+        """The next run begins elsewhere, or there is none."""
+        if self._last is not None and not self._last.left:
+            self._last.leave(None)
+        self._last = None

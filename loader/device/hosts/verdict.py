@@ -1,0 +1,137 @@
+"""What the hosts of a run decide for one step, from what each of them has: a pure function.
+
+In: an offer of each process. Out: one verdict, the same on all of them, as it depends on the offers alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from ....wording import first_few
+
+OnUneven = Literal["error", "drop", "pad"]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What one process has for a step.
+
+    Attributes:
+        kind: a batch; the end of the stream; an error; or its feeder was closed.
+        policy: its `on_uneven`.
+        rows: of the batch; -1 if it has no leading axis.
+        usual: rows that its batches have, as far as it knows.
+        divisor: what its rows must be a multiple of to go to its devices.
+        layout: the leaves of the batch, without rows.
+        steady: how many batches from this one on are sure to have as many rows.
+        detail: the error.
+    """
+
+    kind: Literal["batch", "end", "failed", "closed"]
+    policy: OnUneven = "error"
+    rows: int = 0
+    usual: int = 0
+    divisor: int = 1
+    layout: str = ""
+    steady: int = 1
+    detail: str = ""
+
+    def to_values(self) -> dict[str, str | int]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Go:
+    """Deliver the batch, filled up to `rows` if that is not None; the next `certain` ones need no agreement."""
+
+    rows: int | None = None
+    certain: int = 0
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The stream ends here, on all hosts."""
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """An error, on all hosts."""
+
+    message: str
+
+
+Verdict = Go | Stop | Refuse
+
+
+def decide(offers: Mapping[int, Offer], step: int) -> Verdict:
+    """What to do at a step.
+
+    Args:
+        offers: by process.
+        step: for the message.
+
+    >>> decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=8)}, 3)
+    Go(rows=None, certain=0)
+    >>> decide({0: Offer("batch", "pad", rows=8, usual=8), 1: Offer("end", "pad")}, 3)
+    Go(rows=8, certain=0)
+    >>> decide({0: Offer("batch", "drop", rows=8), 1: Offer("end", "drop")}, 3)
+    Stop()
+    """
+    batches = {process: offer for process, offer in offers.items() if offer.kind == "batch"}
+    trouble = _trouble(offers, batches, step)
+    if trouble is not None:
+        return trouble
+    if not batches:
+        return Stop()
+    policy, rows = next(iter(offers.values())).policy, {offer.rows for offer in batches.values()}
+    even = len(batches) == len(offers) and len(rows) == 1
+    if policy == "pad" and min(rows) >= 0:
+        return _padded(offers, rows)
+    fit = all(offer.rows % offer.divisor == 0 for offer in batches.values())
+    if even and (fit or policy != "drop"):  # one that does not fit becomes an error where it is divided, on all hosts
+        return Go(None, min(offer.steady for offer in batches.values()) - 1)
+    return Stop() if policy == "drop" else Refuse(_uneven(offers, step))
+
+
+def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: int) -> Refuse | None:
+    """What no policy helps with."""
+    for process, offer in offers.items():
+        if offer.kind in ("failed", "closed"):
+            what = "closed its feeder" if offer.kind == "closed" else f"failed: {offer.detail}"
+            return Refuse(f"process {process} {what} (before or at batch {step} of this run), so that none can go on.")
+    for what, values in (
+        ("on_uneven", {process: offer.policy for process, offer in offers.items()}),
+        ("batches", {process: offer.layout for process, offer in batches.items()}),
+    ):
+        if len(set(values.values())) > 1:
+            each = first_few([f"process {process}: {value}" for process, value in values.items()])
+            return Refuse(
+                f"the processes have different {what} at batch {step} of this run ({each}); make them the same."
+            )
+    return None
+
+
+def _padded(offers: Mapping[int, Offer], rows: set[int]) -> Go:
+    """All go on, with as many rows as usual, or so many more that they divide."""
+    wanted = max(*rows, *(offer.usual for offer in offers.values()))
+    divisor = math.lcm(*(offer.divisor for offer in offers.values()))
+    certain = min(offer.steady for offer in offers.values()) - 1 if rows == {wanted} else 0
+    return Go(-(-wanted // divisor) * divisor, certain)
+
+
+def _uneven(offers: Mapping[int, Offer], step: int) -> str:
+    each = first_few(
+        [
+            f"process {process}: {f'{offer.rows} rows' if offer.kind == 'batch' else 'none, its stream has ended'}"
+            for process, offer in sorted(offers.items())
+        ]
+    )
+    return (
+        f"the processes have different amounts of data for batch {step} of this run ({each}), and a step that all take part "
+        'in would never end. Pass on_uneven="drop" to end here on all of them, or "pad" to go on with zeros and a mask; '
+        "or give all shards as much: drop_remainder=True for the shards and the Batch, or num_epochs=None."
+    )

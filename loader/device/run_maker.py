@@ -1,0 +1,50 @@
+"""Begins the runs of a feeder: one at first, another one after an error or `set_state`.
+
+In: what the description says. Out: runs. Nothing here knows the feeder, so that dropping it ends its run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .hosts.agreement import Agreements
+from .hosts.verdict import OnUneven
+from .place import Place
+from .run import Buffers, Run
+from .stepper import Stepper
+from .transfer import Transfer
+from .upstream import Host
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What is the same for all runs of a feeder.
+
+    Attributes:
+        host: what is read from.
+        transform: applied to batches on the host; None: nothing is.
+        buffers: how many batches may wait.
+        transfer: brings batches to devices.
+        agreements: with the other processes.
+        on_uneven: what to do when they have different amounts of data.
+    """
+
+    host: Host
+    transform: Callable[[Any], Any] | None
+    buffers: Buffers
+    transfer: Transfer
+    agreements: Agreements
+    on_uneven: OnUneven
+
+    def next(self, place: Place) -> Run:
+        """Another run, from where the host iterator stands; to be started."""
+        agreement, promises = self.agreements.next(), self.transform is None
+        stepper = Stepper(self.host, self.transfer, agreement, self.on_uneven, promises)
+        ends_with_error = self.host.goes_back or not self.agreements.alone
+        return Run(self.host, self.transform, self.buffers, stepper, ends_with_error, place.way_out)
+
+    def forget(self) -> None:
+        """The next run begins elsewhere, or there is none."""
+        self.agreements.forget()

@@ -1,0 +1,207 @@
+"""What a feeder reads from: one small face for a loader's iterator, for others that tell a state, and for plain iterables.
+
+In: whatever the user passed. Out: batches, and a mark of the place that follows each. One is taken for every batch, by the
+thread that reads; a state is made of it only when the user asks, on the user's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operations import Batch
+from ..iterator import DataLoaderIterator
+from ..state.mark import Mark
+
+
+class Host(Protocol):
+    """What is read from."""
+
+    @property
+    def iterator(self) -> Iterator[Any]:
+        """The iterator itself."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows that a batch has, if that is known beforehand."""
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether `go_to` does anything."""
+
+    def mark(self) -> Any:
+        """Where the stream stands."""
+
+    def state_at(self, mark: Any) -> Any:
+        """The state of the place of a mark."""
+
+    def records_behind(self, mark: Any) -> NDArray[np.int64]:
+        """The record keys behind the batch before a mark."""
+
+    def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:
+        """The record keys behind a step that comes behind a mark."""
+
+    def step(self, mark: Any) -> int:
+        """The number of the step that comes behind a mark."""
+
+    def epoch(self, mark: Any) -> int:
+        """The epoch of the record before a mark."""
+
+    def length(self, mark: Any) -> int:
+        """The number of batches of the whole stream."""
+
+    def description(self, mark: Any) -> str:
+        """What is read from and, if that is known, where a mark stands."""
+
+    @property
+    def skipped_count(self) -> int:
+        """Records or batches left out because they failed."""
+
+    def go_to(self, mark: Any) -> None:
+        """Have the stream go on from a mark; nothing where that is impossible."""
+
+    def set_state(self, state: Any, strict: bool) -> None:
+        """Have the stream go on from a state."""
+
+    def set_states(self, states: Sequence[Any], strict: bool) -> None:
+        """Have it go on behind a run on another number of shards."""
+
+    def steady(self, mark: Any) -> int:
+        """How many batches, with the one before the mark, are sure to come with as many rows as that; at least 1."""
+
+
+class LoaderHost:
+    """An iterator of a `DataLoader`."""
+
+    goes_back = True
+
+    def __init__(self, iterator: DataLoaderIterator, owned: bool) -> None:
+        self.iterator = iterator
+        if owned:
+            iterator._takes_ahead = False  # the thread that reads has nothing else to do
+        self.mark = iterator._mark
+        self.records_behind = iterator._records_behind
+        self.records_at = iterator._records_at
+        self.epoch = iterator._epoch
+        self.length = iterator._length
+        self.description = iterator._description
+        self.set_state = iterator.set_state
+        self.set_states = iterator.set_states
+
+    @property
+    def skipped_count(self) -> int:
+        """Of the iterator."""
+        return self.iterator.skipped_count
+
+    @property
+    def batch_size(self) -> int | None:
+        """Of a `Batch` that comes last."""
+        operations = self.iterator._pipeline.operations
+        last = operations[-1] if operations else None
+        return last.batch_size if isinstance(last, Batch) and last.batch_fn is None else None
+
+    def state_at(self, mark: Mark) -> bytes:
+        """As the protocol says."""
+        return self.iterator._state(mark).to_json()
+
+    def step(self, mark: Mark) -> int:
+        """As the protocol says."""
+        return mark.step
+
+    def go_to(self, mark: Mark) -> None:
+        """As the protocol says."""
+        self.iterator._go_back(mark)
+
+    def steady(self, mark: Mark) -> int:
+        """As the protocol says: whole batches that are left of an aligned pipeline that ends with its `Batch`."""
+        pipeline = self.iterator._pipeline
+        if not pipeline.aligned or self.batch_size is None or self.iterator._left_out:
+            return 1
+        return 1 + (pipeline.total - mark.cursor.position) // pipeline.segments[0].unit
+
+
+class OtherHost:
+    """Any iterator, with a state or without."""
+
+    batch_size = None
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self.iterator = iterator
+        self.goes_back = hasattr(iterator, "get_state") and hasattr(iterator, "set_state")
+
+    def mark(self) -> Any:
+        """As the protocol says: the state itself."""
+        return self.iterator.get_state() if self.goes_back else None  # type: ignore[attr-defined]
+
+    def state_at(self, mark: Any) -> Any:
+        """As the protocol says."""
+        self._must_have("get_state")
+        return mark
+
+    def records_behind(self, mark: Any) -> NDArray[np.int64]:
+        """As the protocol says."""
+        raise self._no_loader("last_records")
+
+    def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:
+        """As the protocol says."""
+        raise self._no_loader("records_at")
+
+    def step(self, mark: Any) -> int:
+        """As the protocol says."""
+        raise self._no_loader("step")
+
+    def epoch(self, mark: Any) -> int:
+        """As the protocol says."""
+        raise self._no_loader("epoch")
+
+    def length(self, mark: Any) -> int:
+        """As the protocol says."""
+        raise self._no_loader("len")
+
+    def description(self, mark: Any) -> str:
+        """As the protocol says."""
+        return f"source={self._kind()}"
+
+    @property
+    def skipped_count(self) -> int:
+        """As the protocol says."""
+        raise self._no_loader("skipped_count")
+
+    def go_to(self, mark: Any) -> None:
+        """As the protocol says."""
+        if self.goes_back:
+            self.iterator.set_state(mark)  # type: ignore[attr-defined]
+
+    def set_state(self, state: Any, strict: bool) -> None:
+        """As the protocol says."""
+        self._must_have("set_state")
+        self.iterator.set_state(state)  # type: ignore[attr-defined]
+
+    def set_states(self, states: Sequence[Any], strict: bool) -> None:
+        """As the protocol says."""
+        raise self._no_loader("set_states")
+
+    def steady(self, mark: Any) -> int:
+        """As the protocol says."""
+        return 1
+
+    def _must_have(self, method: str) -> None:
+        if not self.goes_back:
+            raise TypeError(
+                f"{method} needs an iterator that has get_state and set_state, and a {self._kind()} has not; "
+                "feed from a millrace.DataLoader, or from an iterator that has."
+            )
+
+    def _no_loader(self, what: str) -> TypeError:
+        return TypeError(f"{what} needs the iterator of a DataLoader, and this is a {self._kind()}.")
+
+    def _kind(self) -> str:
+        return type(self.iterator).__name__
+
+
+def as_host(iterator: Iterator[Any], owned: bool) -> Host:
+    """The face of an iterator; `owned`: nobody else has it."""
+    return LoaderHost(iterator, owned) if isinstance(iterator, DataLoaderIterator) else OtherHost(iterator)

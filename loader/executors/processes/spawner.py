@@ -1,0 +1,111 @@
+"""The user's side of the zygote: starts it, sends it requests, ends it.
+
+In: requests. Out: the channels on which it and its workers report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+
+from ...interrupts import Uninterrupted, wait_until
+from .channel import Channel
+from .interpreter import start
+from .messages import Kill, Spawn, Start
+
+GRACE_SECONDS = 5.0
+"""How long the zygote may take to end, before it is killed."""
+
+
+class Spawner:
+    """A zygote, and all channels to it and its workers. `begin` may be called again after `close`."""
+
+    channel: Channel
+    _owner: int  # a forked copy of it must not end the process
+
+    def __init__(self) -> None:
+        self._process: int | None = None
+        self._status: int | None = None
+        self._channels: dict[int, Channel] = {}
+
+    def begin(self) -> None:
+        """Start the interpreter; it boots while the caller goes on."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "OPENBLAS_NUM_THREADS": "1",  # else importing numpy starts threads there, and it could not fork
+        }
+        dies_with_us = threading.current_thread() is threading.main_thread()  # the kernel goes by the thread
+        with Uninterrupted():
+            self.channel, theirs = Channel.pair()
+            end = theirs.fileno()
+            try:
+                self._owner = os.getpid()
+                self._process = start(["zygote", end, self._owner, int(dies_with_us)], [end], environment)
+            except BaseException:
+                self.channel.close()
+                raise
+            finally:
+                theirs.close()
+
+    def send_start(self, payload: int) -> None:
+        """Tell it what to unpack, and where its modules are."""
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        with contextlib.suppress(OSError):  # it is gone already; its channel says so
+            self.channel.send(Start(list(sys.path), environment), [payload])
+
+    def spawn(self, worker: int) -> Channel:
+        """Have a worker made; the channel to it."""
+        with Uninterrupted():
+            self._channels[worker], theirs = Channel.pair()
+            with theirs, contextlib.suppress(OSError):  # it is gone; its channel says so, and everything starts anew
+                self.channel.send(Spawn(worker), [theirs.fileno()])
+        return self._channels[worker]
+
+    def kill(self, worker: int) -> None:
+        """Have a worker killed."""
+        with contextlib.suppress(OSError):
+            self.channel.send(Kill(worker))
+
+    def forget(self, worker: int) -> None:
+        """A worker has ended."""
+        self._channels.pop(worker).close()
+
+    def kill_if_stopped(self) -> None:
+        """A zygote that was stopped cannot do what it is asked for: kill it."""
+        flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        if self._process is not None and os.waitid(os.P_PID, self._process, flags) is not None:
+            os.kill(self._process, signal.SIGKILL)
+
+    def end(self) -> int | None:
+        """End it and all its workers, and wait until they are gone; its exit status. May be called twice."""
+        with Uninterrupted():
+            if self._process is None:
+                return None
+            self.channel.close()
+            if os.getpid() != self._owner:
+                return None
+            if not wait_until(lambda: self._reaped(os.WNOHANG), GRACE_SECONDS):
+                os.kill(self._process, signal.SIGKILL)
+                self._reaped(0)
+            self._process = None
+            return self._status
+
+    def _reaped(self, flags: int) -> bool:
+        """Whether it has ended."""
+        try:
+            number, status = os.waitpid(self._process or 0, flags)
+        except ChildProcessError:  # who reaps all children of this process has reaped it
+            return True
+        self._status = os.waitstatus_to_exitcode(status) if number else None
+        return number != 0
+
+    def close(self) -> None:
+        """End everything, and hang up. May be called twice."""
+        with Uninterrupted():
+            while self._channels:
+                self._channels.popitem()[1].close()
+            self.end()

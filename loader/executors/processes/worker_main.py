@@ -1,0 +1,215 @@
+"""A worker process: takes tasks from its channel and sends back what came of them, until the channel ends.
+
+In: `RunSpan`, `RunGroups`, `Returned`. Out: `Done`. Runs in a process that the zygote made; nothing here knows how.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....operations.protocol import ArraySpec
+from ...options import ReadOptions
+from ...plan.cursor import Cursor
+from ...plan.pipeline import Pipeline
+from ...plan.stages import Span
+from ...work.slabs import Lease, Slab, SlabPool, rounded
+from ...work.tasks import Block, Group, Rows, RowTags, Task
+from ...work.worker import Worker
+from ..read_ahead import ReadAhead, Reading
+from . import remote_errors as errors
+from . import shared_memory as memory
+from .channel import Channel
+from .codec import TINY, Encoder, decode
+from .messages import Answer, Done, Ready, Returned, RunGroups, RunSpan, SlabName
+
+_NOWHERE = Cursor(0, ())
+
+
+class WorkerProcess:
+    """The state of a worker process."""
+
+    def __init__(self, number: int, channel: Channel, pipeline: Pipeline, read_options: ReadOptions) -> None:
+        self._channel = channel
+        self._own = OwnSlabs()
+        self._others: dict[SlabName, NDArray[np.uint8]] = {}
+        self._encoder = Encoder(number, self._own.pool)
+        self._worker = Worker(pipeline, self._allocate, stacks_rows=True)
+        self._ahead = ReadAhead(pipeline, read_options)
+        self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
+        self._trouble: Exception | None = None  # in receiving
+
+    def run(self) -> None:
+        """Work until the channel ends."""
+        self._channel.send(Ready())
+        while self._waiting or self._take_message():
+            if self._ahead.spans:
+                self._take_messages()  # tasks that wait here are being read
+            if not self._waiting:
+                continue
+            message, descriptors, reading = self._waiting.popleft()
+            if isinstance(message, RunSpan):
+                self._send([self._answer(message.number, Span(message.start, message.stop), reading)])
+            else:
+                self._send([self._answer(number, group) for number, group in self._groups(message, descriptors)])
+            if self._trouble is not None:
+                raise self._trouble
+
+    def _allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
+        """Memory for a batch: of the one that the user dropped last, which may have been a moment ago."""
+        if self._trouble is None:
+            try:
+                self._take_messages()
+            except Exception as error:  # which is none of the user's operation, in the middle of which this is
+                self._trouble = error
+        return self._own.pool.allocate(specs)
+
+    def _take_messages(self) -> None:
+        """Take in what has come."""
+        while self._channel.readable() and self._take_message():
+            pass
+
+    def _take_message(self) -> bool:
+        """Take in slabs, or a task, whose records begin to be read; False when nothing will come any more."""
+        received = self._channel.receive()
+        if received is None:
+            return False
+        message, descriptors = received
+        if isinstance(message, Returned):
+            self._own.release(message.slabs)
+            return True
+        self._own.release(message.released)
+        reading = self._ahead.begin(Span(message.start, message.stop) if isinstance(message, RunSpan) else None)
+        self._waiting.append((message, descriptors, reading))
+        return True
+
+    def _groups(self, message: RunGroups, descriptors: list[int]) -> Iterator[tuple[int, Group]]:
+        """The groups of a message, each with its number. Several may have rows of the same block."""
+        for name in message.forgotten:
+            self._others.pop(name, None)
+        for name, descriptor in zip(message.introduced, descriptors):
+            self._others[name] = memory.attach(descriptor, message.slabs[name])
+            os.close(descriptor)
+        blocks: dict[int, Any] = {}
+        for number, segment, encoded in message.groups:
+            parts = []
+            for rows, start, stop, tags in encoded:
+                if id(rows) not in blocks:
+                    blocks[id(rows)] = decode(rows, self._others.__getitem__)
+                parts.append(Rows(Block(blocks[id(rows)][start:stop], RowTags.unpacked(tags)), 0, stop - start))
+            yield number, Group(segment, tuple(parts), _NOWHERE, _NOWHERE)
+
+    def _answer(self, number: int, task: Task, reading: Reading | None = None) -> Answer:
+        """Do a task."""
+        began = time.perf_counter()
+        block = self._worker.run(task, None if reading is None else reading.records())
+        error = None if block.failure is None else errors.encode(block.failure.error)
+        try:
+            rows, leases = self._encoder.encode(block.elements)
+        except Exception as failure:
+            rows, leases, error = self._encoder.encode([])[0], [], errors.encode(failure)
+            block = Block([], None if block.tags is None else type(block.tags)(), block.failure)
+        self._own.lend(leases)
+        sizes = [(lease.slab.number, len(lease.slab.memory)) for lease in leases]
+        seconds = time.perf_counter() - began
+        tags = None if block.tags is None else block.tags.packed()
+        return Answer(number, rows, block.count, tags, error, sizes, block.skipped, block.notices, seconds)
+
+    def _send(self, answers: list[Answer]) -> None:
+        introduced = self._own.take_introduced()
+        descriptors = [self._own.descriptor(slab) for slab in introduced]
+        fields = [tuple(answer) for answer in answers]
+        self._channel.send(Done(fields, introduced, self._own.take_dropped()), descriptors)
+        self._own.close(introduced)
+
+
+class OwnSlabs:
+    """The slabs that this worker makes, and which of them are on loan."""
+
+    def __init__(self) -> None:
+        self.pool = SlabPool(self._make, self._give_up, pooled_from=TINY)
+        self._numbers = itertools.count()
+        self._descriptors: dict[int, int] = {}
+        self._lent: dict[int, list[Lease]] = {}
+        self._known: set[int] = set()
+        self._introduced: list[int] = []
+        self._dropped: list[int] = []
+
+    def _make(self, size: int) -> Slab:
+        descriptor = memory.create(rounded(size))
+        slab = Slab(memory.attach(descriptor, rounded(size), fresh=True), next(self._numbers))
+        self._descriptors[slab.number] = descriptor
+        return slab
+
+    def _give_up(self, slab: Slab) -> None:
+        self.close([slab.number])
+        if slab.number in self._known:
+            self._known.discard(slab.number)
+            self._dropped.append(slab.number)
+
+    def lend(self, leases: list[Lease]) -> None:
+        """Keep these slabs as they are until they are released."""
+        for lease in leases:
+            self._lent.setdefault(lease.slab.number, []).append(lease)
+            if lease.slab.number not in self._known:
+                self._known.add(lease.slab.number)
+                self._introduced.append(lease.slab.number)
+
+    def release(self, numbers: list[int]) -> None:
+        """Loans that have ended."""
+        for number in numbers:
+            leases = self._lent[number]
+            leases.pop()
+            if not leases:
+                del self._lent[number]
+
+    def take_introduced(self) -> list[int]:
+        """Slabs on loan that the user's process does not know yet."""
+        introduced, self._introduced = self._introduced, []
+        return introduced
+
+    def take_dropped(self) -> list[int]:
+        """Slabs that the user's process knows and may forget."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+    def descriptor(self, number: int) -> int:
+        """The descriptor of a slab that was not closed yet."""
+        return self._descriptors[number]
+
+    def close(self, numbers: list[int]) -> None:
+        """Close descriptors that are not needed any more: the memory stays mapped."""
+        for number in numbers:
+            descriptor = self._descriptors.pop(number, None)
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def run_and_exit(work: Callable[[], None]) -> None:
+    """Run the rest of this process, and end it without the clean-up of the process that it was forked from."""
+    status = 1
+    try:
+        work()
+        status = 0
+    except SystemExit as exit_request:
+        code = exit_request.code
+        status = 0 if code is None else code if isinstance(code, int) else 1
+    except ConnectionError:
+        status = 0  # the user's process is gone
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                continue
+        os._exit(status & 0xFF)

@@ -1,0 +1,198 @@
+"""The zygote: a fresh interpreter that unpacks the pipeline once and forks the workers. `interpreter` starts it.
+
+In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that ended, however it did.
+
+It runs one thread, so that forking is safe; if unpacking the pipeline started others, each worker becomes a fresh
+interpreter instead. When the user's process is gone, the channel ends (or its parent changes), and the zygote ends all workers
+and itself. Should the zygote itself be killed, the kernel kills its workers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+from typing import Any
+
+from . import remote_errors as errors
+from .channel import Channel
+from .messages import Broken, Exited, Kill, Spawn, Start
+from .payload import unpack
+from .worker_main import WorkerProcess, run_and_exit
+
+_PR_SET_PDEATHSIG = 1
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEEP = 1 << 30
+_CHECK_PARENT_EVERY = 0.5
+
+
+class Zygote:
+    """The state of the zygote."""
+
+    def __init__(self, channel: Channel, parent: int) -> None:
+        self._channel = channel
+        self._parent = parent
+        self._workers: dict[int, int] = {}
+        self._work: Any = None
+        self._payload = -1
+        self._selector = selectors.DefaultSelector()
+
+    def start(self) -> bool:
+        """Unpack the pipeline; whether that succeeded."""
+        received = self._channel.receive()
+        if received is None or not isinstance(received[0], Start):
+            return False
+        start, (self._payload,) = received
+        sys.path[:] = start.search_path
+        os.environ.clear()
+        os.environ.update(start.environment)
+        try:
+            self._work = unpack(self._payload)
+        except BaseException as error:
+            error.add_note("millrace: a worker process could not unpickle the pipeline.")
+            self._channel.send(Broken(errors.encode(error)))
+            return False
+        _keep_freed_memory()
+        gc.freeze()
+        gc.enable()
+        return True
+
+    def serve(self) -> None:
+        """Spawn, kill and report until the user's process is gone."""
+        wakeup, signalled = socket.socketpair()
+        signalled.setblocking(False)
+        wakeup.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
+        self._selector.register(self._channel, selectors.EVENT_READ)
+        self._selector.register(wakeup, selectors.EVENT_READ)
+        try:
+            while os.getppid() == self._parent and self._handle_events(wakeup):
+                pass
+        finally:
+            signal.set_wakeup_fd(-1)  # before its socket is closed
+
+    def _handle_events(self, wakeup: socket.socket) -> bool:
+        """Wait for something to happen, and see to it; False when the user's process is gone."""
+        for key, _ in self._selector.select(_CHECK_PARENT_EVERY):
+            if key.fileobj is wakeup:
+                wakeup.recv(4096)
+                self._report_exits()
+            elif not self._obey():
+                return False
+        return True
+
+    def _obey(self) -> bool:
+        received = self._channel.receive()
+        if received is None:
+            return False
+        message, descriptors = received
+        if isinstance(message, Spawn):
+            self._spawn(message.worker, descriptors[0])
+        elif isinstance(message, Kill):
+            for pid in [pid for pid, worker in self._workers.items() if worker == message.worker]:
+                os.kill(pid, signal.SIGKILL)
+        return True
+
+    def _spawn(self, worker: int, descriptor: int) -> None:
+        if len(os.listdir("/proc/self/task")) > 1:
+            pid = self._spawn_fresh(worker, descriptor)
+        else:
+            zygote = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                run_and_exit(lambda: self._become_worker(worker, descriptor, zygote))
+        os.close(descriptor)
+        self._workers[pid] = worker
+
+    def _become_worker(self, worker: int, descriptor: int, zygote: int) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        self._channel.close()
+        _die_with(zygote)
+        run_worker(worker, descriptor, self._work)
+
+    def _spawn_fresh(self, worker: int, descriptor: int) -> int:
+        from .interpreter import start
+
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return start(["worker", worker, descriptor, self._payload], [descriptor, self._payload], environment)
+
+    def _report_exits(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            worker = self._workers.pop(pid, None)
+            if worker is not None:
+                self._channel.send(Exited(worker, status))
+
+    def end(self) -> None:
+        """Kill and reap all workers."""
+        for pid in self._workers:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._workers:
+            os.waitpid(pid, 0)
+
+
+def run_worker(worker: int, descriptor: int, work: Any) -> None:
+    """Be worker number `worker`, with this end of a channel; `work` is what was unpacked."""
+    pipeline, read_options = work
+    WorkerProcess(worker, Channel(socket.socket(fileno=descriptor)), pipeline, read_options).run()
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends."""
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _keep_freed_memory() -> None:
+    """Tell the C library to keep freed memory for reuse.
+
+    Results of the user's operations are large and short-lived; to fault their pages in anew for each record would cost
+    more than most operations.
+    """
+    try:
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, _KEEP)
+        library.mallopt(_M_TRIM_THRESHOLD, _KEEP)
+    except (OSError, AttributeError):
+        return
+
+
+def main() -> None:
+    """The zygote, or with "worker" as first argument, a worker that is a fresh interpreter."""
+    what, arguments = sys.argv[1], map(int, sys.argv[2:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the user's process, which ends us
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    if what == "worker":
+        worker, descriptor, payload = arguments
+        _die_with(os.getppid())
+        _keep_freed_memory()
+        work = unpack(payload)
+        gc.enable()
+        run_and_exit(lambda: run_worker(worker, descriptor, work))
+    descriptor, parent, dies_with_parent = arguments
+    if dies_with_parent:
+        _die_with(parent)
+    zygote = Zygote(Channel(socket.socket(fileno=descriptor)), parent)
+    try:
+        if zygote.start():
+            zygote.serve()
+    except ConnectionError:
+        pass  # the user's process went away while something was sent
+    finally:
+        zygote.end()

@@ -1,0 +1,65 @@
+"""Reads records ahead of the work, on threads, where the source spends its time outside Python.
+
+In: spans that will be worked on soon. Out: their records, when they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..options import ReadOptions
+from ..plan.pipeline import Pipeline
+from ..plan.stages import Span
+from ..work.reader import Reader
+from .thread_pool import Call, Pool
+
+
+class Reading:
+    """Records that are being read, or not."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call[Sequence[Any]] | None) -> None:
+        self._call = call
+
+    def records(self) -> Sequence[Any] | None:
+        """The records; None leaves the reading, and its failures, to the worker."""
+        if self._call is None:
+            return None
+        try:
+            return self._call.result()
+        except Exception:
+            return None
+
+
+NOT_AHEAD = Reading(None)
+
+
+class ReadAhead:
+    """The reading threads of a pipeline, as many as are of use; they start with the first span.
+
+    Attributes:
+        spans: how many spans it is worth having begun at a time; 0 when nothing is read ahead.
+    """
+
+    def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
+        self._reader = Reader(pipeline)
+        useful = getattr(pipeline.source, "reads_ahead", True)
+        threads = options.num_threads if useful is True else min(options.num_threads, int(useful))
+        self.spans = -(-options.prefetch_buffer_size // pipeline.span) if threads > 0 else 0
+        self._thread_count = min(threads, self.spans)
+        self._pool: Pool | None = None
+
+    def begin(self, task: Any) -> Reading:
+        """Begin to read the records of a span; other tasks need none."""
+        if self.spans == 0 or not isinstance(task, Span):
+            return NOT_AHEAD
+        if self._pool is None:
+            self._pool = Pool(self._thread_count, "millrace-read")
+        return Reading(self._pool.submit(self._reader.records, task))
+
+    def close(self) -> None:
+        """Stop the threads, once they have read what they are at."""
+        if self._pool is not None:
+            self._pool.close()

@@ -1,0 +1,112 @@
+"""Threads that make calls, and of which none is left after closing.
+
+In: calls. Out: for each, what came of it. An interrupt while somebody waits for that does no harm, as it may with the locks
+of `concurrent.futures`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+from weakref import finalize
+
+from ..interrupts import Uninterrupted, wait_until
+
+T = TypeVar("T")
+
+
+class Call(Generic[T]):
+    """A call that is made once, on another thread."""
+
+    __slots__ = ("_arguments", "_error", "_function", "_value", "_waited_for", "done")
+
+    _value: T
+
+    def __init__(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> None:
+        self._function = function
+        self._arguments = arguments
+        self._error: BaseException | None = None
+        self._waited_for = threading.Lock()
+        self._waited_for.acquire()
+        self.done = False
+
+    def make(self) -> None:
+        """Make it."""
+        try:
+            self._value = self._function(*self._arguments)
+        except BaseException as error:
+            self._error = error
+        self.done = True
+        self._waited_for.release()
+
+    def give_up(self) -> None:
+        """Nobody makes it any more; somebody may wait for it."""
+        self._error = RuntimeError("the pool of threads was closed before it came to this call.")
+        self.done = True
+        self._waited_for.release()
+
+    def result(self) -> T:
+        """What it returned, or raise what it raised; waits for it. Called once."""
+        while not self.done:
+            self._waited_for.acquire()
+        if self._error is None:
+            return self._value
+        try:
+            raise self._error
+        finally:
+            self._error = None  # whose traceback holds this frame
+
+
+class Pool:
+    """At most `count` threads; each starts when a call comes that it could make."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._name = name
+        self._calls: SimpleQueue[Call[Any] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        finalize(self, _end, self._calls, self._threads)
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Call[T]:
+        """Have a thread make a call."""
+        call = Call(function, arguments)
+        self._calls.put(call)
+        if len(self._threads) < self._count:
+            self._start_another()
+        return call
+
+    def _start_another(self) -> None:
+        name = f"{self._name}_{len(self._threads)}"
+        thread = threading.Thread(target=_make_calls, args=(self._calls,), name=name, daemon=True)
+        try:
+            with Uninterrupted():
+                thread.start()
+                self._threads.append(thread)
+        except RuntimeError:  # the system gives no more threads
+            if not self._threads:
+                raise
+            self._count = len(self._threads)
+
+    def close(self) -> None:
+        """Stop the threads, once they have made the calls that they are at. May be called twice."""
+        _end(self._calls, self._threads)
+
+
+def _make_calls(calls: SimpleQueue[Call[Any] | None]) -> None:
+    while (call := calls.get()) is not None:
+        call.make()
+        del call  # what it returned is not kept here
+
+
+def _end(calls: SimpleQueue[Call[Any] | None], threads: list[threading.Thread]) -> None:
+    with suppress(Empty):
+        while True:
+            if (call := calls.get_nowait()) is not None:
+                call.give_up()
+    for _ in threads:
+        calls.put(None)
+    others = [thread for thread in threads if thread is not threading.current_thread()]
+    wait_until(lambda: not any(thread.is_alive() for thread in others))

@@ -1,0 +1,86 @@
+"""Checks what the user passed and puts a pipeline together.
+
+In: source, sampler, operations, shard options. Out: a `Pipeline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import EmptyStreamError, SeedError
+from ...operations.transforms import as_operation
+from ...samplers import ShardOptions
+from ...samplers.own_orders import has_own_orders, order_of
+from ...samplers.protocol import VectorSampler, as_vector_sampler
+from ...samplers.sharding import as_shard_options
+from ...sources import as_source
+from ...wording import shown
+from ..arguments import as_list
+from .lineage import Lineage
+from .pipeline import Pipeline
+
+
+def make_pipeline(
+    data_source: Any,
+    sampler: Any,
+    operations: Sequence[Any],
+    shard_options: ShardOptions | None,
+    skips_errors: bool = False,
+) -> Pipeline:
+    """Check what the user passed and put it together.
+
+    Raises:
+        TypeError: something is not of its kind.
+        ValueError: the parts do not fit one another.
+        EmptyStreamError: there are too few records for a batch.
+    """
+    source = as_source(data_source)
+    order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
+    records = getattr(order, "num_records", None)
+    if records is not None and records > len(source):
+        raise ValueError(
+            f"the sampler covers {records} records but the source has {len(source)}; pass num_records=len(source)."
+        )
+    checked = tuple(as_operation(operation) for operation in as_list("operations", operations))
+    for number, operation in enumerate(checked):
+        if operation.needs_seed and order.seed is None:
+            raise SeedError(
+                f"operation {number}, {shown(operation)}, draws random numbers but the sampler has no seed; "
+                "pass seed= to the sampler, IndexSampler(…, seed=0)."
+            )
+    return not_empty(Pipeline(source, order, shard, checked, skips_errors, lineage))
+
+
+def not_empty(pipeline: Pipeline) -> Pipeline:
+    """The pipeline, unless all records of it are dropped as the remainder of a batch.
+
+    Shards may differ by a record: that one of them has too few is for them to agree on.
+
+    Raises:
+        EmptyStreamError: the largest shard has too few for one batch.
+    """
+    shard = pipeline.shard
+    records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.sampler))
+    if records > 0 and pipeline.segments[0].outputs(records) == 0:
+        whose = "of each shard " if shard.shard_count > 1 else ""
+        raise EmptyStreamError(
+            f"the stream would be empty: its {records} records {whose}are too few for a batch of "
+            f"{pipeline.segments[0].unit}, and drop_remainder=True drops them. Pass a smaller batch_size, or "
+            "drop_remainder=False."
+        )
+    return pipeline
+
+
+def _sharded(sampler: VectorSampler, shard_options: ShardOptions | None) -> tuple[VectorSampler, ShardOptions, Lineage]:
+    """The sampler, the shard and the order that the loader's `shard_options` make of a sampler.
+
+    They take the place of the sampler's. But an unsharded sampler of Grain's order keeps its one order, of which the shards
+    read parts: so does Grain.
+    """
+    if shard_options is None:
+        return sampler, sampler.shard_options, Lineage()
+    shard = as_shard_options(shard_options)
+    shared = has_own_orders(sampler) and sampler.shard_options.shard_count == 1 < shard.shard_count
+    lineage = Lineage(order_shards=1 if shared else 0)
+    return order_of(sampler, shard, 1) if shared else sampler.with_shard_options(shard), shard, lineage

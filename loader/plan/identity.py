@@ -1,0 +1,60 @@
+"""What identifies a pipeline in a checkpoint, as it was when the pipeline was made, in the form of each version.
+
+In: source, sampler, operations. Out: a fingerprint to save, and one in the form of a saved one, to hold against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...operations import Batch, Operation
+from ...operations.identity import fingerprints
+from ...samplers.protocol import VectorSampler
+from ...sources import fingerprint_of
+from .fingerprint import FINGERPRINT_VERSIONS, Fingerprint
+
+VERSION = max(FINGERPRINT_VERSIONS)
+"""Version 1 knew nothing of what source and sampler hold, nor of closures."""
+
+_NEW = {"source": {"content", "index"}, "sampler": {"parameters"}}
+"""What our own fingerprints say since version 2."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Fingerprints of source and operations. They are taken once, as these may change while they work; samplers do not.
+
+    Attributes:
+        source: plain JSON values.
+        operations: of each, now and in version 1.
+    """
+
+    source: dict[str, Any]
+    operations: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, source: Any, operations: Sequence[Operation]) -> Identity:
+        """That of a pipeline now."""
+        return cls(fingerprint_of(source), tuple(map(fingerprints, operations)))
+
+    def fingerprint(self, sampler: VectorSampler, operations: Sequence[Operation]) -> Fingerprint:
+        """What a state of now keeps; the operations tell the sizes of batches."""
+        return Fingerprint(
+            version=VERSION,
+            source=self.source,
+            sampler=sampler.fingerprint,
+            operations=[now for now, _ in self.operations],
+            batch_sizes=[operation.batch_size for operation in operations if isinstance(operation, Batch)],
+        )
+
+    def in_the_form_of(self, saved: dict[str, Any], present: Fingerprint) -> dict[str, Any]:
+        """The present fingerprint, with what the version that wrote the saved one knew."""
+        if saved.get("version") == VERSION:
+            return dict(present)
+        before = {part: value for part, value in present.items() if part != "version"}
+        for part, names in _NEW.items():
+            known = saved[part] if isinstance(saved[part], dict) else {}
+            before[part] = {name: value for name, value in present[part].items() if name not in names or name in known}
+        return {**before, "operations": [former for _, former in self.operations]}

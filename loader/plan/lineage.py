@@ -1,0 +1,220 @@
+"""How the order that a pipeline runs through came about, after runs on other numbers of shards.
+
+In: the states of all shards of a run. Out: the order of what they left, and the rows that they had delivered of records that
+they were in the middle of. A few integers for each shard, however long the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import CheckpointError
+from ...samplers.order import Remainder, Without
+from ...wording import shown
+
+if TYPE_CHECKING:
+    from .cursor import Cursor
+
+
+Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
+"""The local positions that the shards of a run had reached, or ranges that were left out."""
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What former runs left over, each of what was left before it.
+
+    Attributes:
+        total: positions of the sampler, of all shards, in the first of these runs.
+        layers: for each run the ranges that it left out, if any, and the local positions of its shards.
+        skips: global positions of records in the middle of which a shard stopped, and how many of their rows it had delivered.
+        left_out: ranges of steps that are left out by the layers.
+        within_shard: the order is that of one shard's local positions, not of the positions of all shards.
+        order_shards: number of shards of the first run, where each had an order of its own (`algorithm="grain"`); 1 where all
+            read parts of one such order; else 0.
+    """
+
+    total: int = 0
+    layers: tuple[Layer, ...] = ()
+    skips: tuple[tuple[int, int], ...] = ()
+    left_out: tuple[tuple[int, int], ...] = ()
+    within_shard: bool = False
+    order_shards: int = 0
+
+    @cached_property
+    def _orders(self) -> list[Remainder | Without]:
+        orders: list[Remainder | Without] = []
+        total = self.total
+        for layer in self.layers:
+            orders.append(_order(layer, total))
+            total = orders[-1].length
+        return orders
+
+    @cached_property
+    def dense_from(self) -> tuple[int, int]:
+        """The index from which on the order only adds a number to an index, and that number."""
+        index = offset = 0
+        for order in self._orders:
+            index = max(order.dense_index, index - order.offset)
+            offset += order.offset
+        return index, offset
+
+    def length(self, total: int) -> int:
+        """How many positions are left; `total` if there was no run before."""
+        return self._orders[-1].length if self.layers else total
+
+    def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The global positions at indices of what is left."""
+        for order in reversed(self._orders):
+            indices = order.positions(indices)
+        return indices
+
+    def followed_by(
+        self,
+        cursors: Sequence[Cursor],
+        total: int,
+        unread: Sequence[tuple[int, int]] = (),
+        left_out: tuple[tuple[int, int], ...] = (),
+    ) -> Lineage:
+        """The lineage behind a run on this one.
+
+        Args:
+            cursors: where its shards stand.
+            total: as in `length`.
+            unread: ranges of local positions that all its shards left out, or were to leave out.
+            left_out: the steps that these are.
+
+        Raises:
+            CheckpointError: a shard is said to have gone beyond its part.
+        """
+        count = len(cursors)
+        skips = dict(self.skips)
+        for shard, cursor in enumerate(cursors):
+            if cursor.skips[0]:
+                position = int(self.positions(np.array([shard + cursor.position * count]))[0])
+                skips[position] = skips.get(position, 0) + cursor.skips[0]
+        length = self.length(total)
+        gaps = tuple(
+            (start * count, min(stop * count, length))
+            for start, stop in unread
+            if start < stop and start * count < length
+        )
+        reached = tuple(cursor.position - _overlap(unread, cursor.position) for cursor in cursors)
+        layers = (*self.layers, *([gaps] if gaps else []), reached)
+        whole = Lineage(self.total if self.layers else total, layers)
+        if not all(order.is_possible for order in whole._orders):
+            raise CheckpointError(
+                f"the states are damaged: their shards stand at {list(reached)[:8]} of {length} positions."
+            )
+        brief, lowest = whole._collapsed()
+        kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
+        skipped = tuple(sorted({*self.left_out, *left_out}))
+        return Lineage(whole.total, brief, kept, skipped, order_shards=self.order_shards)
+
+    def _collapsed(self) -> tuple[tuple[Layer, ...], int]:
+        """The same order, said more briefly where a ragged part lies behind everything that is left.
+
+        Returns:
+            The runs, and a global position below which nothing is left.
+        """
+        brief: list[Layer] = []
+        lowest = 0  # index into what is at hand, below which nothing is left
+        for order, layer in zip(reversed(self._orders), reversed(self.layers)):
+            offset = order.offset_behind(lowest)
+            if offset is None:
+                lowest = order.lowest_position(lowest)
+                brief.insert(0, layer)
+                continue
+            lowest += offset
+            first = brief[0][0] if brief and len(brief[0]) == 1 else None
+            if isinstance(first, int):
+                offset += first
+                del brief[0]
+            brief.insert(0, (min(offset, order.total),))
+        return tuple(brief), lowest
+
+    @cached_property
+    def values(self) -> list[Any]:
+        """`to_values`, made once; not to be changed."""
+        return self.to_values()
+
+    def to_values(self) -> list[Any]:
+        """Plain JSON values."""
+        layers = list(map(_layer_to_values, self.layers))
+        pairs = [[list(pair) for pair in pairs] for pairs in (self.skips, self.left_out)]
+        return [self.total, layers, *pairs, self.within_shard, self.order_shards]
+
+    @cached_property
+    def json(self) -> str:
+        """`to_values` as JSON text."""
+        return json.dumps(self.values, separators=(",", ":"))
+
+    @classmethod
+    def from_values(cls, values: Any) -> Lineage:
+        """Read what `to_values` gave.
+
+        Raises:
+            CheckpointError: the values are no lineage.
+        """
+        try:
+            total, layers, skips, left_out, within_shard, shards = values
+            order = tuple(map(_layer, layers))
+            lineage = cls(_count(total), order, _pairs(skips), _pairs(left_out), within_shard, _count(shards))
+            if (
+                type(within_shard) is not bool
+                or (lineage.order_shards > 1 and not layers)
+                or not all(layer and order.is_possible for layer, order in zip(lineage.layers, lineage._orders))
+            ):
+                raise ValueError
+        except (ValueError, TypeError, OverflowError, LookupError):
+            raise CheckpointError(f"the state is damaged: lineage={shown(values)}.") from None
+        return lineage
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError
+    return value
+
+
+def _pairs(values: Any) -> tuple[tuple[int, int], ...]:
+    return tuple((_count(first), _count(second)) for first, second in values)
+
+
+def _layer_to_values(layer: Layer) -> list[Any]:
+    """Ranges as pairs; what shards had reached as the least, a unit, and the units of each above the least: short to read."""
+    numbers = [part for part in layer if isinstance(part, int)]
+    if not numbers:
+        return list(map(list, layer))  # type: ignore[arg-type]
+    least = min(numbers)
+    unit = gcd(*(number - least for number in numbers)) or 1
+    return [least, unit, [(number - least) // unit for number in numbers]]
+
+
+def _layer(values: Any) -> Layer:
+    if isinstance(values[0], list):
+        return _pairs(values)
+    least, unit, times = values
+    if {*map(type, times)} != {int} or min(times) < 0:
+        raise ValueError
+    _count(_count(least) + _count(unit) * max(times))
+    return tuple([least + unit * number for number in times])
+
+
+def _order(layer: Layer, total: int) -> Remainder | Without:
+    if layer and isinstance(layer[0], tuple):
+        return Without(layer, total)
+    return Remainder(layer, total)  # type: ignore[arg-type]
+
+
+def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
+    """How many of the positions below `position` lie in a range."""
+    return sum(min(stop, position) - start for start, stop in ranges if start < position)

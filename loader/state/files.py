@@ -1,0 +1,108 @@
+"""The files of a checkpoint: one for each process, named as Grain names them.
+
+In: a folder, as a path with `/`, `exists`, `read_bytes` and `write_bytes`; the processes of JAX, if that runs. Out: bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+from ...errors import CheckpointError
+from ...wording import brief, first_few
+
+_NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
+
+
+def state_file(folder: Any) -> Any:
+    """The file of this process."""
+    index, count = _process()
+    return folder / f"process_{index}-of-{count}.json"
+
+
+def restore(folder: Any, iterator: Any) -> None:
+    """Bring an iterator to the place that was saved, and have it begin to prefetch there.
+
+    A process that finds its own file goes on from that. Where another number of processes saved, all their states are read.
+
+    Raises:
+        CheckpointError: there are no states, or not all, or they cannot be read, or are those of another pipeline.
+    """
+    own = state_file(folder)
+    try:
+        if own.exists():
+            iterator.set_state(from_bytes(own.read_bytes(), iterator))
+        else:
+            iterator.set_states(_all_states(folder, own.name))
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    except CheckpointError as error:
+        raise CheckpointError(f"{brief(folder)}: {brief(error, 400)}") from None
+    iterator.start_prefetch()
+
+
+def process_of(path: Any) -> tuple[int, int] | None:
+    """The process that wrote a file, and of how many; None for a file of another name."""
+    found = _NAME.fullmatch(path.name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _all_states(folder: Any, own: str) -> list[bytes]:
+    found = list(folder.glob("process_*-of-*.json")) if folder.exists() else []
+    files = sorted((path for path in found if process_of(path)), key=process_of)  # type: ignore[arg-type]
+    counts = {process_of(path)[1] for path in files}  # type: ignore[index]
+    if len(counts) == 1 and len(files) == counts.pop():
+        return [bytes(path.read_bytes()) for path in files]
+    there = first_few(sorted(path.name for path in found)) or "no state"
+    raise CheckpointError(
+        f"there is neither {own}, nor are there the states of all processes of another run, but {there}; "
+        "pass the folder of a complete checkpoint."
+    )
+
+
+def to_bytes(state: Any) -> bytes:
+    """What a file holds of a state: itself, or JSON if it is a dict, as those of other libraries are."""
+    return json.dumps(state).encode() if isinstance(state, dict) else state
+
+
+def from_bytes(content: bytes, iterator: Any) -> Any:
+    """The state that `to_bytes` had from an iterator like this one.
+
+    Raises:
+        CheckpointError: the bytes are not JSON.
+    """
+    if not isinstance(iterator.get_state(), dict):
+        return content
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"the state is not JSON ({error}).") from None
+
+
+def unreadable(path: Any, error: OSError) -> CheckpointError:
+    """The error that says why a file cannot be read."""
+    place = error.filename or path
+    return CheckpointError(f"{place} cannot be read: {error.strerror or error}; pass the path of a saved state.")
+
+
+async def write_later(folder_to_come: Any, state: Any) -> None:
+    """Write the state once the folder exists."""
+    import asyncio  # which takes longer than the rest of this package
+
+    content = to_bytes(state)  # now: a dict may change
+    folder = await folder_to_come.await_creation()
+    await asyncio.to_thread(state_file(folder).write_bytes, content)
+
+
+async def restore_later(folder: Any, iterator: Any) -> None:
+    """`restore`, awaitable."""
+    import asyncio
+
+    await asyncio.to_thread(restore, folder, iterator)
+
+
+def _process() -> tuple[int, int]:
+    jax = sys.modules.get("jax")
+    return (0, 1) if jax is None else (jax.process_index(), jax.process_count())

@@ -1,0 +1,183 @@
+"""Where a stream goes on: the cursor, and the state that a checkpoint keeps.
+
+In: a place in the stream and the identity of the pipeline. Out: JSON of a few hundred bytes, and back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import CheckpointError
+from ...wording import shown
+from ..plan.cursor import Cursor
+from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
+from ..plan.lineage import Lineage
+
+VERSION = 1
+
+MAX_STEP = 1 << 62
+"""No stream gets so far: a larger step is that of a damaged state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A batch that a shard of a former run was taking apart; see `unfinished.py`.
+
+    Attributes:
+        shard: that shard, and the number of shards then.
+        cursor: where it stood.
+        lineage: of its order.
+        delivered: elements that were delivered from there on since.
+    """
+
+    shard: tuple[int, int]
+    cursor: Cursor
+    lineage: Lineage
+    delivered: int = 0
+
+    def to_values(self) -> list[Any]:
+        """Plain JSON values."""
+        return [list(self.shard), [self.cursor.position, *self.cursor.skips], self.lineage.values, self.delivered]
+
+    @classmethod
+    def from_values(cls, values: Any) -> Unfinished:
+        """Read what `to_values` gave.
+
+        Raises:
+            CheckpointError: the values are no such thing.
+        """
+        if not isinstance(values, list) or len(values) != 4:
+            raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
+        shard, cursor, lineage, delivered = values
+        if not _is_place(cursor, shard) or not _are_counts([delivered]):
+            raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
+        where = Cursor(cursor[0], tuple(cursor[1:]))
+        return cls((shard[0], shard[1]), where, Lineage.from_values(lineage), delivered)
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderState:
+    """What is saved: plain values only.
+
+    Attributes:
+        cursor: where the user stands, never where a prefetch has got to.
+        step: number of the batch that comes next, as the whole stream counts them: those that the user has received,
+            and those that were left out on purpose.
+        shard: `(shard_index, shard_count)` that the position counts in.
+        fingerprint: identity of source, sampler and operations.
+        lineage: what former runs, on other numbers of shards, left of the order.
+        left_out: ranges of steps that the run leaves out.
+        unfinished: what comes before the cursor: the rest of batches that former shards were taking apart.
+        version: of this layout.
+    """
+
+    cursor: Cursor
+    step: int
+    shard: tuple[int, int]
+    fingerprint: Fingerprint
+    lineage: Lineage = field(default_factory=Lineage)
+    left_out: tuple[tuple[int, int], ...] = ()
+    unfinished: tuple[Unfinished, ...] = ()
+    version: int = VERSION
+
+    def to_json(self) -> bytes:
+        """The state as UTF-8 JSON, with sorted keys: equal states give equal bytes.
+
+        May be asked for at every step: what does not change in a run is text already.
+        """
+        left_out = _json(self.left_out) if self.left_out else "[]"
+        unfinished = _json([rest.to_values() for rest in self.unfinished]) if self.unfinished else "[]"
+        return (
+            f'{{"cursor":[{self.cursor.position},{",".join(map(str, self.cursor.skips))}],'
+            f'"fingerprint":{self.fingerprint.json},"left_out":{left_out},"lineage":{self.lineage.json},'
+            f'"shard":[{self.shard[0]},{self.shard[1]}],"step":{self.step},"unfinished":{unfinished},'
+            f'"version":{self.version}}}'
+        ).encode()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as plain JSON values."""
+        values: dict[str, Any] = json.loads(self.to_json())
+        return values
+
+    @classmethod
+    def from_json(cls, data: bytes | str, like: LoaderState | None = None) -> LoaderState:
+        """Read what `to_json` wrote; `like`, another state of the same run, saves to read the same lineage again.
+
+        Raises:
+            CheckpointError: the bytes are no such state.
+        """
+        try:
+            values = json.loads(data)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise CheckpointError(
+                f"the state is not JSON ({error}): {shown(data)}; pass the bytes that get_state() gave."
+            ) from None
+        return cls.from_dict(values, like)
+
+    @classmethod
+    def from_dict(cls, values: Any, like: LoaderState | None = None) -> LoaderState:
+        """Read what `to_dict` gave.
+
+        Raises:
+            CheckpointError: the values are no such state.
+        """
+        if isinstance(values, dict) and "last_seen_indices" in values:
+            raise CheckpointError(
+                "this is the state of a Grain DataLoader; millrace.checkpoint.from_grain_state(state, loader) goes on with it."
+            )
+        names = {part.name for part in dataclasses.fields(cls)}
+        if not isinstance(values, dict) or set(values) != names:
+            raise CheckpointError(f"this is not the state of a millrace loader: {shown(values)}.")
+        if values["version"] != VERSION:
+            raise CheckpointError(
+                f"the state has version {shown(values['version'])}, this millrace reads version {VERSION}; "
+                "use the millrace that wrote it."
+            )
+        cursor, shard, step = values["cursor"], values["shard"], values["step"]
+        whole = _is_place(cursor, shard) and _are_counts([step]) and step < MAX_STEP
+        whole = whole and isinstance(values["unfinished"], list)
+        if not whole or not isinstance(values["fingerprint"], dict):
+            raise CheckpointError(
+                f"the state is damaged: cursor={shown(cursor)}, shard={shown(shard)}, step={shown(step)}."
+            )
+        _check_fingerprint(values["fingerprint"])
+        same = like is not None and values["lineage"] == like.lineage.values
+        lineage = like.lineage if like is not None and same else Lineage.from_values(values["lineage"])
+        rests = tuple(map(Unfinished.from_values, values["unfinished"]))
+        where = Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1])
+        return cls(*where, Fingerprint(values["fingerprint"]), lineage, _ranges(values["left_out"]), rests)
+
+
+def _are_counts(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
+
+
+def _is_place(cursor: Any, shard: Any) -> bool:
+    whole = _are_counts(cursor) and _are_counts(shard)
+    return whole and len(cursor) >= 2 and len(shard) == 2 and shard[0] < shard[1]
+
+
+def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        ranges = tuple((start, stop) for start, stop in values)
+        edges = [edge for pair in ranges for edge in pair]
+    except (TypeError, ValueError):
+        edges = [None]
+    if not _are_counts(edges) or sorted(set(edges)) != edges:
+        raise CheckpointError(f"the state is damaged: left_out={shown(values)}.")
+    return ranges
+
+
+def _check_fingerprint(parts: dict[str, Any]) -> None:
+    sizes: Any = parts.get("batch_sizes")
+    if parts.get("version", 1) not in FINGERPRINT_VERSIONS:
+        raise CheckpointError(
+            f"the state's fingerprint has version {shown(parts['version'])}, this millrace reads versions "
+            f"{FINGERPRINT_VERSIONS}; use the millrace that wrote it."
+        )
+    whole = _are_counts(sizes) and 0 not in sizes and isinstance(parts.get("operations"), list)
+    if not whole or not {"source", "sampler"} <= set(parts):
+        raise CheckpointError(f"the state is damaged: fingerprint={shown(parts)}.")

@@ -1,0 +1,1 @@
+"""In the user's process: finished tasks, put into order, to elements."""

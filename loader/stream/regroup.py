@@ -1,0 +1,73 @@
+"""Cuts ordered rows into groups, each of which makes one unit of the next segment.
+
+In: runs of rows. Out: groups of one unit of rows, the last one maybe smaller. Looks at counts alone, never at a row. Rows that
+are too few for any group are a failure, if they are all that a whole stream has.
+"""
+
+from __future__ import annotations
+
+from ...errors import EmptyStreamError
+from ..plan.cursor import Cursor
+from ..plan.stages import Segment
+from ..work.tasks import Failure, Group, Rows
+from .pull import Ended, Pull
+from .row_runs import RowRun
+
+
+class Rebatch:
+    """Groups for segment number `number`; `start` is the cursor at which the first row stands, of a `whole` stream or not."""
+
+    def __init__(self, runs: Pull[RowRun], number: int, segment: Segment, start: Cursor, whole: bool) -> None:
+        self._runs = runs
+        self._number = number
+        self._segment = segment
+        self._size = segment.unit
+        self._start = start
+        self._whole = whole
+        self._run: RowRun | None = None
+        self._used = 0
+        self._parts: list[Rows] = []
+        self._count = 0
+
+    def next(self, wait: bool) -> Group | Ended | None:
+        """The next group."""
+        while self._count < self._size:
+            if self._run is None:
+                run = self._runs.next(wait)
+                if run is None:
+                    return None
+                if isinstance(run, Ended):
+                    return run if self._count == 0 or run.failure is not None else self._last(run)
+                self._run, self._used = run, run.start
+            self._take(self._run)
+        return self._group()
+
+    def _last(self, ended: Ended) -> Group | Ended:
+        """What comes of rows that are fewer than a unit, at the end."""
+        if self._segment.useful(self._count) > 0:
+            return self._group()
+        if not self._whole:
+            return ended
+        return Ended(
+            Failure(
+                EmptyStreamError(
+                    f"the stream is empty: only {self._count} rows came to a batch of {self._size}, and drop_remainder=True "
+                    "drops them. Pass a smaller batch_size, or drop_remainder=False."
+                )
+            )
+        )
+
+    def _take(self, run: RowRun) -> None:
+        """Move rows of the run into the group, as many as there is room for."""
+        stop = min(run.stop, self._used + self._size - self._count)
+        self._parts.append(run.rows(self._used, stop))
+        self._count += stop - self._used
+        self._used = stop
+        self._stop = run.cursor_after(stop - 1)
+        if stop == run.stop:
+            self._run = None
+
+    def _group(self) -> Group:
+        group = Group(self._number, tuple(self._parts), self._start, self._stop)
+        self._start, self._parts, self._count, self._whole = self._stop, [], 0, False
+        return group

@@ -1,1 +1,0 @@
-"""The transport: everything that crosses the boundary between processes, and how."""

@@ -1,0 +1,92 @@
+"""What the user is told about a failure: which operation, on which record, at which position.
+
+In: an exception, and where the work stood. Out: the same exception, with a note, and with only the user's frames in its
+traceback. All of this is found out after the failure, so that work which succeeds pays nothing for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ...errors import StopIterationError
+from ...operations import Filter
+from ...wording import brief, shown
+from ..plan.pipeline import Pipeline
+
+_PACKAGE = str(Path(__file__).parent.parent.parent)
+_ROOMS = tuple(f"{_PACKAGE}/{room}/" for room in ("loader", "operations", "samplers"))
+
+READING, SAMPLER = "reading", "the sampler"
+"""Who may fail, beside operations."""
+
+
+def name_of(pipeline: Pipeline, number: int | None) -> str:
+    """An operation as one that may fail; None for one that cannot be told."""
+    return "an operation" if number is None else f"operation {number}, {shown(pipeline.operations[number])},"
+
+
+def maker_for(pipeline: Pipeline, number: int | None) -> str:
+    """Who made the elements that an operation was given: the last one before it that does more than let them pass."""
+    before = range(len(pipeline.operations) if number is None else number)
+    makers = [one for one in before if not isinstance(pipeline.operations[one], Filter)]
+    return name_of(pipeline, makers[-1]) if makers else READING
+
+
+def explained(error: Exception, pipeline: Pipeline, position: int, who: str) -> Exception:
+    """The exception, saying where in the pipeline it was raised; in place of StopIteration, one that can be raised.
+
+    Args:
+        error: raised while a task was run.
+        pipeline: whose task.
+        position: global position of the record (of a batch: its first) that was being worked on.
+        who: failed.
+    """
+    where = f"on record key {_key_at(pipeline, position)} at position {position}"
+    note = f"millrace: {who} failed {where}."
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+    error = error.with_traceback(_users_part(error.__traceback__))
+    return _stopped(error, who, where) if isinstance(error, StopIteration) else error
+
+
+def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
+    raised_by = "the source" if who == READING else who
+    stopped = StopIterationError(
+        f"{raised_by} raised StopIteration {where}; the stream would seem to end there. Return something, or raise another "
+        "exception; a Filter leaves records out, and num_epochs= of the sampler ends the stream."
+    )
+    stopped.__cause__ = error
+    return stopped
+
+
+def told(error: Exception) -> str:
+    """One line about a failure that is left out."""
+    notes = " ".join(getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {brief(error)}{notes and f' ({notes})'}"
+
+
+def _key_at(pipeline: Pipeline, position: int) -> Any:
+    try:
+        return int(pipeline.sampler.record_keys(np.array([position], dtype=np.int64))[0])
+    except Exception:  # the sampler itself may be what failed
+        return "unknown"
+
+
+def _frames(traceback: TracebackType | None) -> list[TracebackType]:
+    frames = []
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
+    return frames
+
+
+def _users_part(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is not ours; None when there is none."""
+    for entry in _frames(traceback):
+        if not entry.tb_frame.f_code.co_filename.startswith(_ROOMS):
+            return entry
+    return None

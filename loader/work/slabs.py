@@ -1,0 +1,155 @@
+"""Memory of batches, reused once nobody looks at a batch any more.
+
+In: shapes and dtypes. Out: arrays, uninitialised, 64-byte aligned, on one slab.
+
+First touch of fresh memory is several times slower than a write to memory that is warm in the caches and mapped. So a slab
+whose batch died is used again, the one released last first. That a batch is dead is not for the user to say: all its
+arrays have a lease as their base, and when the last array, or the last thing made from one without a copy (a
+`jax.Array` on CPU, say), is gone, so is the lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operations.protocol import ArraySpec, allocate_plainly
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and what XLA asks for to use an array as it is."""
+
+PAGE = 4096
+POOLED_FROM = 128 << 10
+"""Bytes: smaller batches are plain arrays, whose memory the C library reuses by itself and which cost little to copy."""
+
+SHARED = 4 * PAGE
+"""Bytes of a slab on which batches of less than a page stand together."""
+
+MAX_FREE = 8
+FREE_BYTES = 64 << 20
+"""Slabs kept for reuse: so many, or more if they are small. Others are given back to the system."""
+
+
+@dataclass(eq=False, slots=True)
+class Slab:
+    """A piece of memory.
+
+    Attributes:
+        memory: its bytes, 64-byte aligned.
+        number: among the slabs of its pool that are shared with other processes; -1 for one that is not.
+    """
+
+    memory: NDArray[np.uint8]
+    number: int = -1
+    interface: dict[str, Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.interface = self.memory.__array_interface__  # made anew whenever it is asked for
+
+
+class Lease:
+    """The right to read and write one slab. It ends when this object dies, and the slab goes back."""
+
+    __slots__ = ("__array_interface__", "_take_back", "slab")
+
+    def __init__(self, slab: Slab, take_back: Callable[[Slab], None]) -> None:
+        self.slab = slab
+        self._take_back = take_back
+        self.__array_interface__ = slab.interface
+
+    def __del__(self) -> None:
+        self._take_back(self.slab)
+
+
+def lease_of(array: NDArray[Any]) -> Lease | None:
+    """The lease that an array stands on, if any."""
+    base: Any = array
+    while base is not None and not isinstance(base, Lease):
+        base = getattr(base, "base", None)
+    return base
+
+
+class SlabPool:
+    """Slabs, and the arrays on them.
+
+    `allocate` is called by one thread. A lease may end in any, in the middle of `allocate` too (the garbage collector
+    runs where it likes): it only ever appends to the list of free slabs, so that the places in it stay what they are.
+
+    Args:
+        make: makes a slab of at least so many bytes; by default in this process's own memory.
+        give_up: called with a slab that is not kept for reuse.
+        pooled_from: bytes from which batches stand on slabs; smaller ones are plain arrays.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], Slab] | None = None,
+        give_up: Callable[[Slab], None] | None = None,
+        pooled_from: int = POOLED_FROM,
+    ) -> None:
+        self._make = make or _private_slab
+        self._give_up = give_up
+        self._pooled_from = pooled_from
+        self._free: list[Slab] = []
+        self._specs: Sequence[ArraySpec] = ()
+        self._layout: _Layout = ([], 0)
+        self._shared = np.empty(0, np.uint8)  # what is left of a slab that small batches share
+
+    def allocate(self, specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
+        """One array for each spec, all on one slab, which batches smaller than a page share with others."""
+        if specs is not self._specs:  # almost always they are: batches of a pipeline are alike
+            self._specs, self._layout = specs, _layout(specs)
+        parts, size = self._layout
+        if size < self._pooled_from:
+            return allocate_plainly(specs)
+        memory = self._leased(size) if size >= PAGE else self._piece(size)
+        return [np.ndarray(shape, dtype, memory, start) for shape, dtype, start in parts]
+
+    def _leased(self, size: int) -> NDArray[np.uint8]:
+        return np.asarray(Lease(self._slab(size), self._free.append))
+
+    def _piece(self, size: int) -> NDArray[np.uint8]:
+        if len(self._shared) < size:
+            self._shared = self._leased(SHARED)
+        piece, self._shared = self._shared[:size], self._shared[-(-size // ALIGNMENT) * ALIGNMENT :]
+        return piece
+
+    def _slab(self, size: int) -> Slab:
+        """The free slab that was released last and is of about this size, or a new one."""
+        free = self._free
+        while len(free) > MAX_FREE and len(free) * len(free[0].memory) > FREE_BYTES:
+            slab = free.pop(0)
+            if self._give_up is not None:
+                self._give_up(slab)
+        for index in reversed(range(len(free))):
+            if size <= len(free[index].memory) <= 2 * size + PAGE:
+                return free.pop(index)
+        return self._make(size)
+
+
+def rounded(size: int) -> int:
+    """Bytes of a slab for `size` bytes: whole pages."""
+    return max(-(-size // PAGE), 1) * PAGE
+
+
+def _private_slab(size: int) -> Slab:
+    whole = np.empty(rounded(size) + ALIGNMENT, dtype=np.uint8)
+    start = -whole.ctypes.data % ALIGNMENT
+    return Slab(whole[start : len(whole) - ALIGNMENT + start])
+
+
+_Layout = tuple[list[tuple[tuple[int, ...], np.dtype[Any], int]], int]
+
+
+def _layout(specs: Sequence[ArraySpec]) -> _Layout:
+    """Shape, dtype and start of each array, and the size of all."""
+    parts, end = [], 0
+    for shape, dtype in specs:
+        parts.append((shape, dtype, end))
+        end += -(-dtype.itemsize * prod(shape) // ALIGNMENT) * ALIGNMENT
+    return parts, end

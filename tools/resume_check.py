@@ -1,0 +1,233 @@
+"""Resumes a loader at every step, and finds out which operation is to blame if the stream is not the same.
+
+In: a loader. Out: what was compared; or an error that names the first operation that gives other results a second time.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from ..checks import whole_number
+from ..errors import NotDeterministicError
+from ..loader.data_loader import DataLoader
+from ..loader.iterator import DataLoaderIterator
+from ..loader.plan.pipeline import Pipeline
+from ..loader.state.loader_state import LoaderState
+from ..operations.trees import flatten
+from ..wording import shown
+
+RESUMED_WITH_WORKERS = 4
+"""Steps at which worker processes are started anew: each start takes a third of a second."""
+
+RECORDS_MORE = 100
+"""Records behind the element that differs with which operations are tried: chance may give the same for a few."""
+
+AFTER = 2
+"""Elements compared behind each resume."""
+
+
+@dataclass(frozen=True)
+class ResumeReport:
+    """What `check_resume` compared, and found equal.
+
+    Attributes:
+        steps: elements of the stream.
+        resumed: how many times the stream was resumed.
+        worker_counts: numbers of workers with which it ran and was resumed.
+    """
+
+    steps: int
+    resumed: int
+    worker_counts: tuple[int, ...]
+
+
+def check_resume(loader: DataLoader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
+    """Test a pipeline of yours: is the stream the same, to the bit, wherever it is resumed and with any workers?
+
+    Runs the first `steps` elements, once more, and with worker processes; goes back to the state of every step and
+    compares what comes then. Reads the same records several times; keeps checksums, no batches.
+
+    Args:
+        loader: any; its own `worker_count` does not matter.
+        steps: number of elements to test with.
+        worker_counts: what to run and resume with; 0 is no process.
+
+    Raises:
+        NotDeterministicError: something differs. Names the first operation, in order, that gives other results for the
+            same records, or the source.
+
+    >>> import millrace
+    >>> millrace.check_resume(millrace.load(range(100), shuffle=True, seed=1, batch_size=8), steps=5, worker_counts=[0])
+    ResumeReport(steps=5, resumed=5, worker_counts=(0,))
+    """
+    steps = whole_number("steps", steps, 1, None, "the number of elements to test with")
+    counts = tuple(
+        whole_number("worker_counts", count, 0, None, "numbers of workers, [0, 2]") for count in worker_counts
+    )
+    expected, states = _first_run(_with(loader, 0), steps)
+    elements = len(states)
+    resumed = 0
+    for count in counts:
+        other = _with(loader, count)
+        with iter(other) as iterator:
+            _compare(loader, expected, iterator, 0, len(expected), count)
+            for step in _some(range(elements), elements if count == 0 else RESUMED_WITH_WORKERS):
+                iterator.set_state(states[step])
+                _compare(loader, expected, iterator, step, AFTER, count)
+                resumed += 1
+    return ResumeReport(elements, resumed, counts)
+
+
+def _with(loader: DataLoader, worker_count: int, **changes: Any) -> DataLoader:
+    other = copy.copy(loader)
+    vars(other).update(_worker_count=worker_count, **changes)
+    return other
+
+
+def _first_run(loader: DataLoader, steps: int) -> tuple[list[Any], list[bytes]]:
+    """Checksums of the first elements, and of the end of the stream if it comes then; the state before each element."""
+    checksums, states = [], []
+    with iter(loader) as iterator:
+        state = iterator.get_state()
+        for element, _ in zip(iterator, range(steps)):
+            checksums.append(_checksum(element))
+            states.append(state)
+            state = iterator.get_state()
+    if len(states) < steps:
+        checksums.append(_checksum(_MISSING))
+    return checksums, states
+
+
+def _compare(
+    loader: DataLoader, expected: list[Any], iterator: DataLoaderIterator, start: int, count: int, workers: int
+) -> None:
+    for step in range(start, min(start + count, len(expected))):
+        element = next(iterator, _MISSING)
+        if _checksum(element) != expected[step]:
+            found = _culprit(loader, step, workers)
+            raise NotDeterministicError(f"element {step} is not the same a second time{_at(workers)}: {found}")
+
+
+_MISSING = "the stream has ended"
+
+
+def _at(workers: int) -> str:
+    return f", with worker_count={workers}" if workers else ""
+
+
+def _culprit(loader: DataLoader, step: int, workers: int) -> str:
+    """What makes an element differ, in words."""
+    with iter(_with(loader, 0)) as iterator:
+        for _ in range(step + 1):
+            next(iterator, None)
+        stop = _position(iterator) + RECORDS_MORE
+    operations = loader._pipeline.operations
+    given: list[tuple[Any, str]] = []  # what the operation that is looked at gets
+    for count in range(len(operations) + 1):
+        part = _with(loader, 0, _pipeline=_begun(loader._pipeline, count))
+        first = list(_until(part, stop))
+        for again in dict.fromkeys((0, workers)):
+            found = _difference(first, list(_until(_with(part, again), stop)))
+            if found is not None:
+                before = _with(loader, 0, _pipeline=_begun(loader._pipeline, max(count - 1, 0)))
+                in_place = count > 0 and _difference(given, list(_until(before, stop))) is not None
+                return _accusation(operations, count, found, in_place)
+        given = first
+    return (
+        "each operation on its own gives the same a second time, so that one of them must depend on what ran before it."
+    )
+
+
+def _begun(pipeline: Pipeline, count: int) -> Pipeline:
+    """The pipeline with its first operations only."""
+    return dataclasses.replace(pipeline, operations=pipeline.operations[:count], identity=None)
+
+
+def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool) -> str:
+    if count == 0:
+        return f"the source gave another record for {keys}. Records must stay what they are; operations must not change them."
+    told = f"operation {count - 1}, {shown(operations[count - 1])},"
+    if in_place:
+        return (
+            f"{told} changes {keys} in place. The source keeps its records, and gives the changed ones the next time: return "
+            "new ones, {**record, …}, array * 2, or change a copy."
+        )
+    return (
+        f"{told} gave another result for {keys}. Draw random numbers from the generator of a "
+        "RandomMapTransform, keep nothing from one call to the next, and depend neither on time, process nor hash()."
+    )
+
+
+def _until(loader: DataLoader, stop: int) -> Iterator[tuple[Any, str]]:
+    """The elements that are made before some position, as checksums, each with the keys of its records."""
+    with iter(loader) as iterator:
+        for element in iterator:
+            keys = iterator.last_records().tolist()
+            shown = ", ".join(map(str, keys[:8])) + (", …" if len(keys) > 8 else "")
+            yield _checksum(element), f"record {shown}" if len(keys) == 1 else f"records {shown}"
+            if _position(iterator) >= stop:
+                return
+
+
+def _position(iterator: DataLoaderIterator) -> int:
+    return LoaderState.from_json(iterator.get_state()).cursor.position
+
+
+def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str | None:
+    """The keys of the records behind the first elements that differ."""
+    for left, right in zip_longest(one, two):
+        if left is None or right is None or left[0] != right[0]:
+            return str((left or right)[1])
+    return None
+
+
+def _some(numbers: range, count: int) -> list[int]:
+    """At most `count` of the numbers, evenly spread."""
+    return [numbers[index * len(numbers) // count] for index in range(count)] if len(numbers) > count else list(numbers)
+
+
+def _checksum(element: Any) -> Any:
+    """Something that is equal for equal elements, to the bit, and small."""
+    leaves, structure = flatten(element)
+    return str(structure), [_checksum_of_leaf(leaf) for leaf in leaves]
+
+
+def _checksum_of_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, (np.ndarray, np.generic)) and not leaf.dtype.hasobject:
+        content = np.ascontiguousarray(leaf).tobytes()
+        return str(leaf.dtype), leaf.shape, hashlib.blake2b(content).digest()
+    return type(leaf).__qualname__, leaf if isinstance(leaf, (bool, int, str, bytes)) else _Opaque(leaf)
+
+
+class _Opaque:
+    """An object of any class: equal to one that says so, that pickles to the same, or that cannot be told apart."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, _Opaque)
+        one, two = self._value, other._value
+        if isinstance(one, (set, frozenset)) and isinstance(two, (set, frozenset)):
+            return sorted(map(_pickled, one)) == sorted(map(_pickled, two))
+        return bool(one is two or np.all(one == two) or _pickled(one) == _pickled(two))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _pickled(value: Any) -> bytes:
+    """The bytes of an object that went through a pickle once, so that it does not matter whether it did before."""
+    try:
+        return cloudpickle.dumps(pickle.loads(cloudpickle.dumps(value)))  # type: ignore[no-any-return]
+    except Exception:
+        return type(value).__qualname__.encode()
