@@ -96,7 +96,7 @@ def _elastic(rounds: int) -> Samples:
     for shard, iterator in enumerate(shards):
         state = json.loads(iterator.get_state())
         steps = 10**6 + int(random.integers(20))
-        states.append(json.dumps({**state, "step": steps, "cursor": [128 * steps, 0]}).encode())
+        states.append(json.dumps({**state, "step": steps, "cursor": [[128 * steps], [0]]}).encode())
         assert state["shard"][0] == shard
     one = iter(_loader(shard_options=millrace.ShardOptions(3, SHARDS // 2 + 1)))
     one.set_states(states)
@@ -105,7 +105,7 @@ def _elastic(rounds: int) -> Samples:
 
     def positions() -> list[float]:
         began = time.perf_counter()
-        pipeline.positions(0, 16384)
+        pipeline.leaf.positions(0, 16384)
         return [(time.perf_counter() - began) / 16384 / 1e-9]
 
     return turns(
@@ -125,7 +125,7 @@ def _moved_on(one: Any, random: np.random.Generator) -> list[bytes]:
     found = []
     for shard in range(count):
         steps = int(random.integers(20))
-        values = {**state, "shard": [shard, count], "step": state["step"] + steps, "cursor": [128 * steps, 0]}
+        values = {**state, "shard": [shard, count], "step": state["step"] + steps, "cursor": [[128 * steps], [0]]}
         found.append(json.dumps(values, separators=(",", ":")).encode())
     return found
 

@@ -34,18 +34,18 @@ def state_after(data: bytes | str, pipeline: Pipeline) -> LoaderState:
         CheckpointError: the bytes are no such state, or that of another sampler.
     """
     state = _parsed(data)
-    _check_sampler(str(state.get("sampler")), pipeline.sampler)
+    _check_sampler(str(state.get("sampler")), pipeline.leaf.sampler)
     reached = _reached(state, pipeline)
     shard = pipeline.shard
-    total = shard.length(len(pipeline.sampler))
+    total = shard.length(len(pipeline.leaf.sampler))
     if not Remainder(reached, total).is_possible:
         raise CheckpointError(f"Grain's state is after the end of the stream, which has {total} records in this shard.")
-    cursor = Cursor(reached[0] if len(reached) == 1 else 0, (0,) * len(pipeline.segments))
-    lineage = pipeline.lineage  # which tells only of the order
+    cursor = Cursor((reached[0] if len(reached) == 1 else 0,), pipeline.start.skips)
+    lineage = pipeline.leaf.lineage  # which tells only of the order
     if len(reached) > 1:
         lineage = dataclasses.replace(lineage, total=total, layers=(reached,), within_shard=True)
     return LoaderState(
-        cursor, _steps(reached, pipeline), (shard.shard_index, shard.shard_count), pipeline.fingerprint, lineage
+        cursor, _steps(reached, pipeline), (shard.shard_index, shard.shard_count), pipeline.fingerprint, (lineage,)
     )
 
 
@@ -90,7 +90,7 @@ def _reached(state: dict[str, Any], pipeline: Pipeline) -> tuple[int, ...]:
 
 def _steps(reached: tuple[int, ...], pipeline: Pipeline) -> int:
     """Batches that Grain delivered; 0 where records do not tell."""
-    return sum(pipeline.segments[0].outputs(count) for count in reached) if pipeline.aligned else 0
+    return sum(pipeline.stages[0].outputs(count) for count in reached) if pipeline.aligned else 0
 
 
 def _check_sampler(told: str, sampler: Any) -> None:

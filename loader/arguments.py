@@ -5,14 +5,12 @@ In: what the user passed. Out: the same, as it is used; or an error that names t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from numbers import Real
 from typing import Any, Literal, TypedDict
 
 from ..checks import one_of, warn, whole_number
 from ..wording import brief, shown
-from .options import ReadOptions
+from .options import ExecutionOptions, ReadOptions
 
 _BATCH = "a Batch among the operations, operations=[…, millrace.Batch(batch_size)], or millrace.load(…, batch_size=…)"
 
@@ -107,29 +105,14 @@ def skips(on_error: Any, max_errors: int | None) -> bool:
     return bool(on_error == "skip")
 
 
-def worker_number(count: int | None) -> int:
-    """The number of workers that `worker_count` means."""
-    if count is None:
-        return os.cpu_count() or 1
-    return whole_number("worker_count", count, 0, None, "a number of workers, or None for one per CPU")
-
-
-def time_limit(seconds: float | None) -> float | None:
-    """A `timeout`, checked."""
-    if seconds is not None and not isinstance(seconds, Real):
-        raise TypeError(f"timeout={shown(seconds)} is a {type(seconds).__name__}; pass seconds, or None for no limit.")
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"timeout={shown(seconds)} must be a positive number of seconds, or None for no limit.")
-    return seconds
-
-
-def warn_of_no_effect(worker_count: int, worker_kind: str, timeout: float | None, profiles: bool) -> None:
+def warn_of_no_effect(execution: ExecutionOptions, profiles: bool) -> None:
     """Warn of arguments that do nothing, as they are combined."""
-    if timeout is not None and (worker_count == 0 or worker_kind == "thread"):
-        where = "worker_count=0" if worker_count == 0 else 'worker_kind="thread"'
+    no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
+    if execution.timeout is not None and no_process:
+        where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
         warn(
-            f"timeout={shown(timeout)} does nothing with {where}: only a worker process can be stopped. Pass worker_count=1 "
-            'or more and worker_kind="process", or leave timeout out.'
+            f"timeout={shown(execution.timeout)} does nothing with {where}: only a worker process can be stopped. "
+            'Pass worker_count=1 or more and worker_kind="process", or leave timeout out.'
         )
     if profiles:
         warn(

@@ -8,25 +8,35 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Never, NoReturn, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import one_of, whole_number
 from ..operations import Batch
 from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
-from .arguments import LoaderOptions, as_list, refuse, skips, time_limit, warn_of_no_effect, worker_number
+from .arguments import LoaderOptions, as_list, refuse, skips, warn_of_no_effect
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
-from .executors import Executor, InlineExecutor
 from .iterator import DataLoaderIterator
-from .options import ReadOptions, as_read_options
+from .options import ExecutionOptions, ReadOptions
 from .plan import steps
 from .plan.build import make_pipeline, not_empty
 from .plan.pipeline import Pipeline
-from .plan.ranges import Ranges, ranges_of, union
+from .plan.ranges import ranges_of
+from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
+
+
+@dataclass(frozen=True)
+class _Description:
+    """What a loader is made of."""
+
+    pipeline: Pipeline
+    execution: ExecutionOptions
+    max_errors: int | None
+    skipped_steps: SkippedSteps = NONE_SKIPPED
 
 
 class DataLoader:
@@ -70,14 +80,7 @@ class DataLoader:
     [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
     """
 
-    _pipeline: Pipeline
-    _worker_count: int
-    _worker_buffer_size: int
-    _read_options: ReadOptions
-    _worker_kind: Literal["process", "thread"]
-    _timeout: float | None
-    _max_errors: int | None
-    _left_out: Ranges
+    _description: _Description
 
     def __init__(
         self,
@@ -100,25 +103,27 @@ class DataLoader:
         if data_source is None or sampler is None:
             missing = "data_source" if data_source is None else "sampler"
             raise TypeError(f"DataLoader needs {missing}=; DataLoader(data_source=…, sampler=…, operations=[…]).")
-        vars(self).update(
-            _pipeline=make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors)),
-            _max_errors=max_errors,
-            _left_out=(),
-            _worker_count=worker_number(worker_count),
-            _worker_buffer_size=whole_number("worker_buffer_size", worker_buffer_size, 1, None, "a positive int"),
-            _read_options=as_read_options(read_options),
-            _worker_kind=one_of("worker_kind", worker_kind, "process", "thread"),
-            _timeout=time_limit(timeout),
-        )
-        warn_of_no_effect(self._worker_count, self._worker_kind, timeout, enable_profiling)
+        execution = ExecutionOptions(worker_count, worker_kind, worker_buffer_size, timeout, read_options)
+        pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors))
+        vars(self)["_description"] = _Description(pipeline, execution, max_errors)
+        warn_of_no_effect(execution, enable_profiling)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a DataLoader cannot be changed; make another one with the {name} that you want.")
 
     def __iter__(self) -> DataLoaderIterator:
-        return DataLoaderIterator(
-            self._pipeline, self._make_executor, self._worker_count, self._max_errors, self._left_out
-        )
+        own = self._description
+        return DataLoaderIterator(own.pipeline, own.execution, own.max_errors, own.skipped_steps)
+
+    @property
+    def _pipeline(self) -> Pipeline:
+        return self._description.pipeline
+
+    def _with(self, **changes: Any) -> DataLoader:
+        """The same loader, with other parts of its description."""
+        other = copy.copy(self)
+        vars(other)["_description"] = dataclasses.replace(self._description, **changes)
+        return other
 
     def __len__(self) -> int:
         """Number of elements of this shard's whole stream, all epochs; known before anything is read.
@@ -126,7 +131,7 @@ class DataLoader:
         Raises:
             TypeError: it is endless, or an operation decides how many there are.
         """
-        return steps.number_of(self._pipeline, (0, 0), self._left_out)
+        return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
 
     def with_batch_size(self, batch_size: int) -> DataLoader:
         """The same loader with another size of its `Batch`. States go from one to the other: the next record comes next.
@@ -144,17 +149,14 @@ class DataLoader:
         >>> [batch.tolist() for batch in large]
         [[2, 3, 4, 5], [6, 7, 8, 9]]
         """
-        batches = [number for number, operation in enumerate(self._pipeline.operations) if isinstance(operation, Batch)]
+        batches = [number for number, operation in enumerate(self._pipeline.operations) if operation.takes is not None]
         if len(batches) != 1:
             raise ValueError(
                 f"with_batch_size needs a pipeline with one Batch; this one has {len(batches)}. Make another DataLoader."
             )
         operations = list(self._pipeline.operations)
-        operations[batches[0]] = resized = copy.copy(operations[batches[0]])
-        resized.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")  # type: ignore[attr-defined]
-        other = copy.copy(self)
-        vars(other)["_pipeline"] = not_empty(dataclasses.replace(self._pipeline, operations=tuple(operations)))
-        return other
+        operations[batches[0]] = operations[batches[0]].taking(batch_size)
+        return self._with(pipeline=not_empty(self._pipeline.with_operations(operations)))
 
     def records_at(self, step: int) -> NDArray[np.int64]:
         """The record keys `int64[records in the element]` behind this shard's element number `step`, from 0.
@@ -209,9 +211,7 @@ class DataLoader:
         >>> [batch.tolist() for batch in loader]
         [[0, 1], [6, 7], [8, 9]]
         """
-        other = copy.copy(self)
-        vars(other)["_left_out"] = union((*self._left_out, *ranges_of(ranges)))
-        return other
+        return self._with(skipped_steps=self._description.skipped_steps.plus(ranges_of(ranges)))
 
     def epochs(self, count: int | None = None) -> Epochs[DataLoaderIterator]:
         """A loop per epoch, `for epoch in loader.epochs(10): for batch in epoch:`, with one state over all of it.
@@ -235,31 +235,17 @@ class DataLoader:
 
     def _in_epoch(self, number: int) -> DataLoader:
         """The loader of one epoch."""
-        if self._left_out:
+        if self._description.skipped_steps:
             raise ValueError("skip() counts the steps of iter(loader), not those of epochs; use one or the other.")
-        other = copy.copy(self)
-        vars(other)["_pipeline"] = one_epoch(self._pipeline, number)
-        return other
+        return self._with(pipeline=one_epoch(self._pipeline, number))
 
     to_device = to_device
 
     def __repr__(self) -> str:
         pipeline = self._pipeline
         return (
-            f"DataLoader(data_source={pipeline.source!r}, sampler={pipeline.sampler!r}, "
-            f"operations={list(pipeline.operations)!r}, worker_count={self._worker_count})"
-        )
-
-    def _make_executor(self, pipeline: Pipeline) -> Executor:
-        if self._worker_count == 0:
-            return InlineExecutor(pipeline, self._read_options)
-        from .executors.processes.executor import ProcessExecutor
-        from .executors.threads import ThreadExecutor
-
-        if self._worker_kind == "thread":
-            return ThreadExecutor(pipeline, self._worker_count, self._worker_buffer_size, self._read_options)
-        return ProcessExecutor(
-            pipeline, self._worker_count, self._worker_buffer_size, self._timeout, self._read_options
+            f"DataLoader(data_source={pipeline.leaf.source!r}, sampler={pipeline.leaf.sampler!r}, "
+            f"operations={list(pipeline.operations)!r}, worker_count={self._description.execution.workers})"
         )
 
 

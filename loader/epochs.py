@@ -169,7 +169,7 @@ class Epochs(Generic[Kind]):
         """The state at the beginning of the next epoch."""
         state = LoaderState.from_json(self._batches.get_state())
         sampler = {**state.fingerprint["sampler"], "epoch": self._number + 1}
-        start = Cursor(0, (0,) * len(state.cursor.skips))
+        start = Cursor((0,) * len(state.cursor.positions), (0,) * len(state.cursor.skips))
         fingerprint = Fingerprint({**state.fingerprint, "sampler": sampler})
         return LoaderState(start, state.step, state.shard, fingerprint).to_json()
 
@@ -194,7 +194,8 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
         EmptyStreamError: an epoch has too few records for a batch.
     """
     not_empty(one_epoch(pipeline, 0))
-    there = None if pipeline.endless else -(-len(pipeline.sampler) // pipeline.epoch_length)
+    leaf = pipeline.leaf
+    there = None if leaf.endless else -(-len(leaf.sampler) // leaf.epoch_length)
     if count is None:
         return there
     count = whole_number("count", count, 1, None, "a number of epochs, or None for all that the sampler has")
@@ -211,6 +212,8 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
     Raises:
         CheckpointError: there is no such epoch.
     """
-    if (epoch + 1) * pipeline.epoch_length > ENDLESS:
-        raise CheckpointError(f"the state is damaged: epoch {epoch} lies behind the last of {ENDLESS} positions.")
-    return dataclasses.replace(pipeline, sampler=OneEpoch(pipeline.sampler, epoch, pipeline.epoch_length), epoch=epoch)
+    leaf = pipeline.leaf
+    if (epoch + 1) * leaf.epoch_length > ENDLESS:
+        raise CheckpointError(f"the state is damaged: epoch {epoch} lies after the last of {ENDLESS} positions.")
+    sampler = OneEpoch(leaf.sampler, epoch, leaf.epoch_length)
+    return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch))

@@ -6,7 +6,7 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from ..checks import whole_number
 from ..errors import ClosedError, InUseError
 from ..wording import shown
-from .executors import Executor
+from .executors.make import make_executor
+from .executors.protocol import Executor
+from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
-from .plan.ranges import Ranges, union, within, without
-from .plan.record_keys import KeyBlocks
-from .plan.steps import number_of, positions_left_out, records_of_step
+from .plan.ranges import Ranges, within
+from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
+from .plan.steps import number_of, records_of_step
 from .state.files import restore_later, write_later
 from .state.loader_state import LoaderState, Unfinished
 from .state.mark import Mark
@@ -29,7 +31,7 @@ from .state.resume import formers, joined, parsed, resumed
 from .state.unfinished import Row, rows
 from .stats import IteratorStats, Waits
 from .stream.flow import Flow
-from .stream.row_runs import RowRun
+from .stream.rows import RowRun
 from .stream.running import Element, Elements, Running
 from .stream.skipped import SkippedRecords
 
@@ -45,22 +47,19 @@ class DataLoaderIterator:
     def __init__(
         self,
         pipeline: Pipeline,
-        make_executor: Callable[[Pipeline], Executor],
-        worker_count: int = 0,
+        execution: ExecutionOptions,
         max_errors: int | None = None,
-        left_out: Ranges = (),
+        skipped_steps: SkippedSteps = NONE_SKIPPED,
     ) -> None:
         self._pipeline = self._loaders = pipeline  # as it goes on from a state, and as the loader made it
-        self._loader_leaves_out = self._left_out = left_out
-        self._make_executor = make_executor
-        self._worker_count = worker_count
+        self._loaders_skipped_steps = self._skipped_steps = skipped_steps
+        self._execution = execution
         self._running = Running()
-        self._takes_ahead = True  # on a thread of its own, if there are worker processes
         self._closed = self._ended = False
         self._skipped = SkippedRecords(max_errors)
         self._waits, self._first_step = Waits(), 0  # since the start, or since `set_state`
         self._step = 0
-        self._start = Cursor(0, (0,) * len(pipeline.segments))
+        self._start = pipeline.start
         self._unfinished: tuple[Unfinished, ...] = ()
         self._run: RowRun | Row | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
@@ -83,7 +82,7 @@ class DataLoaderIterator:
             except BaseException:
                 self._running.end()
                 raise
-            if self._left_out and (kept_from := within(self._left_out, self._step)) is not None:
+            if self._skipped_steps and (kept_from := self._skipped_steps.end_of(self._step)) is not None:
                 if not self._pipeline.aligned:  # what it is made of is known too late to not read it
                     self._step += 1
                     continue
@@ -174,7 +173,9 @@ class DataLoaderIterator:
         4
         """
         steps = self._step - self._first_step
-        return IteratorStats(steps, self._waits.elapsed, self._waits.seconds, self._worker_count, self._skipped.count)
+        return IteratorStats(
+            steps, self._waits.elapsed, self._waits.seconds, self._execution.workers, self._skipped.count
+        )
 
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background as far as there is one, and not with the first `next`."""
@@ -225,7 +226,7 @@ class DataLoaderIterator:
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        self._go_to(joined(self._loaders, parsed(states), strict), strict)
+        self._go_to(joined(self._loaders, parsed(states), strict, _run_here), strict)
 
     def state_dict(self) -> dict[str, Any]:
         """`get_state` as a dict of plain values, for PyTorch habits."""
@@ -271,24 +272,21 @@ class DataLoaderIterator:
     def _begin(self) -> Elements:
         if self._closed:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
-        return self._running.begin(lambda: self._make_executor(self._pipeline), self._flow)
+        return self._running.begin(lambda: make_executor(self._pipeline, self._execution), self._flow)
 
     def _flow(self, executor: Executor) -> tuple[Iterable[Element], Flow]:
         """What comes next: the rest of what former shards were in the middle of, and the stream."""
         mark = self._mark()
         self._start, self._unfinished, self._run = mark.cursor, mark.left, None
-        flow = Flow(
-            self._pipeline, self._start, executor, self._skipped, self._waits, self._unread(), self._takes_ahead
-        )
+        flow = Flow(self._pipeline, self._start, executor, self._skipped, self._waits, self._unread())
         left = self._unfinished
-        return rows(formers(self._loaders, left), left, self._start) if left else (), flow
+        return rows(formers(self._loaders, left), left, self._start, _run_here) if left else (), flow
 
     def _unread(self) -> Ranges:
         """Local positions that are to be left out."""
         if not self._pipeline.aligned:
             return ()
-        passed, unit = self._pipeline.lineage.left_out, self._pipeline.segments[0].unit
-        return positions_left_out(without(self._left_out, passed), (self._start.position, self._step), unit, passed)
+        return self._skipped_steps.positions((self._start.positions[0], self._step), self._pipeline.stages[0].unit)
 
     def _mark(self) -> Mark:
         """What `_state` makes the present state of, later. Costs less than a microsecond."""
@@ -302,40 +300,40 @@ class DataLoaderIterator:
             step=mark.step,
             shard=(shard.shard_index, shard.shard_count),
             fingerprint=self._pipeline.fingerprint,
-            lineage=self._pipeline.lineage,
-            left_out=self._left_out,
+            lineages=tuple(leaf.lineage for leaf in self._pipeline.leaves),
+            skipped=self._skipped_steps,
             unfinished=mark.left,
         )
 
     def _description(self, mark: Mark) -> str:
         place, pipeline = f"step={mark.step}, epoch={self._epoch(mark)}", self._pipeline
-        return f"{place}, worker_count={self._worker_count}, data_source={shown(pipeline.source)}"
+        return f"{place}, worker_count={self._execution.workers}, data_source={shown(pipeline.leaf.source)}"
 
     def _epoch(self, mark: Mark) -> int:
         cursor = mark.cursor
-        return self._pipeline.epoch_of(cursor.position if any(cursor.skips) else max(cursor.position - 1, 0))
+        position = cursor.positions[0]
+        return self._pipeline.leaf.epoch_of(position if any(cursor.skips) else max(position - 1, 0))
 
     def _length(self, mark: Mark) -> int:
-        return number_of(self._pipeline, (mark.cursor.position, mark.step), self._left_out)
+        return number_of(self._pipeline, (mark.cursor.positions[0], mark.step), self._skipped_steps)
 
     def _records_at(self, mark: Mark, step: int) -> NDArray[np.int64]:
         """What `records_at` gave at a mark of this iterator. Any thread may ask."""
         step = whole_number("step", step, 0, None, "the number of an element, from 0")
-        passed = self._pipeline.lineage.left_out
-        if step < mark.step or within(passed, step) is not None:
+        if step < mark.step or within(self._skipped_steps.absorbed, step) is not None:
             raise IndexError(
                 f"step {shown(step)} was delivered or left out: step {mark.step} comes next in this iterator; ask for "
                 "that one or a later one."
             )
-        return records_of_step(self._pipeline, step, (mark.cursor.position, mark.step), passed)
+        return records_of_step(self._pipeline, step, (mark.cursor.positions[0], mark.step), self._skipped_steps)
 
     def _records_behind(self, mark: Mark) -> NDArray[np.int64]:
         """What `last_records` gave at a mark of this iterator. Any thread may ask."""
         if mark.run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
-        if isinstance(mark.run, Row):
-            return mark.run.record_keys()
-        return KeyBlocks(self._pipeline).behind(mark.run.local_positions(mark.row))
+        pipeline = mark.run.former if isinstance(mark.run, Row) else self._pipeline
+        leaf, local = pipeline.leaf, mark.run.records(mark.row).get(0, ())
+        return leaf.record_keys(leaf.positions_of(np.array(local, dtype=np.int64)))
 
     def _go_back(self, mark: Mark) -> None:
         """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
@@ -345,11 +343,20 @@ class DataLoaderIterator:
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
         pipeline = resumed(self._loaders, state, strict)
-        skips = state.cursor.skips if any(state.cursor.skips) else (0,) * len(pipeline.segments)
-        start = Cursor(state.cursor.position, skips)
-        left_out, skipped = union((*state.left_out, *self._loader_leaves_out)), SkippedRecords(self._skipped.limit)
-        waits = Waits()
-        self._running.end()  # behind this nothing is called, so that an interrupt finds all of it done or nothing
+        skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
+        start = Cursor(state.cursor.positions, skips)
+        skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
+        skipped, waits = SkippedRecords(self._skipped.limit), Waits()
+        self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._pipeline, self._start, self._run, self._unfinished = pipeline, start, None, state.unfinished
         self._step = self._first_step = state.step
-        self._left_out, self._skipped, self._waits, self._ended = left_out, skipped, waits, False
+        self._skipped_steps, self._skipped, self._waits, self._ended = skipped_steps, skipped, waits, False
+
+
+def _run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, RowRun, int], None, None]:
+    """The elements of a pipeline from a cursor on, made in this thread."""
+    executor = make_executor(pipeline, ExecutionOptions(read_options=ReadOptions(num_threads=0)))
+    try:
+        yield from Flow(pipeline, start, executor, SkippedRecords(), Waits())
+    finally:
+        executor.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import Any, Literal
 
-from ..checks import warn, whole_number
+from ..checks import one_of, warn, whole_number
 from ..wording import shown
 
 
@@ -51,3 +53,64 @@ def as_read_options(options: Any) -> ReadOptions:
     raise TypeError(
         f"read_options={shown(options)} is a {type(options).__name__}; pass millrace.ReadOptions(num_threads=…)."
     )
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """Where and how far ahead the work is done: never what comes of it.
+
+    Attributes:
+        worker_count: 0 works in the calling thread and reads ahead on threads; other numbers work in that many processes or
+            threads. None: one for each CPU.
+        worker_kind: "process" (default), or "thread" for operations that release the GIL.
+        worker_buffer_size: finished batches held ready for each worker (default 1).
+        timeout: seconds that a task may take in a worker process; None (default) for no limit.
+        read_options: how records are read ahead; None: `ReadOptions()`.
+
+    Raises:
+        TypeError: an argument of the wrong kind.
+        ValueError: an argument outside its range.
+
+    >>> ExecutionOptions(worker_count=2).worker_kind
+    'process'
+    """
+
+    worker_count: int | None = 0
+    worker_kind: Literal["process", "thread"] = "process"
+    worker_buffer_size: int = 1
+    timeout: float | None = None
+    read_options: ReadOptions | None = None
+
+    def __post_init__(self) -> None:
+        count = os.cpu_count() or 1 if self.worker_count is None else self.worker_count
+        checked = {
+            "worker_count": whole_number(
+                "worker_count", count, 0, None, "a number of workers, or None for one per CPU"
+            ),
+            "worker_buffer_size": whole_number(
+                "worker_buffer_size", self.worker_buffer_size, 1, None, "a positive int"
+            ),
+            "worker_kind": one_of("worker_kind", self.worker_kind, "process", "thread"),
+            "timeout": _time_limit(self.timeout),
+            "read_options": as_read_options(self.read_options),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def workers(self) -> int:
+        """The number of workers."""
+        return self.worker_count or 0
+
+    @property
+    def reading(self) -> ReadOptions:
+        """How records are read ahead."""
+        return self.read_options or ReadOptions()
+
+
+def _time_limit(seconds: float | None) -> float | None:
+    if seconds is not None and not isinstance(seconds, Real):
+        raise TypeError(f"timeout={shown(seconds)} is a {type(seconds).__name__}; pass seconds, or None for no limit.")
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"timeout={shown(seconds)} must be a positive number of seconds, or None for no limit.")
+    return seconds

@@ -9,6 +9,7 @@ would touch twice the memory, and cold.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -59,6 +60,27 @@ class Batch(Operation):
             raise TypeError(f"batch_fn={shown(batch_fn)} must be a function from a list of elements to a batch.")
         self.drop_remainder = drop_remainder
         self.batch_fn = batch_fn
+
+    @property
+    def takes(self) -> int:  # type: ignore[override]
+        """As the base says."""
+        return self.batch_size
+
+    @property
+    def drops_remainder(self) -> bool:  # type: ignore[override]
+        """As the base says."""
+        return bool(self.drop_remainder)
+
+    @property
+    def only_stacks(self) -> bool:  # type: ignore[override]
+        """As the base says."""
+        return type(self) is Batch and self.batch_fn is None
+
+    def taking(self, count: int) -> Batch:
+        """As the base says."""
+        other = copy.copy(self)
+        other.batch_size = whole_number("batch_size", count, 1, None, "a positive int")
+        return other
 
     def __repr__(self) -> str:
         rest = ", drop_remainder=True" if self.drop_remainder else ""

@@ -63,7 +63,7 @@ class Context:
         seed: seed of the random operations.
         position: global position of the record (of a batch: of its first record).
         row: which of the position's rows; 0 until a flat map makes several.
-        unit: which of the task's units (see loader/plan.py) the element belongs to.
+        unit: which of the task's units (see loader/plan/stages.py) the element belongs to.
         allocate: where batches are built.
         tell: takes what the user should be told of a leaf.
         take_all: by the number of a batch, how to push many rows into it at a time, from an iterator; gives their number.
@@ -91,14 +91,24 @@ class Operation:
     """Base of all operations. Users subclass the transforms of `operations.transforms`, not this.
 
     Attributes:
-        one_to_one: it pushes exactly one element for each that it gets.
+        takes: how many elements it makes one of; None for an operation that works on each alone.
+        drops_remainder: fewer elements than it takes, at the end, come to nothing.
+        only_stacks: what it takes becomes one tree of arrays, and nothing else is done.
+        one_to_one: it pushes exactly one element for each (or each `takes`) that it gets.
         reads_position: its result depends on `Context.position`, `row` or `seed`.
         needs_seed: it is random.
     """
 
+    takes: int | None = None
+    drops_remainder: bool = False
+    only_stacks: bool = False
     one_to_one: ClassVar[bool] = True
     reads_position: ClassVar[bool] = False
     needs_seed: ClassVar[bool] = False
+
+    def taking(self, count: int) -> Operation:
+        """The same operation, which takes another number of elements."""
+        raise NotImplementedError
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         """Make the step that stands before `then`.

@@ -140,7 +140,7 @@ def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after)
     for iterator in second:
         iterator.set_states(states)
     assert got + list(global_batches(second)) == expected
-    assert len(json.loads(second[0].get_state())["lineage"][1]) == 1
+    assert len(json.loads(second[0].get_state())["lineages"][0][1]) == 1
 
 
 def test_the_resumed_stream_does_not_depend_on_workers():
@@ -171,7 +171,7 @@ def test_a_lineage_stays_short_and_the_state_small(name):
             for _ in range(40 + index):
                 next(iterator)
         states = [iterator.get_state() for iterator in iterators]
-    assert len(json.loads(states[0])["lineage"][1]) <= 2
+    assert len(json.loads(states[0])["lineages"][0][1]) <= 2
     assert len(states[0]) < 1000
 
 
@@ -237,7 +237,7 @@ def test_states_that_do_not_belong_together_are_refused():
         (None, "a list of states"),
         (states[0], "a list of states"),
         ([states[0].replace(b'"shard":[0,3]', b'"shard":[0,999999999]')], "999999998 in all"),
-        ([state.replace(b'"cursor":[0,0]', b'"cursor":[1000,0]') for state in states], "damaged"),
+        ([state.replace(b'"cursor":[[0],[0]]', b'"cursor":[[1000],[0]]') for state in states], "damaged"),
     ]:
         with pytest.raises(CheckpointError, match=message):
             one.set_states(given_)

@@ -212,7 +212,7 @@ def test_after_a_failure_set_state_goes_on():
     with pytest.raises(ValueError, match="no 4"):
         next(iterator)
     state = iterator.state_dict()
-    iterator.load_state_dict({**state, "cursor": [6, 0]})
+    iterator.load_state_dict({**state, "cursor": [[6], [0]]})
     assert next(iterator).tolist() == [6, 7, 8]
 
 

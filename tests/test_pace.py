@@ -10,16 +10,14 @@ from millrace.loader.executors.processes.pace import (
     TASK_SECONDS,
     Pace,
 )
-from millrace.loader.plan.cursor import Cursor
-from millrace.loader.plan.stages import Span
-from millrace.loader.work.tasks import Block, Group, Rows
+from millrace.loader.work.tasks import GroupTask, Rows, SpanTask
 
 
 def _after(*tasks, span: int = 100) -> Pace:
     """The pace after tasks, each given as (spans, seconds, bytes)."""
     pace = Pace(span)
     for spans, seconds, size in tasks:
-        pace.note(Span(0, spans * span), seconds, size)
+        pace.note(SpanTask(0, 0, spans * span), seconds, size)
     return pace
 
 
@@ -43,17 +41,17 @@ def test_long_or_large_tasks_stay_one_span():
 
 def test_tasks_are_smaller_where_tasks_read_what_others_wrote():
     """It should be in the caches still, and their rows' tags go along in a message."""
-    for segments, size, together in (
+    for stages, size, together in (
         (1, REREAD_BYTES, 2),
         (2, REREAD_BYTES, 1),
         (1, TASK_BYTES, 1),
         (2, REREAD_BYTES // 2, 2),
     ):
-        pace = Pace(100, segments)
-        pace.note(Span(0, 100), 1e-5, size)
+        pace = Pace(100, stages)
+        pace.note(SpanTask(0, 0, 100), 1e-5, size)
         assert pace.together(0) == together
-    pace = Pace(100, segments=2)
-    pace.note(Span(0, 100 * MAX_REREAD_UNITS), 1e-5, 100)
+    pace = Pace(100, stages=2)
+    pace.note(SpanTask(0, 0, 100 * MAX_REREAD_UNITS), 1e-5, 100)
     assert pace.together(0) == MAX_REREAD_UNITS
 
 
@@ -64,19 +62,17 @@ def test_tasks_shrink_when_they_become_long():
 
 
 def test_a_group_is_expected_to_take_what_its_rows_took():
-    """Expectations are for each segment, by the number of inputs."""
+    """Expectations are for each stage, by the number of inputs."""
     pace = _after((2, 1e-3, 100))
-    rows = Rows(Block([]), 0, 50)
-    group = Group(1, (rows, rows), Cursor(0, (0,)), Cursor(0, (0,)))
+    group = GroupTask(1, (Rows(0, 0, 50), Rows(2, 0, 50)))
     pace.note(group, 2e-4, 100)
-    assert pace.expected_seconds(Span(0, 400)) == pytest.approx(2e-3)
+    assert pace.expected_seconds(SpanTask(0, 0, 400)) == pytest.approx(2e-3)
     assert pace.expected_seconds(group) == pytest.approx(2e-4)
 
 
 def test_groups_go_together_while_they_are_short_and_small():
     """Twofold at a time, up to a largest number; large ones go alone."""
-    rows = Rows(Block([]), 0, 50)
-    group = Group(1, (rows, rows), Cursor(0, (0,)), Cursor(0, (0,)))
+    group = GroupTask(1, (Rows(0, 0, 50), Rows(2, 0, 50)))
     pace = _after()
     sizes = [pace.together(1)]
     for _ in range(6):

@@ -81,7 +81,6 @@ def test_names_of_grain_say_where_they_are():
         ("ZipMapDataset", "chains of datasets are not here yet"),
         ("transforms", "millrace.MapTransform"),
         ("FilterTransform", "use millrace.Filter"),
-        ("compat", "docs/from-grain.md"),
         ("DistributedSampler", "ShardOptions"),
         ("CheckpointSave", "millrace.checkpoint.CheckpointSave"),
         ("unheard_of", r"no attribute 'unheard_of'$"),

@@ -77,7 +77,7 @@ def test_state_at_step_a_billion_is_small_and_reads_nothing_before_it():
     )
     iterator = iter(one)
     state = json.loads(iterator.get_state())
-    state["step"], state["cursor"] = 10**9, [8 * 10**9, 0]
+    state["step"], state["cursor"] = 10**9, [[8 * 10**9], [0]]
     iterator.set_state(json.dumps(state).encode())
     batch = next(iterator)
     assert batch.tolist() == sampler.record_keys(np.arange(8 * 10**9, 8 * 10**9 + 8)).tolist()
@@ -101,7 +101,7 @@ def test_the_state_tells_where_the_user_stands_not_the_prefetch():
     iterator.start_prefetch()
     assert iterator.get_state() == before
     next(iterator)
-    assert json.loads(iterator.get_state())["cursor"] == [4, 0]
+    assert json.loads(iterator.get_state())["cursor"] == [[4], [0]]
     iterator.close()
 
 
@@ -191,16 +191,19 @@ def test_bytes_that_are_no_state_are_refused(data):
 @pytest.mark.parametrize(
     "change",
     [
-        {"cursor": [-1, 0]},
-        {"cursor": [1.5, 0]},
-        {"cursor": [10**6, 0]},
-        {"cursor": [0]},
-        {"cursor": [0, 0, 1]},
+        {"cursor": [[-1], [0]]},
+        {"cursor": [[1.5], [0]]},
+        {"cursor": [[10**6], [0]]},
+        {"cursor": [[0], []]},
+        {"cursor": [[0], [0, 1]]},
+        {"cursor": [[0, 0], [0, 0]]},
+        {"cursor": [0, 0]},
+        {"lineages": []},
         {"fingerprint": {}},
         {"fingerprint": {"source": 1, "sampler": 2, "operations": 3, "batch_sizes": []}},
         {"fingerprint": {"source": 1, "sampler": 2, "operations": [], "batch_sizes": 5}},
-        {"left_out": [[3, 2]]},
-        {"left_out": 3},
+        {"skipped": [[[3, 2]], []]},
+        {"skipped": 3},
         {"cursor": "ab"},
         {"step": True},
         {"step": -1},
@@ -289,7 +292,7 @@ def test_the_shards_of_former_orders_are_checked(order_shards):
     for name, state in _states_to_damage():
         if name == "grain" and order_shards == 2:
             continue
-        damaged = _with(state, ("lineage", 5), order_shards)
+        damaged = _with(state, ("lineages", 0, 4), order_shards)
         with pytest.raises(CheckpointError, match=f"order_shards={order_shards}|shard {order_shards - 1} of"):
             _sharded(name, 0, 1).set_state(json.dumps(damaged).encode())
 

@@ -8,9 +8,9 @@ import pytest
 from pipelines import PIPELINES, loader, plain
 
 from millrace import Filter, load
-from millrace.loader.plan.stages import Span, spans
+from millrace.loader.plan.stages import spans
 from millrace.loader.work.stacked_rows import RowStack, StackedRows
-from millrace.loader.work.tasks import RowTags
+from millrace.loader.work.tasks import RowTags, SpanTask
 from millrace.loader.work.worker import Worker
 from millrace.operations.protocol import allocate_plainly
 
@@ -27,14 +27,14 @@ def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
     """The same rows, and tags that count units from the beginning of the task."""
     pipeline = iter(loader(name, records=250))._pipeline
     worker, start = Worker(pipeline, stacks_rows=stacks_rows), pipeline.span
-    task = Span(start, min(start + 3 * pipeline.span + 1, pipeline.total))
+    task = SpanTask(0, start, min(start + 3 * pipeline.span + 1, pipeline.leaf.total))
     whole = worker.run(task)
-    parts = [worker.run(span) for span in spans(*task, pipeline.span)]
+    parts = [worker.run(SpanTask(0, *span)) for span in spans(task.start, task.stop, pipeline.span)]
     assert len(parts) > 1
     assert whole.failure is None
     assert rows_of(whole.elements) == list(itertools.chain.from_iterable(rows_of(part.elements) for part in parts))
     if not pipeline.aligned:
-        units_per_span = pipeline.span // pipeline.segments[0].unit
+        units_per_span = pipeline.span // pipeline.stages[0].unit
         units = [[number * units_per_span + unit for unit in part.tags.units] for number, part in enumerate(parts)]
         assert list(whole.tags.units) == list(itertools.chain.from_iterable(units))
         assert list(whole.tags.positions) == [position for part in parts for position in part.tags.positions]
@@ -50,7 +50,7 @@ def test_rows_before_a_failure_stay_and_nothing_behind_it():
         return x
 
     pipeline = iter(load(range(1000), transformations=[fails, Filter(lambda x: x % 2 == 0)], batch_size=8))._pipeline
-    block = Worker(pipeline, stacks_rows=True).run(Span(0, 400))
+    block = Worker(pipeline, stacks_rows=True).run(SpanTask(0, 0, 400))
     assert str(block.failure.error) == "bad record"
     assert rows_of(block.elements) == [plain(x) for x in range(0, 200, 2)]
     assert list(block.tags.positions) == list(range(0, 200, 2))

@@ -97,10 +97,10 @@ def test_a_worker_uses_memory_again_that_was_dropped_while_it_was_at_a_task():
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     assert isinstance(ours.receive()[0], Ready)
-    ours.send(RunSpan(0, 0, 4, []))
+    ours.send(RunSpan(0, (0, 0, 4), []))
     done, descriptors = ours.receive()
     lent = Answer(*done.answers[0]).lent
-    ours.send(RunSpan(1, 4, 8, []))
+    ours.send(RunSpan(1, (0, 4, 8), []))
     assert at_work.wait(30)
     ours.send(Returned([number for number, _ in lent]))
     go_on.set()
@@ -370,7 +370,7 @@ def test_an_exception_in_a_worker_arrives_as_itself(error, kind, message):
         assert "record key 9 at position 9" in caught.value.__notes__[0]
         assert "failing" in str(caught.value.__cause__)
         state = iterator.state_dict()
-        iterator.load_state_dict({**state, "cursor": [12, 0]})
+        iterator.load_state_dict({**state, "cursor": [[12], [0]]})
         assert np.concatenate(list(iterator)).tolist() == list(range(12, 20))
 
 
@@ -679,12 +679,12 @@ def test_a_batch_may_come_from_hundreds_of_slabs():
 
 
 def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
-    """The same under a limit of 64 descriptors is an error that says which limit that is."""
+    """The same under a limit of 44 descriptors is an error that says which limit that is."""
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
         import resource, sys, numpy as np, millrace
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (44, 44))
         numbers = millrace.IndexSampler(120_000, num_epochs=1)
         sparse = [millrace.Filter(lambda x: x % 300 == 0), lambda x: np.full(300, x), millrace.Batch(300)]
         loader = millrace.DataLoader(

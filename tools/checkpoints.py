@@ -41,7 +41,7 @@ def compared(one: Path, two: Path) -> list[str]:
         for one_state, two_state in zip(first, second):
             before, after = _told(one_state), _told(two_state)
             changes += [f"{before} → {after}"] if before != after else []
-    if not changes and first[0].lineage != second[0].lineage:
+    if not changes and first[0].lineages != second[0].lineages:
         changes.append("order: what earlier runs left is not the same")
     return changes + differences(first[0].fingerprint, second[0].fingerprint)
 
@@ -105,12 +105,12 @@ _SUMMARY = ("step", "epoch", "records seen", "shards", "order", "left out")
 
 def _summary(states: Sequence[LoaderState]) -> tuple[str, ...]:
     """The values of `_SUMMARY`."""
-    first, lineage = states[0], states[0].lineage
+    first, lineage = states[0], states[0].lineages[0]
     before = lineage.total - lineage.length(0) if lineage.layers else 0
-    seen = before + sum(state.cursor.position for state in states)
+    seen = before + sum(state.cursor.positions[0] for state in states)
     earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
     steps = _joined(f"{state.step:,}" for state in states)
-    left_out = [f"{start:,} to {stop - 1:,}" for start, stop in union((*lineage.left_out, *first.left_out))]
+    left_out = [f"{start:,} to {stop - 1:,}" for start, stop in union((*first.skipped.absorbed, *first.skipped.steps))]
     whole = f"{seen:,}{', or left out' if left_out else ''}"
     whole += "" if len(states) == first.shard[1] else f", by {len(states)} of {first.shard[1]} shards"
     return (
@@ -135,9 +135,9 @@ def _epoch(state: LoaderState) -> str:
     if type(records) is not int or not 0 < records < ENDLESS:
         return "unknown"
     shard, count = state.shard
-    local = np.array([state.cursor.position], dtype=np.int64)
-    within = state.lineage.within_shard
-    position = state.lineage.positions(local if within else local * count + shard)
+    local = np.array([state.cursor.positions[0]], dtype=np.int64)
+    within = state.lineages[0].within_shard
+    position = state.lineages[0].positions(local if within else local * count + shard)
     epoch, place = divmod(int(position[0]) * (count if within else 1), records)
     epoch += sampler.get("epoch", 0)  # of a loop per epoch, where positions count from its beginning
     return f"{epoch:,} (at {100 * place / records:.1f} %)"
@@ -145,7 +145,7 @@ def _epoch(state: LoaderState) -> str:
 
 def _told(state: LoaderState) -> str:
     skips = "".join(f" + {skip}" for skip in state.cursor.skips if skip)
-    place = f"step {state.step:,}, local position {state.cursor.position:,}{skips}"
+    place = f"step {state.step:,}, local position {state.cursor.positions[0]:,}{skips}"
     return f"shard {state.shard[0]} of {state.shard[1]}: {place}"
 
 

@@ -5,7 +5,6 @@ In: a loader. Out: what was compared; or an error that names the first operation
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import hashlib
 import pickle
@@ -89,9 +88,8 @@ def check_resume(loader: DataLoader, *, steps: int = 20, worker_counts: Sequence
 
 
 def _with(loader: DataLoader, worker_count: int, **changes: Any) -> DataLoader:
-    other = copy.copy(loader)
-    vars(other).update(_worker_count=worker_count, **changes)
-    return other
+    execution = dataclasses.replace(loader._description.execution, worker_count=worker_count)
+    return loader._with(execution=execution, **changes)
 
 
 def _first_run(loader: DataLoader, steps: int) -> tuple[list[Any], list[bytes]]:
@@ -134,12 +132,12 @@ def _culprit(loader: DataLoader, step: int, workers: int) -> str:
     operations = loader._pipeline.operations
     given: list[tuple[Any, str]] = []  # what the operation that is looked at gets
     for count in range(len(operations) + 1):
-        part = _with(loader, 0, _pipeline=_begun(loader._pipeline, count))
+        part = _with(loader, 0, pipeline=_begun(loader._pipeline, count))
         first = list(_until(part, stop))
         for again in dict.fromkeys((0, workers)):
             found = _difference(first, list(_until(_with(part, again), stop)))
             if found is not None:
-                before = _with(loader, 0, _pipeline=_begun(loader._pipeline, max(count - 1, 0)))
+                before = _with(loader, 0, pipeline=_begun(loader._pipeline, max(count - 1, 0)))
                 in_place = count > 0 and _difference(given, list(_until(before, stop))) is not None
                 return _accusation(operations, count, found, in_place)
         given = first
@@ -150,7 +148,7 @@ def _culprit(loader: DataLoader, step: int, workers: int) -> str:
 
 def _begun(pipeline: Pipeline, count: int) -> Pipeline:
     """The pipeline with its first operations only."""
-    return dataclasses.replace(pipeline, operations=pipeline.operations[:count], identity=None)
+    return dataclasses.replace(pipeline.with_operations(pipeline.operations[:count]), identity=None)
 
 
 def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool) -> str:
@@ -180,7 +178,7 @@ def _until(loader: DataLoader, stop: int) -> Iterator[tuple[Any, str]]:
 
 
 def _position(iterator: DataLoaderIterator) -> int:
-    return LoaderState.from_json(iterator.get_state()).cursor.position
+    return LoaderState.from_json(iterator.get_state()).cursor.positions[0]
 
 
 def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str | None:

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...operations import Batch
 from ..iterator import DataLoaderIterator
 from ..state.mark import Mark
 
@@ -80,8 +79,6 @@ class LoaderHost:
 
     def __init__(self, iterator: DataLoaderIterator, owned: bool) -> None:
         self.iterator = iterator
-        if owned:
-            iterator._takes_ahead = False  # the thread that reads has nothing else to do
         self.mark = iterator._mark
         self.records_behind = iterator._records_behind
         self.records_at = iterator._records_at
@@ -101,7 +98,7 @@ class LoaderHost:
         """Of a `Batch` that comes last."""
         operations = self.iterator._pipeline.operations
         last = operations[-1] if operations else None
-        return last.batch_size if isinstance(last, Batch) and last.batch_fn is None else None
+        return last.takes if last is not None and last.only_stacks else None
 
     def state_at(self, mark: Mark) -> bytes:
         """As the protocol says."""
@@ -118,9 +115,9 @@ class LoaderHost:
     def steady(self, mark: Mark) -> int:
         """As the protocol says: whole batches that are left of an aligned pipeline that ends with its `Batch`."""
         pipeline = self.iterator._pipeline
-        if not pipeline.aligned or self.batch_size is None or self.iterator._left_out:
+        if not pipeline.aligned or self.batch_size is None or self.iterator._skipped_steps:
             return 1
-        return 1 + (pipeline.total - mark.cursor.position) // pipeline.segments[0].unit
+        return 1 + (pipeline.leaf.total - mark.cursor.positions[0]) // pipeline.stages[0].unit
 
 
 class OtherHost:

@@ -1,6 +1,1 @@
-"""Executors: where tasks run. Those with workers are imported where they are used."""
-
-from .inline import InlineExecutor
-from .protocol import Executor, Handle
-
-__all__ = ["Executor", "Handle", "InlineExecutor"]
+"""Where tasks run: in the calling thread, on threads, in processes. Each is imported where it is used."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..options import ReadOptions
 from ..plan.pipeline import Pipeline
-from ..work.tasks import Block, Task
+from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
 from .read_ahead import ReadAhead, Reading
 
@@ -24,13 +24,13 @@ class InlineExecutor:
         self._worker = Worker(pipeline)
         self._ahead = ReadAhead(pipeline, read_options)
 
-    def window(self, segment: int) -> int:
+    def window(self, stage: int) -> int:
         """As the protocol says: so many spans as are read ahead."""
         return 1 + self._ahead.spans
 
-    def submit(self, task: Task) -> InlineHandle:
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> InlineHandle:
         """Take a task; begin to read its records if that helps."""
-        return InlineHandle(self._worker, task, self._ahead.begin(task))
+        return InlineHandle(self._worker, task, blocks, self._ahead.begin(task))
 
     def close(self) -> None:
         """Stop the reading threads."""
@@ -43,6 +43,7 @@ class InlineHandle:
 
     worker: Worker
     task: Task
+    blocks: Blocks
     reading: Reading
 
     def ready(self) -> bool:
@@ -51,4 +52,4 @@ class InlineHandle:
 
     def result(self) -> Block:
         """Run the task."""
-        return self.worker.run(self.task, self.reading.records())
+        return self.worker.run(self.task, self.blocks, self.reading.records())

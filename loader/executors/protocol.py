@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..work.tasks import Block, Task
+from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
 class Handle(Protocol):
@@ -31,11 +31,11 @@ class Executor(Protocol):
     def units(self) -> int:
         """How many of the plan's spans the next task should be made of. The stream does not depend on it."""
 
-    def window(self, segment: int) -> int:
-        """Number of tasks of a segment that it is worth having submitted at a time."""
+    def window(self, stage: int) -> int:
+        """Number of tasks of a stage that it is worth having submitted at a time."""
 
-    def submit(self, task: Task) -> Handle:
-        """Take a task; does not wait."""
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
+        """Take a task, and the blocks whose rows it names; does not wait."""
 
     def close(self) -> None:
         """Stop; drop what is not finished. May be called twice."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..options import ReadOptions
 from ..plan.pipeline import Pipeline
-from ..plan.stages import Span
-from ..work.reader import Reader
+from ..work.reader import readers_of
+from ..work.tasks import SpanTask
 from .thread_pool import Call, Pool
 
 
@@ -44,8 +44,8 @@ class ReadAhead:
     """
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
-        self._reader = Reader(pipeline)
-        useful = getattr(pipeline.source, "reads_ahead", True)
+        self._readers = readers_of(pipeline)
+        useful = getattr(pipeline.leaf.source, "reads_ahead", True)
         threads = options.num_threads if useful is True else min(options.num_threads, int(useful))
         self.spans = -(-options.prefetch_buffer_size // pipeline.span) if threads > 0 else 0
         self._thread_count = min(threads, self.spans)
@@ -53,11 +53,11 @@ class ReadAhead:
 
     def begin(self, task: Any) -> Reading:
         """Begin to read the records of a span; other tasks need none."""
-        if self.spans == 0 or not isinstance(task, Span):
+        if self.spans == 0 or not isinstance(task, SpanTask):
             return NOT_AHEAD
         if self._pool is None:
             self._pool = Pool(self._thread_count, "millrace-read")
-        return Reading(self._pool.submit(self._reader.records, task))
+        return Reading(self._pool.submit(self._readers[task.stage].records, task))
 
     def close(self) -> None:
         """Stop the threads, once they have read what they are at."""

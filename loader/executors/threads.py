@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..options import ReadOptions
 from ..plan.pipeline import Pipeline
-from ..work.tasks import Block, Task
+from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
 from .read_ahead import ReadAhead, Reading
 from .thread_pool import Call, Pool
@@ -29,19 +29,19 @@ class ThreadExecutor:
         self._ahead = ReadAhead(pipeline, read_options)
         self._pool = Pool(worker_count, "millrace-worker")
 
-    def window(self, segment: int) -> int:
+    def window(self, stage: int) -> int:
         """As the protocol says: the same for all."""
         return self._window
 
-    def submit(self, task: Task) -> ThreadHandle:
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> ThreadHandle:
         """Take a task; begin to read its records if that helps."""
-        return ThreadHandle(self._pool.submit(self._run, task, self._ahead.begin(task)))
+        return ThreadHandle(self._pool.submit(self._run, task, blocks, self._ahead.begin(task)))
 
-    def _run(self, task: Task, reading: Reading) -> Block:
+    def _run(self, task: Task, blocks: Blocks, reading: Reading) -> Block:
         worker: Worker | None = getattr(self._own, "worker", None)
         if worker is None:
             worker = self._own.worker = Worker(self._pipeline)
-        return worker.run(task, reading.records())
+        return worker.run(task, blocks, reading.records())
 
     def close(self) -> None:
         """Stop the threads, once they have finished the tasks they are at."""

@@ -17,7 +17,10 @@ from ...samplers.sharding import as_shard_options
 from ...sources import as_source
 from ...wording import shown
 from ..arguments import as_list
+from .compile import compiled
+from .leaf import Leaf
 from .lineage import Lineage
+from .nodes import Apply, Read
 from .pipeline import Pipeline
 
 
@@ -49,7 +52,8 @@ def make_pipeline(
                 f"operation {number}, {shown(operation)}, draws random numbers but the sampler has no seed; "
                 "pass seed= to the sampler, IndexSampler(…, seed=0)."
             )
-    return not_empty(Pipeline(source, order, shard, checked, skips_errors, lineage))
+    leaf = Leaf(source, order, shard, lineage)
+    return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
 
 
 def not_empty(pipeline: Pipeline) -> Pipeline:
@@ -60,13 +64,13 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
     Raises:
         EmptyStreamError: the largest shard has too few for one batch.
     """
-    shard = pipeline.shard
-    records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.sampler))
-    if records > 0 and pipeline.segments[0].outputs(records) == 0:
+    shard, stage = pipeline.shard, pipeline.stages[0]
+    records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.leaves[0].sampler))
+    if records > 0 and stage.outputs(records) == 0:
         whose = "of each shard " if shard.shard_count > 1 else ""
         raise EmptyStreamError(
             f"the stream would be empty: its {records} records {whose}are too few for a batch of "
-            f"{pipeline.segments[0].unit}, and drop_remainder=True drops them. Pass a smaller batch_size, or "
+            f"{stage.unit}, and drop_remainder=True drops them. Pass a smaller batch_size, or "
             "drop_remainder=False."
         )
     return pipeline

@@ -9,17 +9,20 @@ from typing import NamedTuple
 
 
 class Cursor(NamedTuple):
-    """The place where a stream goes on.
+    """Where a pipeline goes on, or the part of one that ends with some stage.
+
+    Leaves and stages are numbered so that the inputs of a stage stand right before it (see `compile`). So the cursor of a
+    part of the pipeline is that of its inputs, one after the other, and the skip of its last stage.
 
     Attributes:
-        position: local position of the first record that is still to be read.
-        skips: for each segment of the pipeline (see `plan`), how many of the rows that come next out of it were
-            delivered before. All 0 except after a flat map.
+        positions: for each leaf, the local position of the first record that is still to be read.
+        skips: for each stage, how many of the rows that come next out of it were delivered before. All 0 except after
+            a flat map.
     """
 
-    position: int
+    positions: tuple[int, ...]
     skips: tuple[int, ...]
 
     def then(self, skip: int) -> Cursor:
-        """This cursor, continued by one segment."""
-        return Cursor(self.position, (*self.skips, skip))
+        """This cursor, continued by one stage."""
+        return Cursor(self.positions, (*self.skips, skip))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...operations import Batch, Operation
+from ...operations import Operation
 from ...operations.identity import fingerprints
 from ...samplers.protocol import VectorSampler
 from ...sources import fingerprint_of
@@ -46,7 +46,7 @@ class Identity:
             source=self.source,
             sampler=sampler.fingerprint,
             operations=[now for now, _ in self.operations],
-            batch_sizes=[operation.batch_size for operation in operations if isinstance(operation, Batch)],
+            batch_sizes=[operation.takes for operation in operations if operation.takes is not None],
         )
 
     def in_the_form_of(self, saved: dict[str, Any], present: Fingerprint) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,6 @@ from numpy.typing import NDArray
 from ...errors import CheckpointError
 from ...samplers.order import Remainder, Without
 from ...wording import shown
-
-if TYPE_CHECKING:
-    from .cursor import Cursor
-
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 """The local positions that the shards of a run had reached, or ranges that were left out."""
@@ -36,7 +32,6 @@ class Lineage:
         total: positions of the sampler, of all shards, in the first of these runs.
         layers: for each run the ranges that it left out, if any, and the local positions of its shards.
         skips: global positions of records in the middle of which a shard stopped, and how many of their rows it had delivered.
-        left_out: ranges of steps that are left out by the layers.
         within_shard: the order is that of one shard's local positions, not of the positions of all shards.
         order_shards: number of shards of the first run, where each had an order of its own (`algorithm="grain"`); 1 where all
             read parts of one such order; else 0.
@@ -45,7 +40,6 @@ class Lineage:
     total: int = 0
     layers: tuple[Layer, ...] = ()
     skips: tuple[tuple[int, int], ...] = ()
-    left_out: tuple[tuple[int, int], ...] = ()
     within_shard: bool = False
     order_shards: int = 0
 
@@ -79,35 +73,33 @@ class Lineage:
 
     def followed_by(
         self,
-        cursors: Sequence[Cursor],
+        places: Sequence[tuple[int, int]],
         total: int,
         unread: Sequence[tuple[int, int]] = (),
-        left_out: tuple[tuple[int, int], ...] = (),
     ) -> Lineage:
         """The lineage behind a run on this one.
 
         Args:
-            cursors: where its shards stand.
+            places: where its shards stand: a local position each, and how many rows of the record there were delivered.
             total: as in `length`.
             unread: ranges of local positions that all its shards left out, or were to leave out.
-            left_out: the steps that these are.
 
         Raises:
             CheckpointError: a shard is said to have gone beyond its part.
         """
-        count = len(cursors)
+        count = len(places)
         skips = dict(self.skips)
-        for shard, cursor in enumerate(cursors):
-            if cursor.skips[0]:
-                position = int(self.positions(np.array([shard + cursor.position * count]))[0])
-                skips[position] = skips.get(position, 0) + cursor.skips[0]
+        for shard, (local, delivered) in enumerate(places):
+            if delivered:
+                position = int(self.positions(np.array([shard + local * count]))[0])
+                skips[position] = skips.get(position, 0) + delivered
         length = self.length(total)
         gaps = tuple(
             (start * count, min(stop * count, length))
             for start, stop in unread
             if start < stop and start * count < length
         )
-        reached = tuple(cursor.position - _overlap(unread, cursor.position) for cursor in cursors)
+        reached = tuple(local - _overlap(unread, local) for local, _ in places)
         layers = (*self.layers, *([gaps] if gaps else []), reached)
         whole = Lineage(self.total if self.layers else total, layers)
         if not all(order.is_possible for order in whole._orders):
@@ -116,8 +108,7 @@ class Lineage:
             )
         brief, lowest = whole._collapsed()
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
-        skipped = tuple(sorted({*self.left_out, *left_out}))
-        return Lineage(whole.total, brief, kept, skipped, order_shards=self.order_shards)
+        return Lineage(whole.total, brief, kept, order_shards=self.order_shards)
 
     def _collapsed(self) -> tuple[tuple[Layer, ...], int]:
         """The same order, said more briefly where a ragged part lies behind everything that is left.
@@ -149,8 +140,7 @@ class Lineage:
     def to_values(self) -> list[Any]:
         """Plain JSON values."""
         layers = list(map(_layer_to_values, self.layers))
-        pairs = [[list(pair) for pair in pairs] for pairs in (self.skips, self.left_out)]
-        return [self.total, layers, *pairs, self.within_shard, self.order_shards]
+        return [self.total, layers, list(map(list, self.skips)), self.within_shard, self.order_shards]
 
     @cached_property
     def json(self) -> str:
@@ -165,9 +155,9 @@ class Lineage:
             CheckpointError: the values are no lineage.
         """
         try:
-            total, layers, skips, left_out, within_shard, shards = values
+            total, layers, skips, within_shard, shards = values
             order = tuple(map(_layer, layers))
-            lineage = cls(_count(total), order, _pairs(skips), _pairs(left_out), within_shard, _count(shards))
+            lineage = cls(_count(total), order, _pairs(skips), within_shard, _count(shards))
             if (
                 type(within_shard) is not bool
                 or (lineage.order_shards > 1 and not layers)

@@ -1,13 +1,13 @@
-"""Decides, purely, what is to be done: how a pipeline divides into segments, and which spans of positions come next.
+"""Stages: runs of operations that one task can do on its own; and the spans of positions that tasks are made of.
 
-In: operations; a cursor. Out: segments; tasks. Nothing here reads a record or starts a thread.
+In: operations. Out: stages; spans.
 
-A segment is a run of operations that one task can do on its own. Its unit is the number of inputs that make one output
-as long as nothing is dropped or added: the product of its batch sizes. A `Batch` behind a `Filter` or `FlatMap` cannot
-know which positions its rows will come from, so it begins a new segment, whose inputs are the ordered rows of the one
-before.
+A stage's unit is the number of inputs that make one output as long as nothing is dropped or added: the product of what its
+operations take. An operation that takes several inputs (a `Batch`) and comes after one that is not one-to-one (a `Filter`, a
+`FlatMap`) cannot know which positions its rows will come from. So it begins a new stage, whose inputs are the ordered rows of
+the one before.
 
-    [map, Batch(8), map]                    one segment, unit 8: a task is a batch ("aligned")
+    [map, Batch(8), map]                    one stage, unit 8: a task is a batch ("aligned")
     [map, filter, map, Batch(8), map]       [map, filter, map] unit 1, then [Batch(8), map] unit 8 ("ragged")
 """
 
@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
-from ...operations import Batch, Operation
+from ...operations import Operation
 
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
@@ -30,38 +31,44 @@ COLUMN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Segment:
+class Stage:
     """Operations that run together in one task.
 
     Attributes:
-        first: number of the first of them in the whole pipeline.
+        number: in the pipeline; the inputs of a stage have lower numbers.
+        leaf: number of the leaf whose spans are the input; None where rows of another stage are.
+        first: number of the first operation in the whole pipeline.
         operations: in order.
-        unit: inputs to one output.
-        one_to_one: every unit gives exactly one output.
-        reads_position: an operation needs to know the position.
     """
 
+    number: int
+    leaf: int | None
     first: int
     operations: tuple[Operation, ...]
 
     @property
     def unit(self) -> int:
-        unit = 1
-        for operation in self.operations:
-            unit *= operation.batch_size if isinstance(operation, Batch) else 1
-        return unit
+        """Inputs to one output."""
+        return unit_of(self.operations)
+
+    @property
+    def groups(self) -> bool:
+        """Whether one of the operations makes one output of several inputs."""
+        return any(operation.takes is not None for operation in self.operations)
 
     @property
     def one_to_one(self) -> bool:
+        """Every unit gives exactly one output."""
         return all(operation.one_to_one for operation in self.operations)
 
     @property
     def reads_position(self) -> bool:
+        """An operation needs to know the position."""
         return any(operation.reads_position for operation in self.operations)
 
     def inputs_of(self, number: int) -> int:
-        """Inputs of the segment that make one input of the operation with this number."""
-        return Segment(self.first, self.operations[: number - self.first]).unit
+        """Inputs of the stage that make one input of the operation with this number."""
+        return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
         """Inputs without the last ones, if these are too few for a unit and what they make is to be dropped."""
@@ -69,45 +76,50 @@ class Segment:
         return inputs - rest if self.outputs(rest) == 0 else inputs
 
     def outputs(self, inputs: int) -> int:
-        """Number of outputs of `inputs` inputs, as far as batches decide it."""
+        """Number of outputs of `inputs` inputs, as far as what the operations take decides it."""
         for operation in self.operations:
-            if isinstance(operation, Batch):
-                inputs = (
-                    inputs // operation.batch_size if operation.drop_remainder else -(-inputs // operation.batch_size)
-                )
+            whole, rest = divmod(inputs, operation.takes or 1)
+            inputs = whole + (rest > 0 and not operation.drops_remainder)
         return inputs
 
 
-def segments_of(operations: Sequence[Operation], skips_errors: bool = False) -> tuple[Segment, ...]:
-    """Divide a pipeline into segments; at least one, possibly without operations.
+def unit_of(operations: Sequence[Operation]) -> int:
+    """How many inputs of the first operation make one output of the last."""
+    return prod(operation.takes or 1 for operation in operations)
+
+
+def stages_of(operations: Sequence[Operation], skips_errors: bool = False) -> tuple[Stage, ...]:
+    """The stages of one line of operations over leaf 0; at least one, possibly without operations.
 
     With `skips_errors` every operation may come to nothing, as a filter may.
     """
     starts, one_to_one = [0], not skips_errors
     for number, operation in enumerate(operations):
-        if isinstance(operation, Batch) and not one_to_one:
+        if operation.takes is not None and not one_to_one:
             starts.append(number)
             one_to_one = not skips_errors
         one_to_one = one_to_one and operation.one_to_one
     stops = [*starts[1:], len(operations)]
-    return tuple(Segment(start, tuple(operations[start:stop])) for start, stop in zip(starts, stops))
+    return tuple(
+        Stage(number, None if number else 0, start, tuple(operations[start:stop]))
+        for number, (start, stop) in enumerate(zip(starts, stops))
+    )
 
 
-def span_length(segments: Sequence[Segment]) -> int:
-    """Positions in a span: one unit; where units are single records, about a batch of the segment that follows."""
-    unit = segments[0].unit
-    if unit > 1 or Batch in map(type, segments[0].operations):
+def span_length(stages: Sequence[Stage]) -> int:
+    """Positions in a span: one unit; where units are single records, about a unit of the stage that follows."""
+    unit = stages[0].unit
+    if stages[0].groups:
         return unit
-    wanted = segments[1].unit if len(segments) > 1 else MIN_SPAN
+    wanted = stages[1].unit if len(stages) > 1 else MIN_SPAN
     return min(max(wanted, MIN_SPAN), MAX_SPAN)
 
 
-def column_span_length(segments: Sequence[Segment], row_bytes: int) -> int:
+def column_span_length(unit: int, row_bytes: int) -> int:
     """Positions in a span that is read as columns: two units, unless they are large.
 
     Such a unit takes little longer than a task. More than two would push one another's results out of the caches.
     """
-    unit = segments[0].unit
     return 2 * unit if unit * row_bytes <= COLUMN_BYTES else unit
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import CheckpointError
@@ -15,8 +15,10 @@ from ...wording import shown
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
 from ..plan.lineage import Lineage
+from ..plan.skipped_steps import NONE_SKIPPED, SkippedSteps
+from . import version1
 
-VERSION = 1
+VERSION = 2
 
 MAX_STEP = 1 << 62
 """No stream gets so far: a larger step is that of a damaged state."""
@@ -29,18 +31,19 @@ class Unfinished:
     Attributes:
         shard: that shard, and the number of shards then.
         cursor: where it stood.
-        lineage: of its order.
+        lineages: of the order of each leaf.
         delivered: elements that were delivered from there on since.
     """
 
     shard: tuple[int, int]
     cursor: Cursor
-    lineage: Lineage
+    lineages: tuple[Lineage, ...]
     delivered: int = 0
 
     def to_values(self) -> list[Any]:
         """Plain JSON values."""
-        return [list(self.shard), [self.cursor.position, *self.cursor.skips], self.lineage.values, self.delivered]
+        lineages = [lineage.values for lineage in self.lineages]
+        return [list(self.shard), list(map(list, self.cursor)), lineages, self.delivered]
 
     @classmethod
     def from_values(cls, values: Any) -> Unfinished:
@@ -51,11 +54,10 @@ class Unfinished:
         """
         if not isinstance(values, list) or len(values) != 4:
             raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
-        shard, cursor, lineage, delivered = values
-        if not _is_place(cursor, shard) or not _are_counts([delivered]):
+        shard, cursor, lineages, delivered = values
+        if not _is_place(cursor, shard, lineages) or not _are_counts([delivered]):
             raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
-        where = Cursor(cursor[0], tuple(cursor[1:]))
-        return cls((shard[0], shard[1]), where, Lineage.from_values(lineage), delivered)
+        return cls((shard[0], shard[1]), _cursor(cursor), tuple(map(Lineage.from_values, lineages)), delivered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,8 @@ class LoaderState:
             and those that were left out on purpose.
         shard: `(shard_index, shard_count)` that the position counts in.
         fingerprint: identity of source, sampler and operations.
-        lineage: what former runs, on other numbers of shards, left of the order.
-        left_out: ranges of steps that the run leaves out.
+        lineages: for each leaf, what former runs, on other numbers of shards, left of the order.
+        skipped: steps that the run leaves out.
         unfinished: what comes before the cursor: the rest of batches that former shards were taking apart.
         version: of this layout.
     """
@@ -78,8 +80,8 @@ class LoaderState:
     step: int
     shard: tuple[int, int]
     fingerprint: Fingerprint
-    lineage: Lineage = field(default_factory=Lineage)
-    left_out: tuple[tuple[int, int], ...] = ()
+    lineages: tuple[Lineage, ...] = (Lineage(),)
+    skipped: SkippedSteps = NONE_SKIPPED
     unfinished: tuple[Unfinished, ...] = ()
     version: int = VERSION
 
@@ -88,12 +90,13 @@ class LoaderState:
 
         May be asked for at every step: what does not change in a run is text already.
         """
-        left_out = _json(self.left_out) if self.left_out else "[]"
+        positions, skips = (",".join(map(str, numbers)) for numbers in self.cursor)
+        lineages = ",".join(lineage.json for lineage in self.lineages)
+        skipped = _json([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
         unfinished = _json([rest.to_values() for rest in self.unfinished]) if self.unfinished else "[]"
         return (
-            f'{{"cursor":[{self.cursor.position},{",".join(map(str, self.cursor.skips))}],'
-            f'"fingerprint":{self.fingerprint.json},"left_out":{left_out},"lineage":{self.lineage.json},'
-            f'"shard":[{self.shard[0]},{self.shard[1]}],"step":{self.step},"unfinished":{unfinished},'
+            f'{{"cursor":[[{positions}],[{skips}]],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
+            f'"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":{unfinished},'
             f'"version":{self.version}}}'
         ).encode()
 
@@ -128,36 +131,58 @@ class LoaderState:
             raise CheckpointError(
                 "this is the state of a Grain DataLoader; millrace.checkpoint.from_grain_state(state, loader) goes on with it."
             )
-        names = {part.name for part in dataclasses.fields(cls)}
-        if not isinstance(values, dict) or set(values) != names:
+        if isinstance(values, dict) and values.get("version") == 1 and set(values) == version1.NAMES:
+            values = version1.upgraded(values)
+        if not isinstance(values, dict) or "version" not in values:
             raise CheckpointError(f"this is not the state of a millrace loader: {shown(values)}.")
         if values["version"] != VERSION:
             raise CheckpointError(
-                f"the state has version {shown(values['version'])}, this millrace reads version {VERSION}; "
+                f"the state has version {shown(values['version'])}, this millrace reads versions up to {VERSION}; "
                 "use the millrace that wrote it."
             )
-        cursor, shard, step = values["cursor"], values["shard"], values["step"]
-        whole = _is_place(cursor, shard) and _are_counts([step]) and step < MAX_STEP
+        if set(values) != {part.name for part in dataclasses.fields(cls)}:
+            raise CheckpointError(f"this is not the state of a millrace loader: {shown(values)}.")
+        cursor, shard, step, lineages = (values[name] for name in ("cursor", "shard", "step", "lineages"))
+        whole = _is_place(cursor, shard, lineages) and _are_counts([step]) and step < MAX_STEP
         whole = whole and isinstance(values["unfinished"], list)
         if not whole or not isinstance(values["fingerprint"], dict):
             raise CheckpointError(
                 f"the state is damaged: cursor={shown(cursor)}, shard={shown(shard)}, step={shown(step)}."
             )
         _check_fingerprint(values["fingerprint"])
-        same = like is not None and values["lineage"] == like.lineage.values
-        lineage = like.lineage if like is not None and same else Lineage.from_values(values["lineage"])
+        known = [] if like is None else [lineage.values for lineage in like.lineages]
+        same = like is not None and lineages == known
+        read = like.lineages if like is not None and same else tuple(map(Lineage.from_values, lineages))
         rests = tuple(map(Unfinished.from_values, values["unfinished"]))
-        where = Cursor(cursor[0], tuple(cursor[1:])), step, (shard[0], shard[1])
-        return cls(*where, Fingerprint(values["fingerprint"]), lineage, _ranges(values["left_out"]), rests)
+        fingerprint = Fingerprint(values["fingerprint"])
+        return cls(_cursor(cursor), step, (shard[0], shard[1]), fingerprint, read, _skipped(values["skipped"]), rests)
 
 
 def _are_counts(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
 
 
-def _is_place(cursor: Any, shard: Any) -> bool:
-    whole = _are_counts(cursor) and _are_counts(shard)
-    return whole and len(cursor) >= 2 and len(shard) == 2 and shard[0] < shard[1]
+def _is_place(cursor: Any, shard: Any, lineages: Any) -> bool:
+    """Whether these are a position for each of the leaves, a skip for each of the stages, and a shard."""
+    if not isinstance(cursor, list) or len(cursor) != 2 or not isinstance(lineages, list):
+        return False
+    positions, skips = cursor
+    whole = _are_counts(positions) and _are_counts(skips) and _are_counts(shard)
+    return whole and len(lineages) == len(positions) <= len(skips) and positions != [] and _is_shard(shard)
+
+
+def _is_shard(shard: list[int]) -> bool:
+    return len(shard) == 2 and shard[0] < shard[1]
+
+
+def _cursor(values: list[list[int]]) -> Cursor:
+    return Cursor(tuple(values[0]), tuple(values[1]))
+
+
+def _skipped(values: Any) -> SkippedSteps:
+    if not isinstance(values, list) or len(values) != 2:
+        raise CheckpointError(f"the state is damaged: skipped={shown(values)}.")
+    return SkippedSteps(_ranges(values[0]), _ranges(values[1]))
 
 
 def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
@@ -167,7 +192,7 @@ def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
     except (TypeError, ValueError):
         edges = [None]
     if not _are_counts(edges) or sorted(set(edges)) != edges:
-        raise CheckpointError(f"the state is damaged: left_out={shown(values)}.")
+        raise CheckpointError(f"the state is damaged: skipped={shown(values)}.")
     return ranges
 
 

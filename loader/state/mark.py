@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..plan.cursor import Cursor
-from ..stream.row_runs import RowRun
+from ..stream.rows import RowRun
 from .loader_state import Unfinished
 from .unfinished import Row
 

@@ -1,7 +1,7 @@
 """Decides how a pipeline goes on from states: of its own shard, or of all shards of a former run.
 
 In: states, and the pipeline as its loader made it. Out: the pipeline and the state that go on; or a `CheckpointError` that
-says why they cannot. Nothing here reads a record, unless a shard stood inside a batch that a `FlatMap` takes apart.
+says why they cannot. Nothing here reads a record; what a shard was taking apart, who asks has made anew.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from ...samplers.protocol import VectorSampler
 from ...wording import brief, first_few
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import differences
+from ..plan.leaf import Leaf
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
 from ..plan.ranges import Ranges, count_of, union
-from ..plan.steps import positions_left_out
+from ..plan.skipped_steps import SkippedSteps
 from .loader_state import LoaderState, Unfinished
-from .unfinished import in_a_batch, place_behind
+from .unfinished import Run, in_a_batch, place_after
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -57,17 +58,40 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
     if changed:
         remedy = "pass set_states the states of all its shards" if state.shard != shard else _REMEDY
         raise CheckpointError(f"the state belongs to another pipeline ({first_few(changed)}); {remedy}.")
-    order = _order(pipeline.sampler, pipeline.shard, state.lineage.order_shards)
-    _check_lineage(pipeline, state.lineage, order)
-    found = dataclasses.replace(pipeline, sampler=order, lineage=state.lineage)
+    found = _with_lineages(pipeline, state.lineages, pipeline.shard)
     cursor = state.cursor
-    if (len(cursor.skips) != len(found.segments) and any(cursor.skips)) or cursor.position > found.total:
+    if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or _is_outside(found, cursor):
         raise CheckpointError(
-            f"the state's cursor {[cursor.position, *cursor.skips]} lies outside this pipeline, which has "
-            f"{found.total} positions and {len(found.segments)} segments."
+            f"the state's cursor {list(map(list, cursor))} lies outside this pipeline, which has "
+            f"{[leaf.total for leaf in found.leaves]} positions and {len(found.stages)} stages."
         )
     formers(pipeline, state.unfinished)
     return found
+
+
+def _with_lineages(pipeline: Pipeline, lineages: Sequence[Lineage], shard: ShardOptions) -> Pipeline:
+    """The pipeline that goes on from what former runs left of each leaf."""
+    if len(lineages) != len(pipeline.leaves):
+        raise CheckpointError(
+            f"the state is of a pipeline with {len(lineages)} sources; this one has {len(pipeline.leaves)}."
+        )
+    leaves = tuple(_with_lineage(leaf, lineage, shard) for leaf, lineage in zip(pipeline.leaves, lineages))
+    return dataclasses.replace(pipeline, leaves=leaves)
+
+
+def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
+    order = _order(leaf.sampler, shard, lineage.order_shards)
+    whole = _everything(leaf.sampler, order, lineage.order_shards)
+    total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
+    if lineage.layers and lineage.total != total:
+        raise CheckpointError(
+            f"the state is one of a run over {lineage.total} positions, on other shards before; this sampler has {total}."
+        )
+    return dataclasses.replace(leaf, sampler=order, shard=shard, lineage=lineage)
+
+
+def _is_outside(pipeline: Pipeline, cursor: Cursor) -> bool:
+    return any(position > leaf.total for position, leaf in zip(cursor.positions, pipeline.leaves))
 
 
 def formers(pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> list[Pipeline]:
@@ -75,10 +99,8 @@ def formers(pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> list[Pipeli
     found = []
     for rest in unfinished:
         shard = ShardOptions(*rest.shard, pipeline.shard.drop_remainder)
-        order = _order(pipeline.sampler, shard, rest.lineage.order_shards)
-        _check_lineage(pipeline, rest.lineage, order)
-        former = dataclasses.replace(pipeline, sampler=order, shard=shard, lineage=rest.lineage)
-        if len(rest.cursor.skips) != len(former.segments) or rest.cursor.position > former.total:
+        former = _with_lineages(pipeline, rest.lineages, shard)
+        if len(rest.cursor.skips) != len(former.stages) or _is_outside(former, rest.cursor):
             raise CheckpointError(f"the state's unfinished place {list(rest.cursor)} lies outside this pipeline.")
         found.append(former)
     return found
@@ -95,18 +117,9 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     if not in_a_batch(pipeline, state.cursor) and len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         saved.pop("batch_sizes"), present.pop("batch_sizes")
     changed = differences(saved, present)
-    if not changed and len(state.cursor.skips) != len(pipeline.segments) and any(state.cursor.skips):
-        changed.append(f"segments: {len(state.cursor.skips)} → {len(pipeline.segments)}")
+    if not changed and len(state.cursor.skips) != len(pipeline.stages) and any(state.cursor.skips):
+        changed.append(f"stages: {len(state.cursor.skips)} → {len(pipeline.stages)}")
     return changed
-
-
-def _check_lineage(pipeline: Pipeline, lineage: Lineage, order: VectorSampler) -> None:
-    whole = _everything(pipeline.sampler, order, lineage.order_shards)
-    total = pipeline.shard.length(len(order)) if lineage.within_shard else len(whole)
-    if lineage.layers and lineage.total != total:
-        raise CheckpointError(
-            f"the state is one of a run over {lineage.total} positions, on other shards before; this sampler has {total}."
-        )
 
 
 def _everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
@@ -124,13 +137,14 @@ def _order(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> Ve
         raise CheckpointError(f"the state is damaged: {brief(error)}") from None
 
 
-def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> LoaderState:
+def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
     """The state from which a shard goes on behind all shards of a former run.
 
     Args:
         pipeline: as the loader made it.
         states: of all former shards, in any order.
         strict: as for `resumed`.
+        run: runs a former shard's pipeline, which is needed where that stood inside a batch that a `FlatMap` takes apart.
     """
     by_shard = _complete(states)
     shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
@@ -139,32 +153,44 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> L
     first = by_shard[0]
     for state in by_shard:
         _check_elastic(pipeline, state, strict)
-    own_orders = has_own_orders(pipeline.sampler)
-    order_shards = first.lineage.order_shards or (len(by_shard) if own_orders else 0)
-    total = len(_everything(pipeline.sampler, _order(pipeline.sampler, pipeline.shard, order_shards), order_shards))
-    left_out = union(chain.from_iterable(state.left_out for state in by_shard))
-    unread = _unread(by_shard, left_out, total) if pipeline.aligned else ()
-    passed = left_out if pipeline.aligned else ()
-    before = dataclasses.replace(first.lineage, order_shards=order_shards)
-    cursors, unfinished = _places(pipeline, by_shard)
-    lineage = before.followed_by(cursors, total, unread, passed)
-    start = Cursor(0, (0,) * len(pipeline.segments))
+    skipped = SkippedSteps(
+        union(chain.from_iterable(state.skipped.steps for state in by_shard)), first.skipped.absorbed
+    )
+    cursors, unfinished = _places(pipeline, by_shard, run)
+    lineages = tuple(
+        _lineage_after(pipeline, number, by_shard, cursors, skipped) for number in range(len(pipeline.leaves))
+    )
+    if pipeline.aligned:
+        skipped = SkippedSteps(skipped.steps, union((*skipped.absorbed, *skipped.steps)))
     step = max(state.step for state in by_shard)
     own = tuple(unfinished[shard[0] :: shard[1]])
-    return LoaderState(start, step, shard, first.fingerprint, lineage, left_out, own)
+    return LoaderState(pipeline.start, step, shard, first.fingerprint, lineages, skipped, own)
 
 
-def _places(pipeline: Pipeline, states: Sequence[LoaderState]) -> tuple[list[Cursor], list[Unfinished]]:
-    """Where any shards can go on behind each of these, and what comes before that."""
+def _lineage_after(
+    pipeline: Pipeline, number: int, states: Sequence[LoaderState], cursors: Sequence[Cursor], skipped: SkippedSteps
+) -> Lineage:
+    """The lineage of a leaf, after all shards of a run that stand at these cursors."""
+    leaf, stage = pipeline.leaves[number], pipeline.stage_on(number)
+    before = states[0].lineages[number]
+    order_shards = before.order_shards or (len(states) if has_own_orders(leaf.sampler) else 0)
+    total = len(_everything(leaf.sampler, _order(leaf.sampler, leaf.shard, order_shards), order_shards))
+    unread = _unread(states, skipped, total) if pipeline.aligned else ()
+    places = [(cursor.positions[number], cursor.skips[stage.number]) for cursor in cursors]
+    return dataclasses.replace(before, order_shards=order_shards).followed_by(places, total, unread)
+
+
+def _places(pipeline: Pipeline, states: Sequence[LoaderState], run: Run) -> tuple[list[Cursor], list[Unfinished]]:
+    """Where any shards can go on after each of these, and what comes before that."""
     cursors: list[Cursor] = []
     unfinished: list[Unfinished] = []
     for state in states:
         cursor = state.cursor
         unfinished += state.unfinished
         if in_a_batch(pipeline, cursor):
-            unfinished.append(Unfinished(state.shard, cursor, state.lineage))
+            unfinished.append(Unfinished(state.shard, cursor, state.lineages))
             (former,) = formers(pipeline, unfinished[-1:])
-            cursor = place_behind(former, cursor)
+            cursor = place_after(former, cursor, run)
         cursors.append(cursor)
     return cursors, unfinished
 
@@ -178,7 +204,7 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
     for state in states:
         if by_shard[state.shard[0]] != state:
             raise CheckpointError(f"there are two states of shard {state.shard[0]}, which differ.")
-        if (state.shard[1], state.lineage, state.fingerprint) != (count, first.lineage, first.fingerprint):
+        if (state.shard[1], state.lineages, state.fingerprint) != (count, first.lineages, first.fingerprint):
             raise CheckpointError(
                 f"the states of shards {first.shard[0]} and {state.shard[0]} are of different runs; pass those of one."
             )
@@ -190,7 +216,7 @@ def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:
 
 
 def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None:
-    if state.lineage.within_shard:
+    if any(lineage.within_shard for lineage in state.lineages):
         raise CheckpointError(
             "the states go on after a run of Grain on several workers and shards, whose orders cannot be joined; "
             "keep the number of shards."
@@ -199,18 +225,22 @@ def _check_elastic(pipeline: Pipeline, state: LoaderState, strict: bool) -> None
         raise CheckpointError(f"the states belong to another pipeline ({first_few(changed)}); {_REMEDY}.")
 
 
-def _unread(states: Sequence[LoaderState], left_out: Ranges, total: int) -> Ranges:
+def _unread(states: Sequence[LoaderState], skipped: SkippedSteps, total: int) -> Ranges:
     """The local positions that the shards of an aligned pipeline left out, or were still to leave out."""
-    if not left_out:
+    if not skipped:
         return ()
-    passed, unit = states[0].lineage.left_out, prod(states[0].fingerprint["batch_sizes"])
-    ends = states[0].lineage.length(total) // len(states)  # where a shard has ended, its last step may be a short one
-    going = [state for state in states if state.cursor.position < ends] or states[:1]
-    begins = {state.cursor.position - (state.step - count_of(passed, state.step)) * unit for state in going}
+    unit = prod(states[0].fingerprint["batch_sizes"])
+    ends = states[0].lineages[0].length(total) // len(
+        states
+    )  # where a shard has ended, its last step may be a short one
+    going = [state for state in states if state.cursor.positions[0] < ends] or states[:1]
+    begins = {
+        state.cursor.positions[0] - (state.step - count_of(skipped.absorbed, state.step)) * unit for state in going
+    }
     if len(begins) > 1:
         raise CheckpointError(
             "steps are left out, and the batch size changed at different steps of the shards, so that a step is not the same "
             "records for all; take the checkpoint at equal steps."
         )
     last = min(going, key=lambda state: state.step)
-    return positions_left_out(left_out, (last.cursor.position, last.step), unit, passed)
+    return skipped.positions((last.cursor.positions[0], last.step), unit)

@@ -7,24 +7,19 @@ which any shard can go on. One of the new shards delivers them before its own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, TypeAlias
 
 from ...errors import CheckpointError
-from ..executors import InlineExecutor
-from ..options import ReadOptions
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
-from ..plan.record_keys import KeyBlocks
-from ..stats import Waits
-from ..stream.flow import Flow
-from ..stream.row_runs import RowRun
-from ..stream.skipped import SkippedRecords
+from ..stream.rows import Records, RowRun
 from .loader_state import Unfinished
+
+Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, RowRun, int], None, None]]
+"""Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
 
 MAX_ELEMENTS = 10_000
 """Elements after which the search for a place to go on is given up."""
@@ -33,7 +28,7 @@ MAX_ELEMENTS = 10_000
 def in_a_batch(pipeline: Pipeline, cursor: Cursor) -> bool:
     """Whether a cursor stands inside what a `Batch` and a `FlatMap` behind it make."""
     first, *others = cursor.skips
-    return any(others) or (first > 0 and pipeline.segments[0].unit > 1)
+    return any(others) or (first > 0 and pipeline.stages[0].unit > 1)
 
 
 @dataclass(slots=True)
@@ -58,35 +53,38 @@ class Row:
         """Where the new shard's own stream goes on: at its beginning."""
         return self.start
 
-    def record_keys(self) -> NDArray[np.int64]:
-        """The keys of the records behind the element."""
-        return KeyBlocks(self.former).behind(self.run.local_positions(self.index))
+    def records(self, index: int) -> Records:
+        """The records that the element was made of, as `former` counts them."""
+        return self.run.records(self.index)
 
 
-def rows(formers: list[Pipeline], unfinished: tuple[Unfinished, ...], start: Cursor) -> Iterator[tuple[Any, Any, int]]:
+def rows(
+    formers: list[Pipeline], unfinished: tuple[Unfinished, ...], start: Cursor, run: Run
+) -> Iterator[tuple[Any, Any, int]]:
     """What is still to be delivered, as `Flow` gives elements.
 
     Args:
         formers: the pipeline of each of the former shards.
         unfinished: what these were in the middle of.
         start: where the new shard's own stream begins.
+        run: runs a pipeline from a cursor on.
     """
     for number, (former, rest) in enumerate(zip(formers, unfinished)):
-        for count, (element, run, index) in enumerate(_elements(former, rest.cursor)):
+        for count, (element, rows, index) in enumerate(_elements(former, rest.cursor, run)):
             if count >= rest.delivered:
                 left = (dataclasses.replace(rest, delivered=count + 1), *unfinished[number + 1 :])
-                yield element, Row(start, left, former, run, index), 0
+                yield element, Row(start, left, former, rows, index), 0
 
 
-def place_behind(former: Pipeline, cursor: Cursor) -> Cursor:
-    """The first place, behind where a former shard stood, at which any shard can go on.
+def place_after(former: Pipeline, cursor: Cursor, run: Run) -> Cursor:
+    """The first place, after that where a former shard stood, at which any shard can go on.
 
     Raises:
         CheckpointError: there is none nearby.
     """
     count = 0
-    for _, run, index in _elements(former, cursor):
-        place, count = run.cursor_after(index), count + 1
+    for _, rows, index in _elements(former, cursor, run):
+        place, count = rows.cursor_after(index), count + 1
         if not in_a_batch(former, place):
             return place
         if count > MAX_ELEMENTS:
@@ -94,15 +92,12 @@ def place_behind(former: Pipeline, cursor: Cursor) -> Cursor:
                 f"a shard stands inside a batch that a FlatMap takes apart, and so it does after {MAX_ELEMENTS} more elements; "
                 "take the checkpoint at another step, or keep the number of shards."
             )
-    return Cursor(former.total, (0,) * len(former.segments))
+    return Cursor(tuple(leaf.total for leaf in former.leaves), former.start.skips)
 
 
-def _elements(former: Pipeline, cursor: Cursor) -> Iterator[tuple[Any, RowRun, int]]:
-    executor = InlineExecutor(former, ReadOptions(num_threads=0))
-    try:
-        for element, run, index in Flow(former, cursor, executor, SkippedRecords(), Waits()):
-            yield element, run, index
-            if not in_a_batch(former, run.cursor_after(index)):
+def _elements(former: Pipeline, cursor: Cursor, run: Run) -> Iterator[tuple[Any, RowRun, int]]:
+    with closing(run(former, cursor)) as elements:
+        for element, rows, index in elements:
+            yield element, rows, index
+            if not in_a_batch(former, rows.cursor_after(index)):
                 return
-    finally:
-        executor.close()

@@ -1,37 +1,35 @@
 """Puts the stages of a running pipeline together.
 
-In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with the cursor that follows it.
+In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with where it comes from.
 
-    spans → Ordered → RowRuns  [→ Rebatch → Ordered → RowRuns  for every further segment]  → elements
+    spans → Ordered → RowRuns  [→ Regroup → Ordered → RowRuns  for every further stage]  → elements
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import Any
 
-from ..executors import Executor
+from ..executors.protocol import Executor
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
 from ..plan.ranges import Ranges, kept
-from ..plan.stages import spans
+from ..plan.stages import Stage, spans
 from ..stats import Waits
-from ..work.tasks import Task
-from .ahead import Ahead
-from .ordered import stage
+from ..work.tasks import SpanTask
+from .ordered import results
 from .pull import Ended, FromIterator, Pull
-from .regroup import Rebatch
-from .row_runs import RowRun, RowRuns
+from .regroup import Regroup
+from .requests import Request, SpanRequest
+from .row_runs import RowRuns
+from .rows import RowRun
 from .skipped import SkippedRecords
 
 
 class Flow:
-    """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`.
-
-    With `ahead`, rows that come from other processes are taken before they are asked for.
-    """
+    """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`."""
 
     def __init__(
         self,
@@ -41,37 +39,38 @@ class Flow:
         skipped: SkippedRecords,
         waits: Waits,
         unread: Ranges = (),
-        ahead: bool = True,
     ) -> None:
-        total = start.position + pipeline.segments[0].useful(pipeline.total - start.position)
-        tasks: Pull[Task] = FromIterator(
-            chain.from_iterable(
-                spans(*part, pipeline.span, lambda: executor.units) for part in kept(unread, start.position, total)
-            )
-        )
-        runs = RowRuns(stage(tasks, executor, 0), pipeline, 0, start, skipped)
-        whole = (
-            pipeline.shard.shard_count == 1 and not pipeline.lineage.layers and not any((start.position, *start.skips))
-        )
-        for number, segment in enumerate(pipeline.segments[1:], start=1):
-            at = Cursor(start.position, start.skips[:number])
-            tasks = Rebatch(runs, number, segment, at, whole)
-            runs = RowRuns(stage(tasks, executor, number), pipeline, number, start, skipped)
+        self._pipeline = pipeline
+        self._executor = executor
+        self._skipped = skipped
         self._waits = waits
-        self._ahead = Ahead(runs) if ahead and executor.elsewhere else None
-        self._runs = self._ahead or runs
+        self._whole = pipeline.whole_from(start)
+        self._runs = self._rows(pipeline.stages[-1], start, unread)
+
+    def _rows(self, stage: Stage, start: Cursor, unread: Ranges) -> RowRuns:
+        """The rows that come out of a stage, which begins at a cursor."""
+        if stage.leaf is not None:
+            requests: Pull[Request] = FromIterator(self._spans(stage, stage.leaf, start.positions[0], unread))
+        else:
+            before = Cursor(start.positions, start.skips[:-1])
+            inputs = self._rows(self._pipeline.stages[stage.number - 1], before, unread)
+            requests = Regroup(inputs, stage, before, self._whole)
+        results_ = results(requests, self._executor, stage.number)
+        return RowRuns(results_, self._pipeline, stage, start, self._skipped)
+
+    def _spans(self, stage: Stage, leaf: int, start: int, unread: Ranges) -> Iterator[SpanRequest]:
+        total = start + stage.useful(self._pipeline.leaves[leaf].total - start)
+        length, unit = self._pipeline.span, stage.unit
+        parts = (spans(*part, length, lambda: self._executor.units) for part in kept(unread, start, total))
+        for span in chain.from_iterable(parts):
+            yield SpanRequest(SpanTask(stage.number, *span), leaf, unit)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""
         self._runs.fill()
 
-    def close(self) -> None:
-        """Stop what was begun here; the executor is its owner's to close."""
-        if self._ahead is not None:
-            self._ahead.close()
-
     def __iter__(self) -> Generator[tuple[Any, RowRun, int], None, None]:
-        """Elements, each with its run and its place there, which know the cursor that follows it.
+        """Elements, each with its run and its row there, which know the cursor that follows it.
 
         Raises what a task failed with, at its place in the stream.
         """
@@ -80,8 +79,8 @@ class Flow:
             run = self._runs.next(wait=True)
             self._waits.note(began, time.perf_counter())
             if isinstance(run, RowRun):
-                for index in range(run.start, run.stop):
-                    yield run.take(index), run, index
+                for row in range(run.start, run.stop):
+                    yield run.take(row), run, row
             else:
                 assert isinstance(run, Ended)
                 if run.failure is not None:

@@ -1,35 +1,35 @@
-"""Cuts ordered rows into groups, each of which makes one unit of the next segment.
+"""Cuts ordered rows into groups, each of which makes one unit of the next stage.
 
-In: runs of rows. Out: groups of one unit of rows, the last one maybe smaller. Looks at counts alone, never at a row. Rows that
-are too few for any group are a failure, if they are all that a whole stream has.
+In: runs of rows. Out: requests for one unit of rows each, the last one maybe smaller. Looks at counts alone, never at a row.
+Rows that are too few for any group are a failure, if they are all that a whole stream has.
 """
 
 from __future__ import annotations
 
 from ...errors import EmptyStreamError
 from ..plan.cursor import Cursor
-from ..plan.stages import Segment
-from ..work.tasks import Failure, Group, Rows
+from ..plan.stages import Stage
+from ..work.tasks import Failure, GroupTask, Rows
 from .pull import Ended, Pull
-from .row_runs import RowRun
+from .requests import GroupRequest
+from .rows import RowRun
 
 
-class Rebatch:
-    """Groups for segment number `number`; `start` is the cursor at which the first row stands, of a `whole` stream or not."""
+class Regroup:
+    """Groups for a stage; `start` is the cursor at which the first row stands, of a `whole` stream or not."""
 
-    def __init__(self, runs: Pull[RowRun], number: int, segment: Segment, start: Cursor, whole: bool) -> None:
+    def __init__(self, runs: Pull[RowRun], stage: Stage, start: Cursor, whole: bool) -> None:
         self._runs = runs
-        self._number = number
-        self._segment = segment
-        self._size = segment.unit
-        self._start = start
+        self._stage = stage
+        self._size = stage.unit
+        self._start = self._stop = start
         self._whole = whole
         self._run: RowRun | None = None
         self._used = 0
-        self._parts: list[Rows] = []
+        self._parts: list[tuple[RowRun, int, int]] = []
         self._count = 0
 
-    def next(self, wait: bool) -> Group | Ended | None:
+    def next(self, wait: bool) -> GroupRequest | Ended | None:
         """The next group."""
         while self._count < self._size:
             if self._run is None:
@@ -42,9 +42,9 @@ class Rebatch:
             self._take(self._run)
         return self._group()
 
-    def _last(self, ended: Ended) -> Group | Ended:
+    def _last(self, ended: Ended) -> GroupRequest | Ended:
         """What comes of rows that are fewer than a unit, at the end."""
-        if self._segment.useful(self._count) > 0:
+        if self._stage.useful(self._count) > 0:
             return self._group()
         if not self._whole:
             return ended
@@ -60,14 +60,20 @@ class Rebatch:
     def _take(self, run: RowRun) -> None:
         """Move rows of the run into the group, as many as there is room for."""
         stop = min(run.stop, self._used + self._size - self._count)
-        self._parts.append(run.rows(self._used, stop))
+        self._parts.append((run, self._used, stop))
         self._count += stop - self._used
         self._used = stop
         self._stop = run.cursor_after(stop - 1)
         if stop == run.stop:
             self._run = None
 
-    def _group(self) -> Group:
-        group = Group(self._number, tuple(self._parts), self._start, self._stop)
-        self._start, self._parts, self._count, self._whole = self._stop, [], 0, False
-        return group
+    def _group(self) -> GroupRequest:
+        parts, start, stop = self._parts, self._start, self._stop
+        self._start, self._parts, self._count, self._whole = stop, [], 0, False
+        return GroupRequest(
+            GroupTask(self._stage.number, tuple(Rows(run.number, first, last) for run, first, last in parts)),
+            {run.number: run.block for run, _, _ in parts},
+            tuple((run.origin, first, last) for run, first, last in parts),
+            start,
+            stop,
+        )

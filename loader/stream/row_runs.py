@@ -1,24 +1,22 @@
-"""Gives every row the cursor that follows it.
+"""The rows of a stage, in order, each of which knows where it comes from.
 
-In: blocks in order. Out: the same rows, in runs that know their cursors; rows that were delivered before a restore are
-left out. Cursors are computed when somebody asks for one, not row by row.
+In: blocks in order. Out: the same rows, in runs; rows that were delivered before a restore are left out.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from ...errors import NothingPassesError
 from ..plan.cursor import Cursor
+from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-from ..plan.stages import Span
+from ..plan.stages import Stage
 from ..work.notices import Notices
-from ..work.tasks import Block, Failure, Group, Rows, Task, local_positions
-from .ordered import Stage
+from ..work.tasks import Failure
 from .pull import Ended
+from .requests import GroupRequest, Request, Results, SpanRequest
+from .rows import RowRun
 from .skipped import SkippedRecords
 
 BARREN_EPOCHS = 8
@@ -28,119 +26,85 @@ MIN_BARREN_GROUPS = 100
 """Groups in a row that may come to nothing, however few positions an epoch has."""
 
 
-@dataclass(slots=True)
-class RowRun:
-    """Rows `[start, stop)` of a task's block."""
-
-    task: Task
-    block: Block
-    start: int
-    stop: int
-    unit: int
-
-    def take(self, index: int) -> Any:
-        """Row `index` of the block, which lets go of it, so that its memory is free once the user drops it."""
-        elements = self.block.elements
-        element, elements[index] = elements[index], None
-        return element
-
-    def rows(self, start: int, stop: int) -> Rows:
-        """A part of the run."""
-        return Rows(self.block, start, stop, self.local_positions)
-
-    def local_positions(self, index: int) -> Sequence[int]:
-        """The local positions of the records behind row `index` of the block, ascending."""
-        if isinstance(self.task, Group):
-            return local_positions(self.task)
-        unit = index if self.block.tags is None else self.block.tags.units[index]
-        start = self.task.start + unit * self.unit
-        return range(start, min(start + self.unit, self.task.stop))
-
-    def cursor_after(self, index: int) -> Cursor:
-        """Where the stream goes on after row `index` of the block."""
-        if isinstance(self.task, Group):
-            last = index + 1 == self.block.count
-            return self.task.stop.then(0) if last else self.task.start.then(index + 1)
-        return self._cursor_in_span(self.task, index)
-
-    def _cursor_in_span(self, span: Span, index: int) -> Cursor:
-        tags = self.block.tags
-        if tags is None:
-            return Cursor(min(span.start + (index + 1) * self.unit, span.stop), (0,))
-        units, unit = tags.units, tags.units[index]
-        if index + 1 < len(units) and units[index + 1] == unit:
-            return Cursor(span.start + unit * self.unit, (index + 1 - units.index(unit),))
-        return Cursor(min(span.start + (unit + 1) * self.unit, span.stop), (0,))
-
-
 class RowRuns:
-    """The rows of a stage."""
+    """The rows of a stage, from a cursor on."""
 
-    def __init__(self, stage: Stage, pipeline: Pipeline, segment: int, start: Cursor, skipped: SkippedRecords) -> None:
-        self._stage = stage
-        self._pipeline = pipeline
-        self._unit = pipeline.segments[segment].unit
-        self._skip = start.skips[segment]
-        self._productive: Task = Span(start.position, start.position)
-        self._barren_groups = 0
+    def __init__(
+        self, results: Results, pipeline: Pipeline, stage: Stage, start: Cursor, skipped: SkippedRecords
+    ) -> None:
+        self._results = results
+        self._skip = start.skips[-1]
         self._skipped = skipped
         self._notices = Notices()
+        self._drought = Drought(pipeline, start)
+        self._number = stage.number
+        self._stages = len(pipeline.stages)
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
-        self._stage.fill()
+        self._results.fill()
 
     def next(self, wait: bool) -> RowRun | Ended | None:
         """The next rows, at least one."""
         while True:
-            result = self._stage.next(wait)
+            result = self._results.next(wait)
             if result is None or isinstance(result, Ended):
                 return result
-            task, block = result
+            request, block = result
+            number, self._number = self._number, self._number + self._stages  # no two blocks of an iterator share one
             if block.notices:
                 self._notices.warn(block.notices)
             if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
                 return Ended(failure)
             skip, self._skip = self._skip, 0
-            count = block.count
-            if skip and block.tags is not None and isinstance(task, Span):
+            if skip and block.tags is not None and isinstance(request, SpanRequest):
                 skip = min(skip, bisect_right(block.tags.units, 0))  # never more than the unit that was being delivered
-            if count > skip:
-                self._productive, self._barren_groups = task, 0
-                return RowRun(task, block, skip, count, self._unit)
+            if block.count > skip:
+                self._drought.end(request)
+                return RowRun(number, block, request.origin(block), skip, block.count)
             if block.failure is not None:
-                continue  # the stage tells it next; how much came before it says nothing about what passes
-            if (failure := self._note_barren(task)) is not None:
+                continue  # the results tell it next; how much came before it says nothing about what passes
+            if (failure := self._drought.go_on(request)) is not None:
                 return Ended(failure)
 
-    def _note_barren(self, task: Task) -> Failure | None:
+
+class Drought:
+    """Notices when nothing passes the operations of an endless stream any more."""
+
+    def __init__(self, pipeline: Pipeline, start: Cursor) -> None:
+        self._leaf: Leaf = pipeline.leaves[0]
+        self._endless = pipeline.endless
+        self._since = start.positions[0]
+        self._groups = 0
+
+    def end(self, request: Request) -> None:
+        """Rows came of a task."""
+        self._since, self._groups = request.stop, 0
+
+    def go_on(self, request: Request) -> Failure | None:
         """A task came to no rows. A failure when that has gone on for whole epochs of an endless stream."""
-        self._barren_groups += isinstance(task, Group)
-        enough = isinstance(task, Span) or self._barren_groups >= MIN_BARREN_GROUPS
-        if not self._pipeline.endless or not enough or _position_after(task) < self._barren_limit():
+        in_groups = isinstance(request, GroupRequest)
+        self._groups += in_groups
+        enough = not in_groups or self._groups >= MIN_BARREN_GROUPS
+        if not self._endless or not enough or request.stop < self._limit():
             return None
-        barren = _position_after(task) - _position_after(self._productive)
         return Failure(
             NothingPassesError(
-                f"no element came out of the operations for {barren} records in a row of an endless stream, and an epoch has "
-                f"{self._pipeline.epoch_length}: a Filter, a FlatMap or on_error='skip' drops everything. "
+                f"no element came out of the operations for {request.stop - self._since} records in a row of an endless "
+                f"stream, and an epoch has {self._leaf.epoch_length}: a Filter, a FlatMap or on_error='skip' drops everything. "
                 "Check its condition, or pass num_epochs= to let the stream end."
             )
         )
 
-    def _barren_limit(self) -> int:
+    def _limit(self) -> int:
         """The local position at which it is certain that no record passes.
 
         An epoch that began after the last row and ended without one has shown every record. A shard is shown its part of
         them only, another one in each epoch; a single good record would be missing from all of these with probability
         exp(-BARREN_EPOCHS).
         """
-        shard, epoch = self._pipeline.shard, self._pipeline.epoch_length
-        dense_from, offset = self._pipeline.lineage.dense_from  # before that, positions come in no order
-        last = max(shard.global_position(_position_after(self._productive)), dense_from) + offset
+        shard, epoch = self._leaf.shard, self._leaf.epoch_length
+        dense_from, offset = self._leaf.lineage.dense_from  # before that, positions come in no order
+        last = max(shard.global_position(self._since), dense_from) + offset
         epochs = 1 if shard.shard_count == 1 else BARREN_EPOCHS * shard.shard_count
         return -(-((last // epoch + 1 + epochs) * epoch - offset) // shard.shard_count)
-
-
-def _position_after(task: Task) -> int:
-    return task.stop.position if isinstance(task, Group) else task.stop

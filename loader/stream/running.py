@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from ...errors import InUseError
-from ..executors import Executor
+from ..executors.protocol import Executor
 from ..interrupts import Uninterrupted
 from .flow import Flow
 
@@ -34,7 +34,6 @@ class Running:
     def __init__(self) -> None:
         self.elements: Elements | None = None
         self._executor: Executor | None = None
-        self._flow: Flow | None = None
         self._changing = False
         _ALL.add(self)
 
@@ -80,9 +79,9 @@ class Running:
     ) -> Elements:
         self._end()  # if that was interrupted
         self._executor = make_executor()
-        before, self._flow = make_flow(self._executor)
-        self._flow.begin()
-        self.elements = _one_by_one(before, self._flow) if before else iter(self._flow)
+        before, flow = make_flow(self._executor)
+        flow.begin()
+        self.elements = _one_by_one(before, flow) if before else iter(flow)
         return self.elements
 
     def _end(self) -> None:
@@ -94,9 +93,6 @@ class Running:
                 except ValueError:  # it is at work
                     raise _in_use() from None
                 self.elements = None
-            if self._flow is not None:
-                self._flow.close()
-                self._flow = None
             if self._executor is not None:
                 self._executor.close()
                 self._executor = None
@@ -105,7 +101,7 @@ class Running:
         """In a forked child: the threads are gone, and the processes are its parent's."""
         if self._executor is not None:
             self.elements = _of_the_parent() if self._executor.elsewhere else None
-        self._flow = self._executor = None
+        self._executor = None
         self._changing = False
 
 

@@ -1,4 +1,4 @@
-"""The operations of one segment, connected, and what is pushed into them.
+"""The operations of one stage, connected, and what is pushed into them.
 
 In: the records of a span, or the rows of a group. Out: a block. Used by one thread, until a task fails.
 """
@@ -16,31 +16,32 @@ from ...errors import NoElementError
 from ...operations import Batch, Filter, MapTransform
 from ...operations.protocol import Allocate, Context, Element, Step, Tell
 from ..plan.pipeline import Pipeline
-from ..plan.stages import Segment, Span
+from ..plan.stages import Stage
 from .explain import explained, maker_for, name_of
 from .selection import Selection
 from .stacked_rows import StackedRows, batch_of
-from .tasks import Block, Failure, Group, RowTags
+from .tasks import Block, Failure, Parts, RowTags, SpanTask
 
 
 class Chain:
-    """The steps of one segment, connected, and what is pushed into them."""
+    """The steps of one stage, connected, and what is pushed into them."""
 
-    def __init__(self, pipeline: Pipeline, segment: Segment, allocate: Allocate, tell: Tell) -> None:
+    def __init__(self, pipeline: Pipeline, stage: Stage, allocate: Allocate, tell: Tell) -> None:
         self._pipeline = pipeline
-        self._segment = segment
-        self._context = Context(seed=pipeline.sampler.seed or 0, allocate=allocate, tell=tell)
+        self._stage = stage
+        self._leaf = leaf = pipeline.leaf_of(stage)
+        self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, tell=tell)
         self._steps: list[Step] = [self._keep]
-        for number, operation in reversed(list(enumerate(segment.operations, segment.first))):
+        for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
             self._steps.insert(0, operation.connect(self._steps[0], self._context, number))
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
         self._push = self._steps[0]
-        self._maps = _maps_before_batch(segment)
-        self._selects = _only_maps_and_filters(segment)
-        self._inputs_per_unit, self._positions_per_input = segment.unit, 1
+        self._maps = _maps_before_batch(stage)
+        self._selects = _only_maps_and_filters(stage)
+        self._inputs_per_unit, self._positions_per_input = stage.unit, 1
         self._tags_rows = not pipeline.aligned
-        self._tracks = segment.reads_position or self._tags_rows
-        self._seeds_differ = pipeline.sampler.seeds(np.empty(0, dtype=np.int64)) is not None
+        self._tracks = stage.reads_position or self._tags_rows
+        self._seeds_differ = leaf.sampler.seeds(np.empty(0, dtype=np.int64)) is not None
         self._elements: list[Element] = []
         self._tags = RowTags() if self._tags_rows else None
 
@@ -51,7 +52,7 @@ class Chain:
         self._inputs_per_unit //= batch_size
         self._positions_per_input = batch_size
 
-    def run_span(self, span: Span, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
+    def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Push the inputs of a span; `read_failure` says why they are not all."""
         if self._selects:
             return self._select(span, inputs, read_failure)
@@ -70,7 +71,7 @@ class Chain:
             self._end()
         except Exception as error:
             at_fault = self._at_fault(len(inputs) - length_hint(remaining) - 1)
-            position = self._pipeline.position(span.start + at_fault * self._positions_per_input)
+            position = self._leaf.position(span.start + at_fault * self._positions_per_input)
             return self._failed(self._explained(error, position), self._context.unit)
         return self._block()
 
@@ -87,31 +88,31 @@ class Chain:
             elements = map(operation.function, elements)
         taken = 0
         try:
-            taken = self._context.take_all[self._segment.first + len(maps)](elements)
+            taken = self._context.take_all[self._stage.first + len(maps)](elements)
             if taken < count:
                 raise StopIteration
         except Exception:
             left = list(map(length_hint, taken_from))  # less by one before the map at fault than behind it
-            self._context.blame(self._segment.first + left.count(left[0]) - 1)
+            self._context.blame(self._stage.first + left.count(left[0]) - 1)
             raise
 
-    def _select(self, span: Span, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
+    def _select(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Records through maps and filters, without a call of ours for each."""
         assert self._tags is not None, "what is filtered is tagged"
-        selection = Selection(self._segment.operations)
+        selection = Selection(self._stage.operations)
         selection.run(inputs)
         self._elements = selection.elements
-        self._tags.extend_each(selection.numbers, self._pipeline.positions(span.start, span.stop))
+        self._tags.extend_each(selection.numbers, self._leaf.positions(span.start, span.stop))
         if selection.failed is not None:
             place, number, error = selection.failed
-            self._context.blame(self._segment.first + place)
-            return self._failed(self._explained(error, self._pipeline.position(span.start + number)), number)
+            self._context.blame(self._stage.first + place)
+            return self._failed(self._explained(error, self._leaf.position(span.start + number)), number)
         return self._block() if read_failure is None else self._failed(read_failure, len(inputs))
 
-    def _push_tracked(self, span: Span, inputs: Iterator[Any]) -> None:
+    def _push_tracked(self, span: SpanTask, inputs: Iterator[Any]) -> None:
         push, context, per_unit = self._push, self._context, self._inputs_per_unit
-        positions = self._pipeline.positions(span.start, span.stop)[:: self._positions_per_input]
-        seeds = self._pipeline.sampler.seeds(positions)
+        positions = self._leaf.positions(span.start, span.stop)[:: self._positions_per_input]
+        seeds = self._leaf.sampler.seeds(positions)
         context.row = 0
         if seeds is None and not self._tags_rows:
             for context.position, element in zip(positions.tolist(), inputs):
@@ -123,17 +124,17 @@ class Chain:
                 context.seed = int(seeds[number])
             push(element)
 
-    def run_group(self, group: Group) -> Block:
-        """Push the rows of a group, which make one unit."""
-        push, context, seeds_of = self._push, self._context, self._pipeline.sampler.seeds
+    def run_group(self, parts: Parts) -> Block:
+        """Push rows of earlier blocks, which make one unit."""
+        push, context, seeds_of = self._push, self._context, self._leaf.sampler.seeds
         index = -1
         try:
             context.unit = 0
-            if self._batches_columns(group):
+            if self._batches_columns(parts):
                 index = 0
-                self._push_batch(group)
+                self._push_batch(parts)
                 return self._block()
-            for position, row, element in _rows_of(group):
+            for position, row, element in _rows_of(parts):
                 index += 1
                 context.position, context.row = position, row
                 if self._seeds_differ:
@@ -141,28 +142,28 @@ class Chain:
                 push(element)
             self._end()
         except Exception as error:
-            position, _, _ = next(islice(_rows_of(group), self._at_fault(index), None))
+            position, _, _ = next(islice(_rows_of(parts), self._at_fault(index), None))
             return self._failed(self._explained(error, position), 0)
         return self._block()
 
-    def _batches_columns(self, group: Group) -> bool:
-        """Whether the group's rows are columns that its first operation, a plain batch of all of them, would only stack."""
-        batch, first = self._segment.operations[0], group.parts[0].block.elements
+    def _batches_columns(self, parts: Parts) -> bool:
+        """Whether the rows are columns that its first operation, a plain batch of all of them, would only stack."""
+        batch, first = self._stage.operations[0], parts[0][0].elements
         return (
-            type(batch) is Batch
-            and batch.batch_fn is None
-            and batch.batch_size == self._segment.unit
+            batch.only_stacks
+            and batch.takes == self._stage.unit
             and isinstance(first, StackedRows)
-            and all(first.is_like(part.block.elements) for part in group.parts)
+            and all(first.is_like(block.elements) for block, _, _ in parts)
         )
 
-    def _push_batch(self, group: Group) -> None:
-        parts: Any = [(part.block.elements, part.start, part.stop) for part in group.parts]
-        position, row, _ = next(_rows_of(group))
+    def _push_batch(self, parts: Parts) -> None:
+        position, row, _ = next(_rows_of(parts))
         self._context.position, self._context.row = position, row
         if self._seeds_differ:
-            self._context.seed = int(self._pipeline.sampler.seeds(np.array([position], dtype=np.int64))[0])  # type: ignore
-        self._steps[1](batch_of(parts, self._context.allocate))
+            self._context.seed = int(self._leaf.sampler.seeds(np.array([position], dtype=np.int64))[0])  # type: ignore
+        self._steps[1](
+            batch_of([(block.elements, start, stop) for block, start, stop in parts], self._context.allocate)
+        )
         for finish in self._context.at_end[1:]:
             finish()
 
@@ -178,7 +179,7 @@ class Chain:
         return index - index % together + fault.row * inputs
 
     def _inputs_of(self, number: int) -> int:
-        return max(self._segment.inputs_of(number) // self._positions_per_input, 1)
+        return max(self._stage.inputs_of(number) // self._positions_per_input, 1)
 
     def _explained(self, error: Exception, position: int) -> Exception:
         fault = self._context.fault
@@ -186,7 +187,7 @@ class Chain:
         who = (
             maker_for(self._pipeline, number) if isinstance(error, NoElementError) else name_of(self._pipeline, number)
         )
-        return explained(error, self._pipeline, position, who)
+        return explained(error, self._leaf, position, who)
 
     def _keep(self, element: Element) -> None:
         self._elements.append(element)
@@ -210,10 +211,10 @@ class Chain:
         return self._block(Failure(error))
 
 
-def _maps_before_batch(segment: Segment) -> Sequence[MapTransform] | None:
-    """The maps that a segment begins with, if there is nothing else before its first batch."""
+def _maps_before_batch(stage: Stage) -> Sequence[MapTransform] | None:
+    """The maps that a stage begins with, if there is nothing else before its first batch."""
     maps: list[MapTransform] = []
-    for operation in segment.operations:
+    for operation in stage.operations:
         if type(operation) is Batch:
             return maps
         if not isinstance(operation, MapTransform) or type(operation).connect is not MapTransform.connect:
@@ -222,24 +223,19 @@ def _maps_before_batch(segment: Segment) -> Sequence[MapTransform] | None:
     return None
 
 
-def _only_maps_and_filters(segment: Segment) -> bool:
-    """Whether a segment selects records, and does nothing else than plain maps before and after."""
+def _only_maps_and_filters(stage: Stage) -> bool:
+    """Whether a stage selects records, and does nothing else than plain maps before and after."""
     plain = (MapTransform, Filter)
-    return any(isinstance(operation, Filter) for operation in segment.operations) and all(
+    return any(isinstance(operation, Filter) for operation in stage.operations) and all(
         isinstance(operation, plain) and type(operation).connect in (MapTransform.connect, Filter.connect)
-        for operation in segment.operations
+        for operation in stage.operations
     )
 
 
-def _rows_of(group: Group) -> Iterator[tuple[int, int, Element]]:
+def _rows_of(parts: Parts) -> Iterator[tuple[int, int, Element]]:
     """Position, row and element of each row."""
-    for part in group.parts:
-        tags = part.block.tags
+    for block, start, stop in parts:
+        tags, elements = block.tags, block.elements
         assert tags is not None, "only blocks with tags are regrouped"
-        elements = part.block.elements
-        if isinstance(elements, StackedRows):
-            rows = elements.elements(part.start, part.stop)
-        else:
-            rows = iter(elements[part.start : part.stop])
-        span = slice(part.start, part.stop)
-        yield from zip(tags.positions[span], tags.rows[span], rows)
+        rows = elements.elements(start, stop) if isinstance(elements, StackedRows) else iter(elements[start:stop])
+        yield from zip(tags.positions[start:stop], tags.rows[start:stop], rows)

@@ -15,6 +15,7 @@ import numpy as np
 from ...errors import StopIterationError
 from ...operations import Filter
 from ...wording import brief, shown
+from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 
 _PACKAGE = str(Path(__file__).parent.parent.parent)
@@ -36,16 +37,16 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
     return name_of(pipeline, makers[-1]) if makers else READING
 
 
-def explained(error: Exception, pipeline: Pipeline, position: int, who: str) -> Exception:
+def explained(error: Exception, leaf: Leaf, position: int, who: str) -> Exception:
     """The exception, saying where in the pipeline it was raised; in place of StopIteration, one that can be raised.
 
     Args:
         error: raised while a task was run.
-        pipeline: whose task.
+        leaf: where the record comes from.
         position: global position of the record (of a batch: its first) that was being worked on.
         who: failed.
     """
-    where = f"on record key {_key_at(pipeline, position)} at position {position}"
+    where = f"on record key {_key_at(leaf, position)} at position {position}"
     note = f"millrace: {who} failed {where}."
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
@@ -69,9 +70,9 @@ def told(error: Exception) -> str:
     return f"{type(error).__name__}: {brief(error)}{notes and f' ({notes})'}"
 
 
-def _key_at(pipeline: Pipeline, position: int) -> Any:
+def _key_at(leaf: Leaf, position: int) -> Any:
     try:
-        return int(pipeline.sampler.record_keys(np.array([position], dtype=np.int64))[0])
+        return int(leaf.sampler.record_keys(np.array([position], dtype=np.int64))[0])
     except Exception:  # the sampler itself may be what failed
         return "unknown"
 

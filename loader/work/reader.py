@@ -1,6 +1,6 @@
-"""Reads the records of spans from the source, and finds the one that cannot be read.
+"""Reads the records of spans from the source of a leaf, or batches straight from its columns; finds what cannot be read.
 
-In: spans. Out: their records, in one call of the source.
+In: spans. Out: their records, in one call of the source; or their batches, one `np.take` a column and nothing per record.
 """
 
 from __future__ import annotations
@@ -11,44 +11,89 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...operations import Operation
+from ...operations.protocol import Allocate, ArraySpec, Element
+from ...operations.trees import flatten
 from ...sources import reader_of
+from ..plan.leaf import KeyBlocks, Leaf
 from ..plan.pipeline import Pipeline
-from ..plan.record_keys import KeyBlocks
-from ..plan.stages import Span
 from .explain import READING, SAMPLER, explained
+from .tasks import SpanTask
 
 
 class Reader:
     """Reads the records of spans. Any number of threads may use one."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._read = reader_of(pipeline.source)
-        self._keys = KeyBlocks(pipeline)
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._read = reader_of(leaf.source)
+        self._keys = KeyBlocks(leaf)
 
-    def keys(self, span: Span) -> NDArray[np.int64]:
+    def keys(self, span: SpanTask) -> NDArray[np.int64]:
         """The record keys of a span."""
-        return self._keys.of(span)
+        return self._keys.of(span.start, span.stop)
 
-    def records(self, span: Span) -> Sequence[Any]:
+    def records(self, span: SpanTask) -> Sequence[Any]:
         """The records of a span, in one call of the source."""
         return self._read(self.keys(span))
 
-    def records_before_failure(self, span: Span, failure: Exception) -> tuple[Sequence[Any], Exception]:
+    def records_before_failure(self, span: SpanTask, failure: Exception) -> tuple[Sequence[Any], Exception]:
         """The records of a span, read one by one, up to the first that cannot be read, and why it cannot.
 
         Args:
             span: could not be read in one call.
             failure: why not; it is the answer if every single record can be read.
         """
+        leaf = self._leaf
         records: list[Any] = []
         position, who = 0, SAMPLER
         try:
-            for position in self._pipeline.positions(span.start, span.stop).tolist():
+            for position in leaf.positions(span.start, span.stop).tolist():
                 who = SAMPLER
-                (key,) = self._keys.checked(np.array([position], dtype=np.int64)).tolist()
+                (key,) = leaf.record_keys(np.array([position], dtype=np.int64)).tolist()
                 who = READING
-                records.append(self._pipeline.source[key])
+                records.append(leaf.source[key])
         except Exception as error:
-            return records, explained(error, self._pipeline, position, who)
-        return [], explained(failure, self._pipeline, self._pipeline.position(span.start), READING)
+            return records, explained(error, leaf, position, who)
+        return [], explained(failure, leaf, leaf.position(span.start), READING)
+
+
+def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
+    """The readers of a pipeline, by the numbers of the stages that they read for."""
+    return {stage.number: Reader(pipeline.leaf_of(stage)) for stage in pipeline.stages if stage.leaf is not None}
+
+
+class ColumnReader:
+    """Takes batches from columns, as a plain `Batch` would make them of their rows. Stands in for it and for reading."""
+
+    def __init__(self, columns: Any, batch: Operation, allocate: Allocate) -> None:
+        leaves, self._structure = flatten(columns)
+        self._leaves: list[NDArray[Any]] = leaves
+        self._allocate = allocate
+        self.batch_size = batch.takes or 1
+        self._drop_remainder = batch.drops_remainder
+        self._specs = self._specs_of(self.batch_size)
+
+    def _specs_of(self, rows: int) -> tuple[ArraySpec, ...]:
+        return tuple(ArraySpec((rows, *leaf.shape[1:]), leaf.dtype) for leaf in self._leaves)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, allocate: Allocate) -> ColumnReader | None:
+        """One for this pipeline, if it batches columns."""
+        return None if pipeline.columns is None else cls(pipeline.columns, pipeline.operations[0], allocate)
+
+    def batches(self, keys: NDArray[np.int64]) -> list[Element]:
+        """The batches of a span, in order."""
+        size = self.batch_size
+        if len(keys) == size:
+            return [self._batch_of(keys)]
+        cut = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
+        return [self._batch_of(keys[start : start + size]) for start in range(0, cut, size)]
+
+    def _batch_of(self, keys: NDArray[np.int64]) -> Element:
+        specs = self._specs if len(keys) == self.batch_size else self._specs_of(len(keys))
+        arrays = self._allocate(specs)
+        for leaf, array in zip(self._leaves, arrays):
+            # The keys are within bounds, as the leaf checked: "clip" only spares the buffer that "raise" needs.
+            leaf.take(keys, 0, array, "clip")
+        return self._structure.unflatten(arrays)

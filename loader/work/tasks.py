@@ -1,22 +1,20 @@
-"""What is to be done, and what came of it: the messages between the consumer and the executors.
+"""What is to be done, and what came of it: the messages between the user's process and the executors.
 
-A task needs nothing beside it and can be repeated. Plain dataclasses, so that they can cross a process boundary.
+In: nothing. Out: tasks, which are plain numbers and can be repeated anywhere; blocks of rows, each with where it comes from.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan.cursor import Cursor
-from ..plan.stages import Span
 from .notices import Told
 
 
@@ -125,47 +123,42 @@ class Block:
         """Nothing: these rows are no bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows `[start, stop)` of a block.
+class SpanTask(NamedTuple):
+    """Read the records at local positions `[start, stop)` of a stage's leaf, and do what the stage does to them."""
 
-    Attributes:
-        local_positions: tells the local positions behind a row of the block; unknown in a worker process.
-    """
-
-    block: Block
+    stage: int
     start: int
     stop: int
-    local_positions: Callable[[int], Sequence[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Consecutive rows that make one unit of a later segment.
+class Rows(NamedTuple):
+    """Rows `[start, stop)` of a block that an earlier task gave, by the number of that block."""
 
-    Attributes:
-        segment: which.
-        parts: the rows, in order.
-        start: the cursor at which the first of them stands.
-        stop: the cursor that follows the last of them.
-    """
-
-    segment: int
-    parts: tuple[Rows, ...]
-    start: Cursor
-    stop: Cursor
+    block: int
+    start: int
+    stop: int
 
 
-Task = Span | Group
+class GroupTask(NamedTuple):
+    """Do what a stage does to rows of earlier tasks, which make one unit of it."""
+
+    stage: int
+    rows: tuple[Rows, ...]
 
 
-def local_positions(task: Task) -> Sequence[int]:
-    """The local positions of the records that a task is about, ascending; of a group, only in the user's process."""
-    if isinstance(task, Span):
-        return range(task.start, task.stop)
-    parts = [map(part.local_positions or _unknown, range(part.start, part.stop)) for part in task.parts]
-    return list(dict.fromkeys(chain.from_iterable(chain.from_iterable(parts))))
+Task: TypeAlias = SpanTask | GroupTask
+
+Blocks: TypeAlias = Mapping[int, Any]
+"""Where the rows are that tasks name: blocks by number."""
+
+NO_BLOCKS: Blocks = MappingProxyType({})
+
+Parts: TypeAlias = Sequence[tuple[Block, int, int]]
+"""Rows `[start, stop)` of blocks, in order: what a group's rows are, once its blocks were looked up."""
 
 
-def _unknown(row: int) -> Sequence[int]:
-    return ()
+def input_count(task: Task) -> int:
+    """How many positions or rows a task is about."""
+    if isinstance(task, SpanTask):
+        return task.stop - task.start
+    return sum(rows.stop - rows.start for rows in task.rows)

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...operations import Batch
 from ...operations.protocol import Allocate, Element
+from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-from ..plan.stages import Segment, Span, spans
+from ..plan.stages import Stage, spans
 from .chain import Chain
-from .columns import ColumnReader
 from .explain import told
 from .notices import Notices
-from .reader import Reader
+from .reader import ColumnReader, readers_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
-from .tasks import Block, Failure, Group, RowTags, Task
+from .tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task
 
 
 class Worker:
@@ -33,112 +32,116 @@ class Worker:
 
     def __init__(self, pipeline: Pipeline, allocate: Allocate | None = None, stacks_rows: bool = False) -> None:
         self._pipeline = pipeline
-        self._stacks_rows = stacks_rows and _makes_rows(pipeline.segments)
-        self._reader = Reader(pipeline)
+        self._stacks_rows = [stacks_rows and _makes_rows(pipeline, stage) for stage in pipeline.stages]
+        self._readers = readers_of(pipeline)
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
         self._notices = Notices()
-        self._chains = [self._chain(number) for number in range(len(pipeline.segments))]
+        self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
 
-    def _chain(self, segment: int) -> Chain:
-        chain = Chain(self._pipeline, self._pipeline.segments[segment], self._allocate, self._notices.tell)
-        if segment == 0 and self._columns is not None:
+    def _chain(self, stage: int) -> Chain:
+        chain = Chain(self._pipeline, self._pipeline.stages[stage], self._allocate, self._notices.tell)
+        if stage == 0 and self._columns is not None:
             chain.enter_behind_batch(self._columns.batch_size)
         return chain
 
-    def run(self, task: Task, records: Sequence[Any] | None = None) -> Block:
-        """Do a task. What goes wrong in it stands in the block, behind the rows that came before.
+    def run(self, task: Task, blocks: Blocks = NO_BLOCKS, records: Sequence[Any] | None = None) -> Block:
+        """Do a task. What goes wrong in it stands in the block, after the rows that came before.
 
         Args:
-            task: a span of positions, or a group of rows.
+            task: a span of positions, or rows of earlier blocks.
+            blocks: has these blocks.
             records: the span's records, where somebody has read them already.
         """
-        block = self._run_whole(task, records)
+        block = self._run_whole(task, blocks, records)
         if block.failure is not None and self._pipeline.skips_errors:
             block = self._without_failures(task, block.failure)
         block.notices = self._notices.take()
         return block
 
-    def _run_whole(self, task: Task, records: Sequence[Any] | None) -> Block:
+    def _run_whole(self, task: Task, blocks: Blocks, records: Sequence[Any] | None) -> Block:
         """Do a task up to a failure."""
         failed = True
         try:
-            if not isinstance(task, Group) and records is None and task.stop - task.start > self._pipeline.span:
+            if isinstance(task, GroupTask):
+                parts = [(blocks[rows.block], rows.start, rows.stop) for rows in task.rows]
+                block = self._chains[task.stage].run_group(parts)
+            elif records is None and task.stop - task.start > self._pipeline.span:
                 block = self._run_one_by_one(task)
             else:
                 block = self._run(task, records)
             failed = block.failure is not None
         finally:
             if failed:  # the chain is in the middle of something: the next task gets a new one
-                segment = task.segment if isinstance(task, Group) else 0
-                self._chains[segment] = self._chain(segment)
+                self._chains[task.stage] = self._chain(task.stage)
         return block
 
-    def _run_one_by_one(self, task: Span) -> Block:
+    def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
         whole = Block([], None if self._pipeline.aligned else RowTags())
-        rows: Any = RowStack(task.stop - task.start, self._allocate) if self._stacks_rows else []
+        stacks, unit = self._stacks_rows[task.stage], self._pipeline.stages[task.stage].unit
+        rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
         for span in spans(task.start, task.stop, self._pipeline.span):
-            block = self._run(span, None)
+            block = self._run(SpanTask(task.stage, *span), None)
             rows.extend(block.elements)
             if whole.tags is not None and block.tags is not None:
-                whole.tags.extend(block.tags, (span.start - task.start) // self._pipeline.segments[0].unit)
+                whole.tags.extend(block.tags, (span.start - task.start) // unit)
             if block.failure is not None:
                 whole.failure = block.failure
                 break
-        whole.elements = rows.finish() if self._stacks_rows else rows
+        whole.elements = rows.finish() if stacks else rows
         return whole
 
     def _without_failures(self, task: Task, failure: Failure) -> Block:
         """The same task without what fails: a span position by position, a group as a whole."""
-        if isinstance(task, Group):
+        if isinstance(task, GroupTask):
             return Block([], RowTags(), skipped=[told(failure.error)])
         elements: list[Element] = []
         tags, skipped = RowTags(), []
         for position in range(task.start, task.stop):
-            block = self._run(Span(position, position + 1), None)
+            block = self._run(SpanTask(task.stage, position, position + 1), None)
             if block.failure is not None:
                 skipped.append(told(block.failure.error))
-                self._chains[0] = self._chain(0)
+                self._chains[task.stage] = self._chain(task.stage)
                 continue
             assert block.tags is not None, "what may be skipped is tagged"
             elements += block.elements
             tags.extend(block.tags, position - task.start)
         return Block(elements, tags, skipped=skipped)
 
-    def _run(self, task: Task, records: Sequence[Any] | None) -> Block:
-        if isinstance(task, Group):
-            return self._chains[task.segment].run_group(task)
-        failure = None
+    def _run(self, task: SpanTask, records: Sequence[Any] | None) -> Block:
+        reader, failure = self._readers[task.stage], None
         try:
             if self._columns is not None:
-                records = self._columns.batches(self._reader.keys(task))
+                records = self._columns.batches(reader.keys(task))
             elif records is None:
-                records = self._reader.records(task)
+                records = reader.records(task)
         except Exception as error:
-            records, failure = self._reader.records_before_failure(task, error)
+            records, failure = reader.records_before_failure(task, error)
             records = [] if self._columns is not None else records
         assert records is not None
-        block = self._chains[0].run_span(task, records, failure)
-        return self._without_delivered(task, block) if self._pipeline.lineage.skips else block
+        block = self._chains[task.stage].run_span(task, records, failure)
+        leaf = self._pipeline.leaf_of(self._pipeline.stages[task.stage])
+        return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
-    def _without_delivered(self, span: Span, block: Block) -> Block:
-        """A block without the rows that a shard of a former run delivered."""
-        if block.tags is None:
-            return block
-        delivered = dict(self._pipeline.lineage.skips)
-        kept, seen = [], dict[int, int]()
-        positions = self._pipeline.positions(span.start, span.stop).tolist()
-        for number, unit in enumerate(block.tags.units):
-            seen[unit] = seen.get(unit, 0) + 1
-            if seen[unit] > delivered.get(positions[unit], 0):
-                kept.append(number)
-        if len(kept) < block.count:
-            block.elements = [block.elements[number] for number in kept]
-            block.tags = block.tags.some(kept)
+
+def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
+    """A block without the rows that a shard of a former run delivered."""
+    if block.tags is None:
         return block
+    delivered = dict(leaf.lineage.skips)
+    kept, seen = [], dict[int, int]()
+    positions = leaf.positions(task.start, task.stop).tolist()
+    for number, unit in enumerate(block.tags.units):
+        seen[unit] = seen.get(unit, 0) + 1
+        if seen[unit] > delivered.get(positions[unit], 0):
+            kept.append(number)
+    if len(kept) < block.count:
+        block.elements = [block.elements[number] for number in kept]
+        block.tags = block.tags.some(kept)
+    return block
 
 
-def _makes_rows(segments: Sequence[Segment]) -> bool:
-    """Whether the first segment makes rows, no batches, which the next one puts into batches."""
-    return len(segments) > 1 and not any(isinstance(operation, Batch) for operation in segments[0].operations)
+def _makes_rows(pipeline: Pipeline, stage: Stage) -> bool:
+    """Whether a stage makes rows of a leaf, no batches, which another stage puts into batches."""
+    return stage.leaf is not None and stage.number + 1 < len(pipeline.stages) and not stage.groups

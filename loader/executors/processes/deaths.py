@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
 
 from ....errors import WorkerCrashedError
 from ....wording import first_few
 from ...plan import stages as plan
 from ...plan.pipeline import Pipeline
-from ...plan.record_keys import KeyBlocks
 from ...plan.stages import Span
 from ...work.explain import told
-from ...work.tasks import Block, Failure, RowTags, Task, local_positions
+from ...work.tasks import Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task
 
 _HINTS = {
     signal.SIGKILL: " (the system may have run out of memory: use fewer workers or smaller batches)",
@@ -40,12 +42,15 @@ def description(status: int) -> str:
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
     """What of a task can be tried on its own: of several units, any may have ended the worker."""
-    return plan.parts_of(task, pipeline.segments[0].unit) if isinstance(task, Span) else [task]
+    if isinstance(task, GroupTask):
+        return [task]
+    parts = plan.parts_of(Span(task.start, task.stop), pipeline.stages[task.stage].unit)
+    return [SpanTask(task.stage, *part) for part in parts]
 
 
-def given_up(task: Task, pipeline: Pipeline, reason: str) -> Block:
+def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
     """What comes of a task that ended its workers too often."""
-    told_of = _told(task, pipeline)
+    told_of = _told(task, blocks, pipeline)
     error = WorkerCrashedError(f"a worker {reason} at the same task: {told_of}.")
     tags = None if pipeline.aligned else RowTags()
     if pipeline.skips_errors:
@@ -53,8 +58,13 @@ def given_up(task: Task, pipeline: Pipeline, reason: str) -> Block:
     return Block([], tags, Failure(error))
 
 
-def _told(task: Task, pipeline: Pipeline) -> str:
+def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
     """Positions and record keys of a task."""
-    local = local_positions(task)
-    keys = KeyBlocks(pipeline).behind(local).tolist()
-    return f"positions {min(local)} to {max(local)} of this shard, record keys {first_few(keys, 8)}"
+    leaf = pipeline.leaf_of(pipeline.stages[task.stage])
+    if isinstance(task, SpanTask):
+        positions = leaf.positions(task.start, task.stop)
+    else:
+        tags = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
+        positions = np.array(list(dict.fromkeys(chain.from_iterable(tags))), dtype=np.int64)
+    keys = leaf.record_keys(positions).tolist()
+    return f"positions {positions.min()} to {positions.max()}, record keys {first_few(keys, 8)}"

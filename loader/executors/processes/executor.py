@@ -17,7 +17,7 @@ import selectors
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
@@ -25,8 +25,7 @@ from ....errors import WorkerCrashedError
 from ...interrupts import Uninterrupted
 from ...options import ReadOptions
 from ...plan.pipeline import Pipeline
-from ...plan.stages import Span
-from ...work.tasks import Block, Group, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task
 from . import remote_errors as errors
 from .channel import Channel
 from .deaths import description, given_up, parts_of
@@ -44,12 +43,13 @@ _LOGGER = logging.getLogger("millrace")
 class ProcessHandle:
     """A task that some worker has."""
 
-    __slots__ = ("_executor", "alone", "began", "block", "cost", "late", "number", "task", "tries")
+    __slots__ = ("_executor", "alone", "began", "block", "blocks", "cost", "late", "number", "task", "tries")
 
-    def __init__(self, executor: ProcessExecutor, number: int, task: Task) -> None:
+    def __init__(self, executor: ProcessExecutor, number: int, task: Task, blocks: Blocks) -> None:
         self._executor = executor
         self.number = number
         self.task = task
+        self.blocks = blocks  # that the task names: they live as long as it may have to be done again
         self.alone = True
         self.tries = 0
         self.began = 0.0
@@ -100,14 +100,14 @@ class ProcessExecutor:
         read_options: ReadOptions,
     ) -> None:
         self._window = worker_count * (1 + buffer_size)
-        self._pace = Pace(pipeline.span, len(pipeline.segments))
+        self._pace = Pace(pipeline.span, len(pipeline.stages))
         self._pipeline = pipeline
         self._worker_count = worker_count
         self._timeout = timeout
         self._gathered: list[ProcessHandle] = []
         self._next_task = self._next_worker = 0
         self._failed_starts = 0
-        self._slabs = Slabs(keep_descriptors=len(pipeline.segments) > 1)
+        self._slabs = Slabs(keep_descriptors=len(pipeline.stages) > 1)
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
         self._spawner = Spawner()
@@ -127,13 +127,13 @@ class ProcessExecutor:
         """As the protocol says: several while tasks are short. With a timeout, which is one for a span, one."""
         return self._together(0)
 
-    def window(self, segment: int) -> int:
+    def window(self, stage: int) -> int:
         """As the protocol says: so many messages."""
-        return self._window if segment == 0 else self._window * self._together(segment)
+        return self._window if self._pipeline.stages[stage].leaf is not None else self._window * self._together(stage)
 
-    def _together(self, segment: int) -> int:
+    def _together(self, stage: int) -> int:
         """Spans in a task, or groups in a message."""
-        return 1 if self._timeout is not None else self._pace.together(segment)
+        return 1 if self._timeout is not None else self._pace.together(stage)
 
     def _start(self) -> None:
         self._spawner.send_start(self._payload.descriptor)
@@ -147,15 +147,15 @@ class ProcessExecutor:
         self._workers[worker.number] = worker
         self._selector.register(worker.channel, selectors.EVENT_READ, worker.number)
 
-    def submit(self, task: Task) -> ProcessHandle:
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> ProcessHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
-        handle = ProcessHandle(self, self._next_task, task)
+        handle = ProcessHandle(self, self._next_task, task, blocks)
         self._next_task += 1
-        if isinstance(task, Span):
+        if isinstance(task, SpanTask):
             self._give([handle])
             return handle
         self._gathered.append(handle)
-        if len(self._gathered) >= self._together(task.segment):
+        if len(self._gathered) >= self._together(task.stage):
             self.send_gathered()
         return handle
 
@@ -185,15 +185,14 @@ class ProcessExecutor:
     def _send(self, worker: _Remote, handles: list[ProcessHandle]) -> None:
         released = self._slabs.take_released(worker.number)
         first = handles[0].task
-        if isinstance(first, Span):
-            self._post(worker, RunSpan(handles[0].number, *first, released))
+        if isinstance(first, SpanTask):
+            self._post(worker, RunSpan(handles[0].number, (first.stage, first.start, first.stop), released))
             return
-        tasks = [(handle.number, handle.task) for handle in handles if isinstance(handle.task, Group)]
-        blocks = list({id(part.block): part.block for _, group in tasks for part in group.parts}.values())
-        sizes, introduced, descriptors = self._slabs.introduce(worker.number, blocks)
-        groups = [(number, group.segment, _encoded(group)) for number, group in tasks]
+        blocks: dict[int, Any] = {number: block for handle in handles for number, block in handle.blocks.items()}
+        groups, rows = _encoded(handles, blocks)
+        sizes, introduced, descriptors = self._slabs.introduce(worker.number, list(blocks.values()))
         forgotten = self._slabs.take_forgotten(worker.number)
-        self._post(worker, RunGroups(groups, sizes, introduced, forgotten, released), descriptors)
+        self._post(worker, RunGroups(groups, rows, sizes, introduced, forgotten, released), descriptors)
 
     def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
         """Send a message, or keep it until there is room: to wait for that may be to wait for one another for ever."""
@@ -312,7 +311,7 @@ class ProcessExecutor:
         if len(parts) > 1:
             handle.block = Block([], parts=parts)
         elif handle.tries >= MAX_TRIES:
-            handle.block = given_up(handle.task, self._pipeline, f"{reason}, {MAX_TRIES} times")
+            handle.block = given_up(handle.task, handle.blocks, self._pipeline, f"{reason}, {MAX_TRIES} times")
             return
         _LOGGER.warning("a worker %s; its work is done again", reason)
 
@@ -359,10 +358,27 @@ class ProcessExecutor:
         self._finalizer.detach()
 
 
-def _encoded(group: Group) -> list[EncodedRows]:
-    return [
-        (block.rows, part.start, part.stop, block.tags.part(part.start, part.stop).packed())
-        for part, block in ((part, cast(Any, part.block)) for part in group.parts)
+def _encoded(
+    handles: Sequence[ProcessHandle], blocks: Mapping[int, Any]
+) -> tuple[list[tuple[int, int, list[tuple[int, int, int]]]], list[EncodedRows]]:
+    """The groups of a message, and the rows that they name, which count from the first one that goes along."""
+    tasks = [(handle.number, cast(GroupTask, handle.task)) for handle in handles]
+    ranges: dict[int, tuple[int, int]] = {}
+    for _, task in tasks:
+        for block, start, stop in task.rows:
+            first, last = ranges.get(block, (start, stop))
+            ranges[block] = min(first, start), max(last, stop)
+    groups = [
+        (
+            number,
+            task.stage,
+            [(block, start - ranges[block][0], stop - ranges[block][0]) for block, start, stop in task.rows],
+        )
+        for number, task in tasks
+    ]
+    return groups, [
+        (number, blocks[number].rows, first, last, blocks[number].tags.part(first, last).packed())
+        for number, (first, last) in ranges.items()
     ]
 
 

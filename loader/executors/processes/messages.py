@@ -51,8 +51,8 @@ class Broken(NamedTuple):
     error: bytes
 
 
-EncodedRows = tuple[Encoded, int, int, PackedTags]
-"""Rows `[start, stop)` of an encoded block, and their tags."""
+EncodedRows = tuple[int, Encoded, int, int, PackedTags]
+"""Rows `[start, stop)` of an encoded block: its number, all its rows, which of them, and their tags."""
 
 
 class Ready(NamedTuple):
@@ -60,11 +60,10 @@ class Ready(NamedTuple):
 
 
 class RunSpan(NamedTuple):
-    """To a worker: do the span `[start, stop)`. `released`: slabs of its own that it may use again."""
+    """To a worker: do a task on a span. `released`: slabs of its own that it may use again."""
 
     number: int
-    start: int
-    stop: int
+    task: tuple[int, int, int]
     released: list[int]
 
 
@@ -72,14 +71,16 @@ class RunGroups(NamedTuple):
     """To a worker: do groups, one after the other.
 
     Attributes:
-        groups: of each the task's number, the segment, and the rows.
+        groups: of each the task's number, the stage, and the rows: `(block, start, stop)`.
+        blocks: that they name; rows count from the first one that goes along.
         slabs: the slabs that the rows stand on, with their sizes.
         introduced: those of them whose descriptors go along, in this order.
         forgotten: slabs of others that are no more.
         released: slabs of its own that it may use again.
     """
 
-    groups: list[tuple[int, int, list[EncodedRows]]]
+    groups: list[tuple[int, int, list[tuple[int, int, int]]]]
+    blocks: list[EncodedRows]
     slabs: dict[SlabName, int]
     introduced: list[SlabName]
     forgotten: list[SlabName]

@@ -9,7 +9,7 @@ a message grows to several batches, while it stays short and its batches stay in
 
 from __future__ import annotations
 
-from ...work.tasks import Group, Task
+from ...work.tasks import SpanTask, Task, input_count
 
 TASK_SECONDS = 30e-3
 """What a task of several spans may take: a hundred times its messages."""
@@ -26,38 +26,30 @@ class Pace:
 
     Args:
         span: positions in a span.
-        segments: of the pipeline.
+        stages: of the pipeline.
     """
 
-    def __init__(self, span: int, segments: int = 1) -> None:
+    def __init__(self, span: int, stages: int = 1) -> None:
         self._span = span
-        self._most_bytes = TASK_BYTES if segments == 1 else REREAD_BYTES
-        self._most_units = MAX_UNITS if segments == 1 else MAX_REREAD_UNITS
+        self._most_bytes = TASK_BYTES if stages == 1 else REREAD_BYTES
+        self._most_units = MAX_UNITS if stages == 1 else MAX_REREAD_UNITS
         self._seconds_per_input: dict[int, float] = {}
         self._together: dict[int, int] = {}
 
-    def together(self, segment: int) -> int:
-        """How many spans, of the first segment, or groups, of another, the next message should be about."""
-        return self._together.get(segment, 1)
+    def together(self, stage: int) -> int:
+        """How many spans, of a stage on a leaf, or groups, of another, the next message should be about."""
+        return self._together.get(stage, 1)
 
     def note(self, task: Task, seconds: float, size: int) -> None:
         """A task took `seconds` and gave `size` bytes. Messages grow to twice as much at a time."""
-        segment, inputs = _inputs_of(task)
-        before = self._seconds_per_input.get(segment, seconds / inputs)
-        self._seconds_per_input[segment] = (before + seconds / inputs) / 2
-        units = inputs / self._span if segment == 0 else 1
+        stage, inputs, on_leaf = task.stage, max(input_count(task), 1), isinstance(task, SpanTask)
+        before = self._seconds_per_input.get(stage, seconds / inputs)
+        self._seconds_per_input[stage] = (before + seconds / inputs) / 2
+        units = inputs / self._span if on_leaf else 1
         room = units * min(TASK_SECONDS / max(seconds, 1e-9), self._most_bytes / max(size, 1))
-        room = min(room, 2 * (units if segment == 0 else self.together(segment)), self._most_units)
-        self._together[segment] = 1 << max(int(room).bit_length() - 1, 0)
+        room = min(room, 2 * (units if on_leaf else self.together(stage)), self._most_units)
+        self._together[stage] = 1 << max(int(room).bit_length() - 1, 0)
 
     def expected_seconds(self, task: Task) -> float:
         """What a task will take, as far as tasks before it tell."""
-        segment, inputs = _inputs_of(task)
-        return inputs * self._seconds_per_input.get(segment, 1e-6)
-
-
-def _inputs_of(task: Task) -> tuple[int, int]:
-    """The segment that a task belongs to, and how many inputs it has there."""
-    if isinstance(task, Group):
-        return task.segment, max(sum(part.stop - part.start for part in task.parts), 1)
-    return 0, max(task.stop - task.start, 1)
+        return max(input_count(task), 1) * self._seconds_per_input.get(task.stage, 1e-6)

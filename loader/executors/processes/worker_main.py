@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,20 +18,16 @@ from numpy.typing import NDArray
 
 from ....operations.protocol import ArraySpec
 from ...options import ReadOptions
-from ...plan.cursor import Cursor
 from ...plan.pipeline import Pipeline
-from ...plan.stages import Span
 from ...work.slabs import Lease, Slab, SlabPool, rounded
-from ...work.tasks import Block, Group, Rows, RowTags, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, Rows, RowTags, SpanTask, Task
 from ...work.worker import Worker
-from ..read_ahead import ReadAhead, Reading
+from ..read_ahead import NOT_AHEAD, ReadAhead, Reading
 from . import remote_errors as errors
 from . import shared_memory as memory
 from .channel import Channel
 from .codec import TINY, Encoder, decode
 from .messages import Answer, Done, Ready, Returned, RunGroups, RunSpan, SlabName
-
-_NOWHERE = Cursor(0, ())
 
 
 class WorkerProcess:
@@ -57,9 +53,9 @@ class WorkerProcess:
                 continue
             message, descriptors, reading = self._waiting.popleft()
             if isinstance(message, RunSpan):
-                self._send([self._answer(message.number, Span(message.start, message.stop), reading)])
+                self._send([self._answer(message.number, SpanTask(*message.task), reading=reading)])
             else:
-                self._send([self._answer(number, group) for number, group in self._groups(message, descriptors)])
+                self._send(self._answers(message, self._blocks(message, descriptors)))
             if self._trouble is not None:
                 raise self._trouble
 
@@ -87,30 +83,32 @@ class WorkerProcess:
             self._own.release(message.slabs)
             return True
         self._own.release(message.released)
-        reading = self._ahead.begin(Span(message.start, message.stop) if isinstance(message, RunSpan) else None)
+        reading = self._ahead.begin(SpanTask(*message.task)) if isinstance(message, RunSpan) else NOT_AHEAD
         self._waiting.append((message, descriptors, reading))
         return True
 
-    def _groups(self, message: RunGroups, descriptors: list[int]) -> Iterator[tuple[int, Group]]:
-        """The groups of a message, each with its number. Several may have rows of the same block."""
+    def _answers(self, message: RunGroups, blocks: Blocks) -> list[Answer]:
+        return [
+            self._answer(number, GroupTask(stage, tuple(Rows(*some) for some in rows)), blocks)
+            for number, stage, rows in message.groups
+        ]
+
+    def _blocks(self, message: RunGroups, descriptors: list[int]) -> Blocks:
+        """The blocks that the groups of a message name."""
         for name in message.forgotten:
             self._others.pop(name, None)
         for name, descriptor in zip(message.introduced, descriptors):
             self._others[name] = memory.attach(descriptor, message.slabs[name])
             os.close(descriptor)
-        blocks: dict[int, Any] = {}
-        for number, segment, encoded in message.groups:
-            parts = []
-            for rows, start, stop, tags in encoded:
-                if id(rows) not in blocks:
-                    blocks[id(rows)] = decode(rows, self._others.__getitem__)
-                parts.append(Rows(Block(blocks[id(rows)][start:stop], RowTags.unpacked(tags)), 0, stop - start))
-            yield number, Group(segment, tuple(parts), _NOWHERE, _NOWHERE)
+        return {
+            number: Block(decode(rows, self._others.__getitem__)[start:stop], RowTags.unpacked(tags))
+            for number, rows, start, stop, tags in message.blocks
+        }
 
-    def _answer(self, number: int, task: Task, reading: Reading | None = None) -> Answer:
+    def _answer(self, number: int, task: Task, blocks: Blocks = NO_BLOCKS, reading: Reading = NOT_AHEAD) -> Answer:
         """Do a task."""
         began = time.perf_counter()
-        block = self._worker.run(task, None if reading is None else reading.records())
+        block = self._worker.run(task, blocks, reading.records())
         error = None if block.failure is None else errors.encode(block.failure.error)
         try:
             rows, leases = self._encoder.encode(block.elements)

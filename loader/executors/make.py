@@ -1,0 +1,25 @@
+"""Which executor runs a pipeline.
+
+In: a pipeline, and options. Out: an executor. Each kind is imported when it is asked for: most runs need one.
+"""
+
+from __future__ import annotations
+
+from ..options import ExecutionOptions
+from ..plan.pipeline import Pipeline
+from .protocol import Executor
+
+
+def make_executor(pipeline: Pipeline, options: ExecutionOptions) -> Executor:
+    """The executor that the options mean."""
+    if options.workers == 0:
+        from .inline import InlineExecutor
+
+        return InlineExecutor(pipeline, options.reading)
+    if options.worker_kind == "thread":
+        from .threads import ThreadExecutor
+
+        return ThreadExecutor(pipeline, options.workers, options.worker_buffer_size, options.reading)
+    from .processes.executor import ProcessExecutor
+
+    return ProcessExecutor(pipeline, options.workers, options.worker_buffer_size, options.timeout, options.reading)

@@ -1,0 +1,114 @@
+"""A leaf: where the records of a stage come from. A source, the order in which it is read, and this process's part of that.
+
+In: local positions. Out: global positions and record keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import RecordKeyError
+from ...samplers import ShardOptions
+from ...samplers.protocol import ENDLESS, VectorSampler
+from .lineage import Lineage
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A source read in an order.
+
+    Attributes:
+        source: record keys to records.
+        sampler: positions to record keys.
+        shard: which positions are this process's.
+        lineage: what former runs left of the order.
+        epoch: the number of the first one.
+    """
+
+    source: Any
+    sampler: VectorSampler
+    shard: ShardOptions
+    lineage: Lineage = field(default_factory=Lineage)
+    epoch: int = 0
+
+    @property
+    def endless(self) -> bool:
+        """The order never ends."""
+        return len(self.sampler) >= ENDLESS
+
+    @cached_property
+    def total(self) -> int:
+        """Number of local positions."""
+        if self.lineage.within_shard:
+            return self.lineage.length(self.shard.length(len(self.sampler)))
+        return self.shard.length(self.lineage.length(len(self.sampler)))
+
+    @cached_property
+    def epoch_length(self) -> int:
+        """Global positions in an epoch; for an endless sampler of a user's, the records of the source."""
+        return min(self.sampler.epoch_length, len(self.source)) if self.endless else self.sampler.epoch_length
+
+    @property
+    def epoch_stride(self) -> int:
+        """Global positions from the beginning of an epoch to that of the next."""
+        return int(getattr(self.sampler, "epoch_stride", self.epoch_length))
+
+    def epoch_of(self, local: int) -> int:
+        """The epoch, from 0, of the record at a local position."""
+        return self.epoch + (self.position(local) // self.epoch_stride if self.total else 0)
+
+    def positions(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Global positions `int64[stop - start]` at local ones."""
+        return self.positions_of(np.arange(start, stop, dtype=np.int64))
+
+    def positions_of(self, local: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Global positions `int64[n]` at any local ones."""
+        if self.lineage.within_shard:
+            return self.shard.global_positions(self.lineage.positions(local))
+        return self.lineage.positions(self.shard.global_positions(local))
+
+    def position(self, local: int) -> int:
+        """The global position at a local one."""
+        return int(self.positions(local, local + 1)[0])
+
+    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The record keys `int64[n]` at global positions.
+
+        Raises:
+            RecordKeyError: the sampler gave one that the source does not have.
+        """
+        keys = self.sampler.record_keys(positions)
+        count = len(self.source)
+        if len(keys) and not (keys.min() >= 0 and keys.max() < count):
+            wrong = keys[(keys < 0) | (keys >= count)][0]
+            raise RecordKeyError(
+                f"the sampler gave record key {wrong}, outside [0, {count}), the keys of the source; "
+                "make the sampler for len(source) records."
+            )
+        return keys
+
+
+class KeyBlocks:
+    """Record keys of spans that mostly follow one another, computed in blocks far larger than a span.
+
+    Threads may share one: they replace the pair of start and keys as a whole, and at worst compute a block twice.
+    """
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._ahead = leaf.sampler.block_size
+        self._block: tuple[int, NDArray[np.int64]] = (0, np.empty(0, dtype=np.int64))
+
+    def of(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The record keys `int64[stop - start]` at local positions."""
+        first, keys = self._block
+        if not (first <= start and stop <= first + len(keys)):
+            first, last = start, min(max(stop, start + self._ahead), self._leaf.total)
+            keys = self._leaf.record_keys(self._leaf.positions(first, max(last, stop)))
+            self._block = first, keys
+        return keys[start - first : stop - first]

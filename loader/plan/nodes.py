@@ -1,0 +1,30 @@
+"""What a user describes: a tree of nodes. Each is a stream; what stands below it is its input.
+
+In: what the user passed, checked. Out: a tree, which `compile` turns into leaves and stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...operations import Operation
+from .leaf import Leaf
+
+
+@dataclass(frozen=True)
+class Read:
+    """The records of a source, in an order."""
+
+    leaf: Leaf
+
+
+@dataclass(frozen=True)
+class Apply:
+    """What operations make of another stream."""
+
+    input: Node
+    operations: tuple[Operation, ...]
+
+
+Node: TypeAlias = Read | Apply

@@ -1,0 +1,70 @@
+"""Tasks are messages: they name rows by number, and can be done anywhere, again and again."""
+
+import pickle
+
+import cloudpickle
+import numpy as np
+import pytest
+from pipelines import PIPELINES, loader, plain, stream
+
+from millrace import Batch, Filter, load
+from millrace.loader.plan.pipeline import Pipeline
+from millrace.loader.stats import Waits
+from millrace.loader.stream.flow import Flow
+from millrace.loader.stream.skipped import SkippedRecords
+from millrace.loader.work.tasks import NO_BLOCKS, GroupTask, SpanTask
+from millrace.loader.work.worker import Worker
+
+
+class Far:
+    """An executor that has each task done twice, by workers that know of it only what pickle carries."""
+
+    units = 1
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        data = cloudpickle.dumps(pipeline)
+        self._workers = [Worker(cloudpickle.loads(data)) for _ in range(2)]
+        self.kinds: set[type] = set()
+
+    def window(self, stage):
+        return 3
+
+    def submit(self, task, blocks=NO_BLOCKS):
+        self.kinds.add(type(task))
+        message = cloudpickle.dumps((task, dict(blocks)))
+        first, again = (worker.run(*pickle.loads(message)) for worker in self._workers)
+        assert [plain(row) for row in first.elements] == [plain(row) for row in again.elements]
+        return _Done(first)
+
+    def close(self):
+        pass
+
+
+class _Done:
+    def __init__(self, block):
+        self.result = lambda: block
+        self.ready = lambda: True
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_tasks_of_every_pipeline_can_be_done_elsewhere(name):
+    """Sent as bytes and done by others, they give the same stream."""
+    one = loader(name)
+    executor = Far(one._pipeline)
+    flow = Flow(one._pipeline, one._pipeline.start, executor, SkippedRecords(), Waits())
+    assert stream(element for element, _, _ in flow) == stream(one)
+    assert executor.kinds == ({SpanTask} if len(one._pipeline.stages) == 1 else {SpanTask, GroupTask})
+
+
+def test_a_task_is_a_few_numbers():
+    """Whatever the size of its rows, which stay where they are."""
+    pipeline = load(np.zeros((64, 1000)), transformations=[Filter(lambda row: True), Batch(32)])._pipeline
+    sizes = []
+
+    class Measuring(Far):
+        def submit(self, task, blocks=NO_BLOCKS):
+            sizes.append(len(pickle.dumps(task)))
+            return super().submit(task, blocks)
+
+    next(iter(Flow(pipeline, pipeline.start, Measuring(pipeline), SkippedRecords(), Waits())))
+    assert max(sizes) < 200
