@@ -25,7 +25,7 @@ class Executor(Protocol):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether tasks run in other processes, so that to take their results is work for this one."""
+        """Whether tasks run in other processes, which are those of the process that made this."""
 
     @property
     def units(self) -> int:

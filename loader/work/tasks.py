@@ -119,9 +119,6 @@ class Block:
         """Number of rows."""
         return len(self.elements)
 
-    def decode_plain(self) -> None:
-        """Nothing: these rows are no bytes."""
-
 
 class SpanTask(NamedTuple):
     """Read the records at local positions `[start, stop)` of a stage's leaf, and do what the stage does to them."""

@@ -27,8 +27,6 @@ from .messages import Encoded, Place, SlabName
 TINY = 512
 """Bytes of an array that is not worth a place on a slab."""
 
-_PLAIN_MODULES = ("builtins", "_codecs", "collections", "numpy", "ml_dtypes", __name__.partition(".")[0])
-
 
 class Encoder:
     """Encodes elements whose arrays stand on slabs of `pool`, the pool of worker `worker`."""
@@ -101,20 +99,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return number if named else (number, dtype)
 
 
-class NotPlainError(pickle.UnpicklingError):
-    """Elements hold objects of classes of other modules than NumPy's, ours and a few of Python's."""
-
-
-def decode(
-    rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]], plain: bool = False
-) -> list[Any] | StackedRows:
-    """The elements again, or the columns that they were stacked to. Arrays stand on the given memory, and keep it.
-
-    Raises:
-        NotPlainError: with `plain`, to decode them would run code of the user's.
-    """
+def decode(rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]) -> list[Any] | StackedRows:
+    """The elements again, or the columns that they were stacked to. Arrays stand on the given memory, and keep it."""
     places, data = rows
-    unpickler = (_PlainUnpickler if plain else _Unpickler)(io.BytesIO(data))
+    unpickler = _Unpickler(io.BytesIO(data))
     unpickler.places, unpickler.memory_of = places, memory_of
     return unpickler.load()  # type: ignore[no-any-return]
 
@@ -130,10 +118,3 @@ class _Unpickler(pickle.Unpickler):
         if not writeable:
             array.flags.writeable = False
         return array
-
-
-class _PlainUnpickler(_Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] not in _PLAIN_MODULES:
-            raise NotPlainError(f"{module}.{name}")
-        return super().find_class(module, name)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -20,7 +19,7 @@ from ...work.stacked_rows import StackedRows
 from ...work.tasks import Failure, RowTags
 from . import remote_errors as errors
 from . import shared_memory as memory
-from .codec import NotPlainError, decode
+from .codec import decode
 from .messages import Answer, Done, Encoded, SlabName
 
 
@@ -88,13 +87,8 @@ class EncodedBlock:
         """The rows, decoded. The leases are theirs from now on."""
         return self._decoded() if self._elements is None else self._elements
 
-    def decode_plain(self) -> None:
-        """Decode the rows now, unless that would run code of the user's."""
-        with suppress(NotPlainError):
-            self._decoded(plain=True)
-
-    def _decoded(self, plain: bool = False) -> list[Any]:
-        rows = decode(self.rows, lambda name: self.leases[name][1], plain)
+    def _decoded(self) -> list[Any]:
+        rows = decode(self.rows, lambda name: self.leases[name][1])
         self._elements = list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
         self.leases = {}
         return self._elements
