@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import millrace
 from millrace.errors import ShardingError
+from millrace.loader.device.hosts.shard_options import shard_of
 from millrace.loader.device.hosts.verdict import Go, Offer, Refuse, Stop, decide
-from millrace.loader.device.shard_options import shard_of
 
 CPU = jax.devices("cpu")[0]
 

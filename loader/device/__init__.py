@@ -4,6 +4,6 @@ In: a loader or any iterable, and a sharding. Out: trees of `jax.Array`. jax is 
 """
 
 from .description import DeviceLoader, device_put
-from .shard_options import shard_options_for
+from .hosts.shard_options import shard_options_for
 
 __all__ = ["DeviceLoader", "device_put", "shard_options_for"]

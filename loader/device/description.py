@@ -16,12 +16,12 @@ from ...checks import one_of, whole_number
 from ...errors import ShardingError
 from ...wording import brief, first_few, shown
 from .extra import jax_for
-from .upstream import Host, as_host
 
 if TYPE_CHECKING:
     from ..epochs import Epochs
     from .feeder import DeviceFeeder
     from .run_maker import Runs
+    from .upstream.protocol import Upstream
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,8 @@ class DeviceLoader:
     """A stream of batches on devices; made by `loader.to_device(…)` and `millrace.device_put(…)`. Immutable.
 
     Each `iter()` is an independent run from the start, if the source can begin anew. Over an iterator one feeder runs at a
-    time, and goes on where that stands: behind what the user of the one before received, if it has a state; otherwise
-    behind what that one had read ahead.
+    time, and goes on where that stands: after what the user of the one before received, if it has a state; otherwise
+    after what that one had read ahead.
 
     Attributes:
         source: a `DataLoader`, an iterator, or any iterable of trees of arrays.
@@ -104,13 +104,14 @@ class DeviceLoader:
 
     def __iter__(self) -> DeviceFeeder:
         from .feeder import DeviceFeeder
+        from .upstream.kinds import as_upstream
 
         iterator = iter(self.source)
         owned = iterator is not self.source
-        host = as_host(iterator, owned)
-        return DeviceFeeder(host, self._runs_of(host), owned)
+        upstream = as_upstream(iterator)
+        return DeviceFeeder(upstream, self._runs_of(upstream), owned)
 
-    def _runs_of(self, host: Host) -> Runs:
+    def _runs_of(self, upstream: Upstream) -> Runs:
         """What begins the runs of a feeder; the feeder itself is not to be known there."""
         from .hosts.agreement import Agreements
         from .run import Buffers
@@ -125,7 +126,7 @@ class DeviceLoader:
                 f"{me}; pass one of jax.local_devices(), or a mesh with some of them, or feed on those processes only."
             )
         return Runs(
-            host=host,
+            upstream=upstream,
             transform=self.transform,
             buffers=Buffers(self.host_buffer, self.device_buffer),
             transfer=Transfer(self.sharding, self.on_unsupported, self.pinned_host, self.on_uneven == "pad"),
@@ -151,7 +152,7 @@ def to_device(
     >>> loader = millrace.load(range(8), batch_size=4, num_epochs=1)
     >>> with iter(loader.to_device(jax.devices()[0])) as feeder:
     ...     batch = next(feeder)
-    ...     state = feeder.get_state()  # behind this batch, however far ahead the feeder is
+    ...     state = feeder.get_state()  # after this batch, however far ahead the feeder is
     >>> batch.tolist()
     [0, 1, 2, 3]
     """

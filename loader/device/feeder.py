@@ -1,6 +1,6 @@
 """What the user's loop holds: it opens runs, delivers batches that are on their devices, and knows where the user stands.
 
-In: a host iterator and a sharding. Out: trees of `jax.Array`, and at any moment the state from which the stream goes on.
+In: an upstream iterator and a sharding. Out: trees of `jax.Array`, and at any moment the state from which the stream goes on.
 """
 
 from __future__ import annotations
@@ -19,37 +19,35 @@ from ...errors import ClosedError
 from ..interrupts import Uninterrupted
 from ..state.files import restore_later, write_later
 from .items import Delivered, Failed
-from .place import Place
 from .run import Run, leave_to
 from .run_maker import Runs
 from .stats import FeederStats, Watch
 from .transfer import span
-from .upstream import Host
-
-CLOSE_SECONDS = 5.0
-"""How long `close` waits for a source that is asked for a record."""
+from .tuned import CLOSE_SECONDS
+from .upstream.protocol import Upstream
+from .upstream.user_mark import UserMark
 
 
 class DeviceFeeder:
     """One pass over a stream, ahead of the user and on the devices; made by `iter(loader.to_device(…))`.
 
-    Use it from one thread at a time. The host iterator belongs to it until it is closed: one that you passed stands at some
+    Use it from one thread at a time. The upstream iterator belongs to it until it is closed: one that you passed stands at some
     place ahead of you till then. When the feeder is dropped it goes back to where you stand, a moment later, on the feeder's
     thread; a plain iterator cannot, and what was read ahead is lost. Its state is that of the last batch that
     *you received*, whatever is in the buffers. It keeps no batch that it gave you: drop it, or donate its buffers.
 
-    After an error the state is that of the last batch delivered, and the next `next` tries again, as for the host iterator
+    After an error the state is that of the last batch delivered, and the next `next` tries again, as for the upstream iterator
     (a plain iterable cannot go back: there, the batch that follows comes). Close it, or use it as a context manager, to stop
     its threads at once; dropping it does the same.
     """
 
-    def __init__(self, host: Host, runs: Runs, owns_host: bool) -> None:
-        self._host = host
+    def __init__(self, upstream: Upstream, runs: Runs, owned: bool) -> None:
+        self._upstream = upstream
         self._runs = runs
         self._run: Run | None = None
         self._left: Run | None = None  # one that was told to end
         self._finalizer: Any = None
-        self._place = Place(host, owns_host)
+        self._user = UserMark(upstream, owned)
         self._taken = 0  # batches and errors of the run
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
@@ -72,11 +70,11 @@ class DeviceFeeder:
                 return self._without_batch(run, item)
             finally:
                 del item  # an error's traceback holds this frame
-        if item.number != self._taken and self._host.goes_back:
+        if item.number != self._taken and self._upstream.goes_back:
             return self._made_again()
         run.give_back(item.number)
         self._watch.note(began, time.perf_counter(), item.times)
-        self._place.mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
+        self._user.mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
         self._taken = item.number + 1
         return item.batch
 
@@ -93,13 +91,13 @@ class DeviceFeeder:
         Raises:
             TypeError: it is endless, an operation decides how many there are, or it feeds from no `DataLoader`.
         """
-        return self._host.length(self._here())
+        return self._upstream.length(self._here())
 
     def __bool__(self) -> bool:
         return True
 
     def __repr__(self) -> str:
-        return f"DeviceFeeder({self._host.description(self._here())})"
+        return f"DeviceFeeder({self._upstream.description(self._here())})"
 
     @property
     def step(self) -> int:
@@ -108,7 +106,7 @@ class DeviceFeeder:
         Raises:
             TypeError: it feeds from something else than a `DataLoader`.
         """
-        return self._host.step(self._here())
+        return self._upstream.step(self._here())
 
     @property
     def epoch(self) -> int:
@@ -117,7 +115,7 @@ class DeviceFeeder:
         Raises:
             TypeError: it feeds from something else than a `DataLoader`.
         """
-        return self._host.epoch(self._here())
+        return self._upstream.epoch(self._here())
 
     @property
     def mask(self) -> Any:
@@ -135,22 +133,22 @@ class DeviceFeeder:
         return self._watch.stats()
 
     def last_records(self) -> NDArray[np.int64]:
-        """The keys `int64[records]` of the records behind the batch delivered last; see `DataLoaderIterator.last_records`.
+        """The record keys `int64[records]` of the batch delivered last; see `DataLoaderIterator.last_records`.
 
         Raises:
             ValueError: nothing was delivered since the start, or since `set_state`.
             TypeError: it feeds from something else than a `DataLoader`.
         """
-        return np.empty(0, np.int64) if self._empty else self._host.records_behind(self._here())
+        return np.empty(0, np.int64) if self._empty else self._upstream.last_records(self._here())
 
     def records_at(self, step: int) -> NDArray[np.int64]:
-        """The record keys behind a step that you have not received yet; see `DataLoaderIterator.records_at`.
+        """The record keys of a step that you have not received yet; see `DataLoaderIterator.records_at`.
 
         Raises:
             TypeError: it feeds from something else than a `DataLoader`, or an operation decides which records make an element.
             IndexError: you received the step, or the stream ends before.
         """
-        return self._host.records_at(self._here(), step)
+        return self._upstream.records_at(self._here(), step)
 
     @property
     def skipped_count(self) -> int:
@@ -161,7 +159,7 @@ class DeviceFeeder:
         Raises:
             TypeError: it feeds from something else than a `DataLoader`.
         """
-        return self._host.skipped_count
+        return self._upstream.skipped_count
 
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background, and not with the first `next`."""
@@ -169,31 +167,31 @@ class DeviceFeeder:
             self._begin()
 
     def get_state(self) -> Any:
-        """Where you stand, behind the batch that you received last: what the host iterator's `get_state` gives there.
+        """Where you stand, after the batch that you received last: what the upstream iterator's `get_state` gives there.
 
         Raises:
-            TypeError: the host iterator has no state.
+            TypeError: the upstream iterator has no state.
         """
-        return self._host.state_at(self._here())
+        return self._upstream.state_at(self._here())
 
     def set_state(self, state: Any, strict: bool = True) -> None:
-        """Go to the place that `get_state` told, of a feeder or of a host iterator; as `DataLoaderIterator.set_state`.
+        """Go to the place that `get_state` told, of a feeder or of an upstream iterator; as `DataLoaderIterator.set_state`.
 
         Raises:
             CheckpointError: it is no state, or another pipeline's; the feeder stays where it was.
         """
         self._give_up_buffers()
-        self._host.set_state(state, strict)
+        self._upstream.set_state(state, strict)
         self._stand_with_host()
 
     def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
-        """Go on behind a run on another number of shards; as `DataLoaderIterator.set_states`.
+        """Go on after a run on another number of shards; as `DataLoaderIterator.set_states`.
 
         Raises:
             CheckpointError: a state is missing, or another pipeline's; the feeder stays where it was.
         """
         self._give_up_buffers()
-        self._host.set_states(states, strict)
+        self._upstream.set_states(states, strict)
         self._stand_with_host()
 
     def state_dict(self) -> dict[str, Any]:
@@ -217,16 +215,16 @@ class DeviceFeeder:
         """Stop all work; the state can still be read. May be called twice.
 
         Waits for a transfer that has begun, and some seconds for a source that is asked for a record; one that takes longer
-        is left to its thread, which closes it when it returns; closing again waits for that again. A host iterator that you
-        passed stays open, and goes back to where you stand if it has a state.
+        is left to its thread, which closes it when it returns; closing again waits for that again. An iterator that you passed
+        stays open, and goes back to where you stand if it has a state.
         """
         if self._done:
             return
-        self._closed = self._place.gone = True
+        self._closed = self._user.gone = True
         if not self._settle(CLOSE_SECONDS):
             return
         self._runs.forget()
-        self._place.leave()
+        self._user.leave()
         self._done = True
 
     def __enter__(self) -> DeviceFeeder:
@@ -243,29 +241,29 @@ class DeviceFeeder:
         if self._ended:
             raise StopIteration
         self._settle()
-        leave_to(self._host.iterator)
-        self._place.go_back()
-        self._place.mark, self._taken = self._host.mark(), 0
-        run = self._runs.next(self._place)
+        leave_to(self._upstream.iterator)
+        self._user.go_back()
+        self._user.mark, self._taken = self._upstream.mark(), 0
+        run = self._runs.next(self._user)
         with Uninterrupted():
-            self._finalizer = weakref.finalize(self, _dropped, self._place, run)
+            self._finalizer = weakref.finalize(self, _dropped, self._user, run)
             self._finalizer.atexit = False
             run.start()
             self._run = run
         return run
 
     def _here(self) -> Any:
-        """Where the user stands. The host iterator itself is asked only while nobody else uses it."""
-        return self._host.mark() if self._place.mark is None else self._place.mark
+        """Where the user stands. The upstream iterator itself is asked only while nobody else uses it."""
+        return self._upstream.mark() if self._user.mark is None else self._user.mark
 
     def _give_up_buffers(self) -> None:
         """For another place to begin at; what comes from a source that cannot go back could not be read again."""
-        if self._host.goes_back:
+        if self._upstream.goes_back:
             self._settle()
 
     def _stand_with_host(self) -> None:
         self._runs.forget()
-        self._place.mark = self._mask = None
+        self._user.mark = self._mask = None
         self._ended = self._empty = False
 
     def _without_batch(self, run: Run, item: Any) -> Any:
@@ -275,7 +273,7 @@ class DeviceFeeder:
                 self._raise(run, item)
             finally:
                 del item  # an error's traceback holds this frame
-        if not run.stopped and run.made != self._taken and (item is None or self._host.goes_back):
+        if not run.stopped and run.made != self._taken and (item is None or self._upstream.goes_back):
             return self._made_again()
         self._leave_run()
         if self._closed:
@@ -311,7 +309,7 @@ class DeviceFeeder:
             self._finalizer.detach()
 
     def _settle(self, seconds: float | None = None) -> bool:
-        """Have the run end, and wait until nobody but the caller uses the host iterator; False after `seconds`."""
+        """Have the run end, and wait until nobody but the caller uses the upstream iterator; False after `seconds`."""
         self._leave_run()
         if self._left is None or not self._left.join(seconds):
             return self._left is None
@@ -319,6 +317,6 @@ class DeviceFeeder:
         return True
 
 
-def _dropped(place: Place, run: Run) -> None:
-    place.gone = True
+def _dropped(user: UserMark, run: Run) -> None:
+    user.gone = True
     run.stop()

@@ -17,7 +17,7 @@ class Loaded:
 
     Attributes:
         batch: a tree of arrays.
-        mark: where the host iterator stands behind it.
+        mark: where the upstream iterator stands after it.
         read_from: when it was asked for …
         read_to: … when it came …
         transformed: … and when `transform` had returned.
@@ -37,7 +37,7 @@ class Delivered:
     Attributes:
         batch: a tree of `jax.Array`.
         mask: `bool[rows]` on the same devices, False where a row was filled in; None if nobody asked for one.
-        mark: where the host iterator stands behind it.
+        mark: where the upstream iterator stands after it.
         times: of its way.
         empty: it is filling alone: other hosts have a batch, and this one has none.
         number: among the batches and errors of its run, from 0.
@@ -53,10 +53,10 @@ class Delivered:
 
 @dataclass(slots=True)
 class Ended:
-    """The host iterator has ended, or the run has.
+    """The upstream iterator has ended, or the run has.
 
     Attributes:
-        mark: where the host iterator stands.
+        mark: where the upstream iterator stands.
     """
 
     mark: Any = None

@@ -1,8 +1,8 @@
 """The two threads of a running feeder, and the queues between them.
 
-In: a host iterator. Out: batches on their devices, in order, each with a mark of the place behind it; last an end or error.
+In: an upstream iterator. Out: batches on their devices, in order, each with a mark of the place after it; last an end or error.
 
-    reader thread:    host iterator → transform             ─► loaded, at most `host` batches
+    reader thread:    upstream iterator → transform             ─► loaded, at most `host` batches
     transfer thread:  loaded → agree with others → transfer ─► ready, at most `device` batches ─► the user
 
 Two threads, so that a slow record does not hold up batches that are on the host already, nor a transfer the reading. But where
@@ -37,20 +37,8 @@ from ..interrupts import Uninterrupted, wait_until
 from .items import Delivered, Ended, Failed, Loaded
 from .stepper import Stepper
 from .transfer import span
-from .upstream import Host
-
-LULL_SECONDS = 0.0005
-"""How long the transfer thread lets the user's thread go first, when a batch was taken and others are ready.
-
-That thread is about to begin its step; it gives up the interpreter's lock for a moment while it does, and would wait for the
-whole of a transfer's Python to get it back.
-"""
-
-BRIEF = 0.1
-"""Of the time that reading took: a step that takes less holds up reading less than the switch to another thread."""
-
-EXIT_SECONDS = 1.0
-"""How long interpreter exit waits for a source."""
+from .tuned import BRIEF, EXIT_SECONDS, LULL_SECONDS
+from .upstream.protocol import Upstream
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
 _runs_lock = threading.RLock()  # a signal's handler may begin a run, too
@@ -68,29 +56,29 @@ class Run:
     """From one beginning to one end.
 
     Args:
-        host: what is read from; belongs to the reader thread until it has ended.
+        upstream: what is read from; belongs to the reader thread until it has ended.
         transform: applied to batches on the host; None: nothing is.
         buffers: how many batches may wait.
         stepper: brings batches to devices; belongs to the transfer thread, and to the reader while that has nothing to do.
-        ends_with_error: whether an error ends the run; otherwise the batch behind it follows.
-        way_out: the last thing that the reader thread does with the host iterator, when the run was stopped.
+        ends_with_error: whether an error ends the run; otherwise the batch after it follows.
+        way_out: the last thing that the reader thread does with the upstream iterator, when the run was stopped.
 
     Attributes:
-        ready: what the user takes: `Delivered`, at last `Ended` or `Failed`; behind these, None.
+        ready: what the user takes: `Delivered`, at last `Ended` or `Failed`; after these, None.
         made: how many batches and errors have been put there.
         stopped: whether it was told to stop.
     """
 
     def __init__(
         self,
-        host: Host,
+        upstream: Upstream,
         transform: Callable[[Any], Any] | None,
         buffers: Buffers,
         stepper: Stepper,
         ends_with_error: bool,
         way_out: Callable[[], None],
     ) -> None:
-        self._host = host
+        self._upstream = upstream
         self._transform = transform
         self._stepper = stepper
         self._ends_with_error = ends_with_error
@@ -128,7 +116,7 @@ class Run:
 
     def reads(self, iterator: Any) -> bool:
         """Whether this is the iterator that it reads from."""
-        return self._host.iterator is iterator
+        return self._upstream.iterator is iterator
 
     def give_back(self, number: int) -> None:
         """What has this number was taken from `ready`, and all before it: there is room for as many others."""
@@ -137,7 +125,7 @@ class Run:
             self._given_back += 1
 
     def give_back_lost(self, taken: int) -> None:
-        """`ready` is empty: what is behind the first `taken` things was lost on its way to the user, or is just coming."""
+        """`ready` is empty: what comes after the first `taken` things was lost on its way to the user, or is just coming."""
         if self.made > taken:
             self.give_back(self.made - 1)
         if self._transfer_done:  # that nothing comes any more was lost, too
@@ -150,7 +138,7 @@ class Run:
             queue.put(None)
 
     def abandon(self) -> None:
-        """As `stop`, and leave the host iterator as it is: the interpreter ends."""
+        """As `stop`, and leave the upstream iterator as it is: the interpreter ends."""
         self._way_out = None
         self.stop()
 
@@ -211,7 +199,7 @@ class Run:
         began = time.perf_counter()
         try:
             with span("read"):
-                batch = next(self._host.iterator)
+                batch = next(self._upstream.iterator)
         except StopIteration:
             return self._end()
         except BaseException as error:
@@ -223,12 +211,12 @@ class Run:
 
     def _end(self) -> Ended | Failed:
         try:
-            return Ended(self._host.mark())
+            return Ended(self._upstream.mark())
         except BaseException as error:
             return Failed(error, self._ends_with_error)
 
     def _transformed(self, batch: Any, began: float) -> Loaded:
-        read, mark = time.perf_counter(), self._host.mark()
+        read, mark = time.perf_counter(), self._upstream.mark()
         if self._transform is None:
             return Loaded(batch, mark, began, read, read)
         try:

@@ -11,11 +11,11 @@ from typing import Any
 
 from .hosts.agreement import Agreements
 from .hosts.verdict import OnUneven
-from .place import Place
 from .run import Buffers, Run
 from .stepper import Stepper
 from .transfer import Transfer
-from .upstream import Host
+from .upstream.protocol import Upstream
+from .upstream.user_mark import UserMark
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Runs:
     """What is the same for all runs of a feeder.
 
     Attributes:
-        host: what is read from.
+        upstream: what is read from.
         transform: applied to batches on the host; None: nothing is.
         buffers: how many batches may wait.
         transfer: brings batches to devices.
@@ -31,19 +31,19 @@ class Runs:
         on_uneven: what to do when they have different amounts of data.
     """
 
-    host: Host
+    upstream: Upstream
     transform: Callable[[Any], Any] | None
     buffers: Buffers
     transfer: Transfer
     agreements: Agreements
     on_uneven: OnUneven
 
-    def next(self, place: Place) -> Run:
-        """Another run, from where the host iterator stands; to be started."""
+    def next(self, user: UserMark) -> Run:
+        """Another run, from where the upstream iterator stands; to be started."""
         agreement, promises = self.agreements.next(), self.transform is None
-        stepper = Stepper(self.host, self.transfer, agreement, self.on_uneven, promises)
-        ends_with_error = self.host.goes_back or not self.agreements.alone
-        return Run(self.host, self.transform, self.buffers, stepper, ends_with_error, place.way_out)
+        stepper = Stepper(self.upstream, self.transfer, agreement, self.on_uneven, promises)
+        ends_with_error = self.upstream.goes_back or not self.agreements.alone
+        return Run(self.upstream, self.transform, self.buffers, stepper, ends_with_error, user.way_out)
 
     def forget(self) -> None:
         """The next run begins elsewhere, or there is none."""

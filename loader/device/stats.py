@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..stats import LITTLE, Waits, table
-
-KEPT = 1000
-"""Steps of which `FeederStats.last` tells."""
+from .tuned import KEPT
 
 
 class Times(NamedTuple):

@@ -17,7 +17,7 @@ from .items import Delivered, Ended, Failed, Loaded
 from .shardings import told
 from .stats import Times
 from .transfer import Layout, Prepared, Transfer, span
-from .upstream import Host
+from .upstream.protocol import Upstream
 
 Stopped = Callable[[], bool]
 
@@ -26,26 +26,26 @@ class Stepper:
     """Makes the steps of one run.
 
     Args:
-        host: what is read from.
+        upstream: what is read from.
         transfer: brings batches to devices.
         agreement: with the other processes.
         on_uneven: what to do when they have different amounts of data.
-        promises: whether batches arrive here as the host iterator gave them, so that what it knows of their rows holds.
+        promises: whether batches arrive here as the upstream iterator gave them, so that what it knows of their rows holds.
 
     Attributes:
         alone: there are no other processes, so that no step ever waits for one.
     """
 
     def __init__(
-        self, host: Host, transfer: Transfer, agreement: Agreement, on_uneven: OnUneven, promises: bool
+        self, upstream: Upstream, transfer: Transfer, agreement: Agreement, on_uneven: OnUneven, promises: bool
     ) -> None:
-        self._host = host
+        self._upstream = upstream
         self._transfer = transfer
         self._agreement = agreement
         self.alone = isinstance(agreement, Alone)
         self._on_uneven = on_uneven
         self._promises = promises
-        self._promised = (host.batch_size or 0) if promises else 0
+        self._promised = (upstream.batch_size or 0) if promises else 0
         self._template: Any = None
         self._constants: dict[str, bytes] | None = None  # of batches that are filled up
         self._known: Layout | None = None
@@ -120,7 +120,7 @@ class Stepper:
         if self._on_uneven == "pad" and self._template is None:
             self._template, self._constants = prepared.template(), prepared.constants()
             self._agreement.give_template(self._template)
-        steady = self._host.steady(_mark(item)) if self._promises else 1
+        steady = self._upstream.steady(_mark(item)) if self._promises else 1
         return Offer("batch", self._on_uneven, layout.rows, self._usual(), layout.divisor, layout.described, steady)
 
     def _usual(self) -> int:

@@ -286,7 +286,7 @@ def _is_supported(dtype: Any) -> bool:
 
 
 def _filled(leaf: Any, wanted: int) -> Any:
-    """A leaf with zeros behind its rows."""
+    """A leaf with zeros after its rows."""
     if isinstance(leaf, jax.Array):  # of random keys, too, which NumPy has no zeros of
         return jnp.concatenate([leaf, jnp.zeros((wanted - len(leaf), *leaf.shape[1:]), leaf.dtype)])
     filled = np.zeros((wanted, *leaf.shape[1:]), leaf.dtype)

@@ -9,7 +9,7 @@ endless aligned loader: for ever), they agree once for all n.
 Keys are `millrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the same processes are numbered
 as they are made, and runs of a feeder as they begin (anew after an error or `set_state`), in the same order on all of
 these. Who has read the words of a later step has read those of all former ones: so the first process deletes a block once all
-are beyond it, and the last one to leave a run deletes what is left.
+are past it, and the last one to leave a run deletes what is left.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from typing import Any, Protocol
 import cloudpickle
 
 from ....errors import HostsError
+from ..tuned import BLOCK
 from .store import Store
 from .verdict import Go, Offer, Refuse, Verdict, decide
-
-BLOCK = 64
-"""Steps whose words are deleted together."""
 
 _feeder_numbers: dict[str, int] = Counter()
 """How many feeders there were, by the name of their processes."""
@@ -161,7 +159,7 @@ class Together:
         return None
 
     def _forget(self) -> None:
-        """Delete the block that all are beyond, now that all have given their word on a step behind it."""
+        """Delete the block before this one: all have given their word on a later step, and so are past it."""
         block = self._step // BLOCK
         if self._me == self._processes[0] and block > self._kept_from:
             self._store.delete(f"{self._folder}{self._kept_from}/")

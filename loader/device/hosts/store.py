@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....errors import HostsError
-
-WAIT_MS = 200
-"""Milliseconds after which one who waits for another process looks whether it should stop."""
+from ..tuned import WAIT_MS
 
 
 class Store:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ShardingError
-from ...samplers import ShardOptions
-from .extra import jax_for
+from ....errors import ShardingError
+from ....samplers import ShardOptions
+from ..extra import jax_for
 
 
 def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_index: int | None = None) -> ShardOptions:
@@ -36,7 +36,7 @@ def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_in
     ShardOptions(shard_index=0, shard_count=1, drop_remainder=False)
     """
     jax = jax_for("shard_options_for")
-    from .shardings import as_shardings, leading_parts
+    from ..shardings import as_shardings, leading_parts
 
     me = jax.process_index() if process_index is None else process_index
     index, count = shard_of(me, leading_parts(as_shardings(sharding)))

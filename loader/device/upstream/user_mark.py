@@ -1,6 +1,6 @@
-"""Where the user of a feeder stands, as its threads may know it too, who must not know the feeder.
+"""The mark at which the user of a feeder stands. Its threads know this, as they must not know the feeder.
 
-In: marks, as batches are received. Out: a host iterator that is left as it should be, once nobody reads ahead any more.
+In: marks, as batches are received. Out: an upstream iterator that is left as it should be, once nobody reads ahead any more.
 """
 
 from __future__ import annotations
@@ -9,35 +9,35 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from .upstream import Host
+from .protocol import Upstream
 
 
 @dataclass(slots=True)
-class Place:
+class UserMark:
     """One for each feeder.
 
     Attributes:
-        host: what is read from.
+        upstream: what is read from.
         owned: whether the feeder opened it.
-        mark: where the user stands; None: where the host iterator stands.
+        mark: where the user stands; None: where the upstream iterator stands.
         gone: the feeder was closed or dropped.
     """
 
-    host: Host
+    upstream: Upstream
     owned: bool
     mark: Any = None
     gone: bool = False
 
     def go_back(self) -> None:
-        """The host iterator has read ahead of the user: have it go back."""
+        """The upstream iterator has read ahead of the user: have it go back."""
         if self.mark is not None:
-            self.host.go_to(self.mark)
+            self.upstream.go_to(self.mark)
 
     def leave(self) -> None:
-        """Close the host iterator, or have it go back if others have it, too."""
+        """Close the upstream iterator, or have it go back if others have it, too."""
         if not self.owned:
             self.go_back()
-        elif (close := getattr(self.host.iterator, "close", None)) is not None:
+        elif (close := getattr(self.upstream.iterator, "close", None)) is not None:
             close()
 
     def way_out(self) -> None:

@@ -1,86 +1,30 @@
-"""What a feeder reads from: one small face for a loader's iterator, for others that tell a state, and for plain iterables.
+"""The two kinds of upstream: the iterator of a loader, and any other, that tells a state or does not.
 
-In: whatever the user passed. Out: batches, and a mark of the place that follows each. One is taken for every batch, by the
-thread that reads; a state is made of it only when the user asks, on the user's thread.
+In: whatever the user passed. Out: the face that the feeder knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..iterator import DataLoaderIterator
-from ..state.mark import Mark
+from ...iterator import DataLoaderIterator
+from ...state.mark import Mark
+from .protocol import Upstream
 
 
-class Host(Protocol):
-    """What is read from."""
-
-    @property
-    def iterator(self) -> Iterator[Any]:
-        """The iterator itself."""
-
-    @property
-    def batch_size(self) -> int | None:
-        """Rows that a batch has, if that is known beforehand."""
-
-    @property
-    def goes_back(self) -> bool:
-        """Whether `go_to` does anything."""
-
-    def mark(self) -> Any:
-        """Where the stream stands."""
-
-    def state_at(self, mark: Any) -> Any:
-        """The state of the place of a mark."""
-
-    def records_behind(self, mark: Any) -> NDArray[np.int64]:
-        """The record keys behind the batch before a mark."""
-
-    def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:
-        """The record keys behind a step that comes behind a mark."""
-
-    def step(self, mark: Any) -> int:
-        """The number of the step that comes behind a mark."""
-
-    def epoch(self, mark: Any) -> int:
-        """The epoch of the record before a mark."""
-
-    def length(self, mark: Any) -> int:
-        """The number of batches of the whole stream."""
-
-    def description(self, mark: Any) -> str:
-        """What is read from and, if that is known, where a mark stands."""
-
-    @property
-    def skipped_count(self) -> int:
-        """Records or batches left out because they failed."""
-
-    def go_to(self, mark: Any) -> None:
-        """Have the stream go on from a mark; nothing where that is impossible."""
-
-    def set_state(self, state: Any, strict: bool) -> None:
-        """Have the stream go on from a state."""
-
-    def set_states(self, states: Sequence[Any], strict: bool) -> None:
-        """Have it go on behind a run on another number of shards."""
-
-    def steady(self, mark: Any) -> int:
-        """How many batches, with the one before the mark, are sure to come with as many rows as that; at least 1."""
-
-
-class LoaderHost:
+class LoaderUpstream:
     """An iterator of a `DataLoader`."""
 
     goes_back = True
 
-    def __init__(self, iterator: DataLoaderIterator, owned: bool) -> None:
+    def __init__(self, iterator: DataLoaderIterator) -> None:
         self.iterator = iterator
         self.mark = iterator._mark
-        self.records_behind = iterator._records_behind
+        self.last_records = iterator._records_behind
         self.records_at = iterator._records_at
         self.epoch = iterator._epoch
         self.length = iterator._length
@@ -120,7 +64,7 @@ class LoaderHost:
         return 1 + (pipeline.leaf.total - mark.cursor.positions[0]) // pipeline.stages[0].unit
 
 
-class OtherHost:
+class OtherUpstream:
     """Any iterator, with a state or without."""
 
     batch_size = None
@@ -138,7 +82,7 @@ class OtherHost:
         self._must_have("get_state")
         return mark
 
-    def records_behind(self, mark: Any) -> NDArray[np.int64]:
+    def last_records(self, mark: Any) -> NDArray[np.int64]:
         """As the protocol says."""
         raise self._no_loader("last_records")
 
@@ -199,6 +143,6 @@ class OtherHost:
         return type(self.iterator).__name__
 
 
-def as_host(iterator: Iterator[Any], owned: bool) -> Host:
-    """The face of an iterator; `owned`: nobody else has it."""
-    return LoaderHost(iterator, owned) if isinstance(iterator, DataLoaderIterator) else OtherHost(iterator)
+def as_upstream(iterator: Iterator[Any]) -> Upstream:
+    """The face of an iterator."""
+    return LoaderUpstream(iterator) if isinstance(iterator, DataLoaderIterator) else OtherUpstream(iterator)
