@@ -91,95 +91,10 @@ class Batch(Operation):
         return {name: value for name, value in vars(self).items() if name != "batch_size"}
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
-        size, drop_remainder = self.batch_size, self.drop_remainder
-        rows = Stack(size, context.allocate, context.tell) if self.batch_fn is None else Gather(size, self.batch_fn)
-        waiting: list[Element] = []
-        limit = 1  # the first row fixes the layout, and with it how many rows are worth copying at a time
-        count = 0
-        first: tuple[int, int, int] = (0, 0, 0)
-
-        def batch_step(element: Element) -> None:
-            waiting.append(element)
-            if len(waiting) == limit:
-                copy_waiting()
-
-        def take_all(elements: Iterator[Element]) -> int:
-            nonlocal limit
-            taken = 0
-            while True:
-                if not count and not waiting:
-                    limit = min(rows.chunk, size)  # nothing before or behind asks where each row comes from
-                if limit == 1 and not waiting:  # rows too large to wait for others
-                    for element in elements:
-                        taken += 1
-                        waiting.append(element)
-                        del element  # so that the next one can have its memory, which is in the caches
-                        copy_waiting()
-                        if limit > 1 or not count:
-                            break
-                    else:
-                        return taken
-                    continue
-                before = len(waiting)
-                try:
-                    waiting.extend(islice(elements, limit - before))
-                except Exception:
-                    copy_before_failure()
-                    raise
-                taken += len(waiting) - before
-                if len(waiting) < limit:
-                    return taken
-                copy_waiting()
-
-        def copy_before_failure() -> None:
-            """What is wrong with an earlier element comes first, however many waited."""
-            try:
-                if waiting:
-                    copy_waiting()
-            except Exception as earlier:
-                raise earlier from None
-
-        def copy_waiting() -> None:
-            nonlocal limit, count, first
-            if count == 0:
-                first = context.seed, context.position, context.row
-            try:
-                rows.add(count, waiting)
-            except Exception:
-                context.blame(number, rows.row)
-                raise
-            count += len(waiting)
-            waiting.clear()
-            limit = min(rows.chunk, size - count)
-            if count == size:
-                emit()
-
-        def emit() -> None:
-            last = context.seed, context.position, context.row
-            context.seed, context.position, context.row = first
-            try:
-                batch = rows.finish(count)
-            except Exception:
-                context.blame(number)
-                raise
-            begin_anew()
-            then(batch)
-            context.seed, context.position, context.row = last
-
-        def at_end() -> None:
-            if waiting:
-                copy_waiting()
-            if count and not drop_remainder:
-                emit()
-            begin_anew()
-
-        def begin_anew() -> None:
-            nonlocal limit, count
-            limit, count = 1, 0
-
-        context.take_all[number] = take_all
-        context.at_end.append(at_end)
-        return batch_step
+        step = BatchStep(self, then, context, number)
+        context.take_all[number] = step.take_all
+        context.at_end.append(step.finish)
+        return step.push
 
 
 def _check_called(batch_fn: Any) -> None:
@@ -188,6 +103,109 @@ def _check_called(batch_fn: Any) -> None:
         if batch_fn is maker:
             name = maker.__name__
             raise TypeError(f"batch_fn={name} makes a function; call it, batch_fn=millrace.{name}({arguments}).")
+
+
+class BatchStep:
+    """Batches in the making, one after another, each pushed on when it is full.
+
+    Elements wait until there are `_limit` of them, and are then copied together.
+
+    Args:
+        batch: the operation.
+        then: the step to push batches to.
+        context: of the chain. A batch goes on with the place of its first element.
+        number: of the operation.
+    """
+
+    __slots__ = ("_context", "_count", "_drops", "_first", "_limit", "_number", "_rows", "_size", "_then", "_waiting")
+
+    def __init__(self, batch: Batch, then: Step, context: Context, number: int) -> None:
+        size, batch_fn = batch.batch_size, batch.batch_fn
+        self._size, self._drops = size, batch.drop_remainder
+        self._then, self._context, self._number = then, context, number
+        self._rows = Stack(size, context.allocate, context.tell) if batch_fn is None else Gather(size, batch_fn)
+        self._waiting: list[Element] = []
+        self._first = (0, 0, 0)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._count = 0
+        self._limit = 1  # the first row is copied at once: only now is its place known
+
+    def push(self, element: Element) -> None:
+        """Take one element, which stands where the context says."""
+        waiting = self._waiting
+        waiting.append(element)
+        if len(waiting) == self._limit:
+            self._copy()
+
+    def take_all(self, elements: Iterator[Element]) -> int:
+        """Take all there are, wherever they stand; gives their number."""
+        taken = 0
+        while True:
+            if not self._count and not self._waiting:
+                self._limit = min(self._rows.chunk, self._size)
+            wanted = self._limit - len(self._waiting)
+            got = self._take(elements, wanted)
+            taken += got
+            if got < wanted:  # never ask again: a function that raises StopIteration would be called again
+                return taken
+
+    def _take(self, elements: Iterator[Element], wanted: int) -> int:
+        before = len(self._waiting)
+        try:
+            self._waiting.extend(islice(elements, wanted))
+        except Exception:
+            self._copy_before_failure()
+            raise
+        got = len(self._waiting) - before
+        if got == wanted:
+            self._copy()
+        return got
+
+    def _copy_before_failure(self) -> None:
+        """What is wrong with an earlier element comes first, however many waited."""
+        try:
+            if self._waiting:
+                self._copy()
+        except Exception as earlier:
+            raise earlier from None
+
+    def _copy(self) -> None:
+        context, rows, waiting = self._context, self._rows, self._waiting
+        if not self._count:
+            self._first = context.seed, context.position, context.row
+        try:
+            rows.add(self._count, waiting)
+        except Exception:
+            context.blame(self._number, rows.row)
+            raise
+        self._count += len(waiting)
+        waiting.clear()
+        self._limit = min(rows.chunk, self._size - self._count)
+        if not self._limit:
+            self._emit()
+
+    def _emit(self) -> None:
+        context = self._context
+        last = context.seed, context.position, context.row
+        context.seed, context.position, context.row = self._first
+        try:
+            batch = self._rows.finish(self._count)
+        except Exception:
+            context.blame(self._number)
+            raise
+        self._begin_anew()
+        self._then(batch)
+        context.seed, context.position, context.row = last
+
+    def finish(self) -> None:
+        """Push the last batch on, if there is one and it counts."""
+        if self._waiting:
+            self._copy()
+        if self._count and not self._drops:
+            self._emit()
+        self._begin_anew()
 
 
 class Gather:
