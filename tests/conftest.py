@@ -23,6 +23,12 @@ def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
 
 
+def pytest_configure(config):
+    """Property tests try more with the option; see `pipelines.tries`."""
+    if config.getoption("--long"):
+        os.environ["MILLRACE_LONG_TESTS"] = "1"
+
+
 def pytest_collection_modifyitems(config, items):
     """Without the option, the long tests are left out."""
     if not config.getoption("--long"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import millrace
 from millrace import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
@@ -122,6 +124,13 @@ def chosen(values: Any, *always: Any) -> list[Any]:
 
 def _long(value: Any) -> Any:
     return pytest.param(*(value if isinstance(value, tuple) else [value]), marks=pytest.mark.long)
+
+
+def tries(count: int) -> Any:
+    """How many examples a property test tries: a fifth of `count`, and all with the option --long, as a long test."""
+    if "MILLRACE_LONG_TESTS" not in os.environ:
+        return settings(max_examples=max(count // 5, 5), deadline=None)
+    return lambda test: pytest.mark.long(settings(max_examples=count, deadline=None)(test))
 
 
 def plain(element: Any) -> Any:

@@ -8,8 +8,9 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from pipelines import tries
 
 import millrace
 from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
@@ -56,7 +57,7 @@ def _numbers(element):
     return np.asarray(element).ravel().tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(
     name=st.sampled_from(sorted({**OPERATIONS, **TAKEN_APART})),
     records=st.integers(1, 60),
@@ -255,7 +256,7 @@ def test_strict_false_goes_on_with_another_pipeline():
     assert next(other).tolist() == [4, 5, 6, 7]
 
 
-@settings(max_examples=8, deadline=None)
+@tries(40)
 @given(counts=st.lists(st.integers(1, 4), min_size=2, max_size=4), drop=st.booleans(), data=st.data())
 @pytest.mark.parametrize("shared", [False, True])
 def test_grains_order_goes_on_with_other_shards_too(shared, counts, drop, data):

@@ -19,10 +19,10 @@ PROGRAM = textwrap.dedent("""
     from millrace.checkpoint import CheckpointRestore, CheckpointSave
 
     folder, log, asynchronous, workers = sys.argv[1:]
-    sampler = millrace.IndexSampler(600, shuffle=True, seed=2, num_epochs=1)
+    sampler = millrace.IndexSampler(300, shuffle=True, seed=2, num_epochs=1)
     operations = [millrace.Filter(lambda x: x % 3), millrace.Batch(4)]
     iterator = iter(
-        millrace.DataLoader(data_source=range(600), sampler=sampler, operations=operations, worker_count=int(workers))
+        millrace.DataLoader(data_source=range(300), sampler=sampler, operations=operations, worker_count=int(workers))
     )
     options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=asynchronous == "True")
     with ocp.CheckpointManager(folder, options=options) as manager, open(log, "a") as file:
@@ -45,10 +45,10 @@ PROGRAM = textwrap.dedent("""
 def _expected():
     import millrace
 
-    sampler = millrace.IndexSampler(600, shuffle=True, seed=2, num_epochs=1)
+    sampler = millrace.IndexSampler(300, shuffle=True, seed=2, num_epochs=1)
     operations = [millrace.Filter(lambda x: x % 3), millrace.Batch(4)]
     return [
-        batch.tolist() for batch in millrace.DataLoader(data_source=range(600), sampler=sampler, operations=operations)
+        batch.tolist() for batch in millrace.DataLoader(data_source=range(300), sampler=sampler, operations=operations)
     ]
 
 

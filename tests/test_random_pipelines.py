@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import plain, stream
+from pipelines import plain, stream, tries
 
 from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, ReadOptions, ShardOptions
 from millrace.errors import EmptyStreamError
@@ -53,7 +53,7 @@ def interpret(elements: list, operations: list) -> list:
     shards=st.integers(1, 3),
     data=st.data(),
 )
-@settings(max_examples=300, deadline=None)
+@tries(300)
 def test_any_pipeline_is_exact_and_resumes_anywhere(names, records, epochs, shards, data):
     """The stream is the interpreter's; from the state of any step, the rest of it comes."""
     index = data.draw(st.integers(0, shards - 1))

@@ -8,9 +8,9 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import PIPELINES, loader, plain, stream
+from pipelines import PIPELINES, loader, plain, stream, tries
 
 import millrace
 from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
@@ -268,7 +268,7 @@ COUNTS = (0, 1, 2, 3, 7, 40, 41, 1000, 2**32, 2**62, 2**63 - 1, 2**63)
 ODD_VALUES = (*COUNTS, -1, 10**30, 1.5, True, None, "", "x", [], {}, [0, 0], [[0, 1]], [3, 1, [0, 0]])
 
 
-@settings(max_examples=100, deadline=None)
+@tries(100)
 @given(data=st.data())
 def test_a_damaged_state_is_refused_or_a_place_in_the_stream(data):
     """Whatever values are put into it: a CheckpointError, or elements come and the state can be taken again; no hang."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from pipelines import PIPELINES, loader
+from pipelines import PIPELINES, chosen, loader
 
 import millrace
 from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, check_resume
@@ -42,10 +42,13 @@ STRANGE = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(STRANGE)))
-def test_objects_of_any_kind_are_compared_by_what_they_hold(number):
+@pytest.mark.parametrize(
+    ("number", "worker_counts"),
+    [*((number, (0,)) for number in range(len(STRANGE))), *chosen([(n, (0, 1)) for n in range(5)], (1, (0, 1)))],
+)
+def test_objects_of_any_kind_are_compared_by_what_they_hold(number, worker_counts):
     """Sets, NaN, objects without equality, functions: no false alarm, with a worker process either."""
-    check_resume(_opened(STRANGE[number]), steps=4, worker_counts=(0, 1) if number < 5 else (0,))
+    check_resume(_opened(STRANGE[number]), steps=4, worker_counts=worker_counts)
 
 
 def test_an_end_that_comes_later_a_second_time_is_found():

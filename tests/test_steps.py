@@ -6,9 +6,9 @@ from itertools import islice, pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import PIPELINES, chosen, loader, stream
+from pipelines import PIPELINES, chosen, loader, stream, tries
 
 import millrace
 from millrace import Batch, DataLoader, Filter, IndexSampler, RecordMetadata, ShardOptions
@@ -17,7 +17,7 @@ from millrace.loader.plan.ranges import union, without
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda pair: (pair[0], sum(pair))), max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(name=st.sampled_from(sorted(PIPELINES)), ranges=RANGES, stop=st.integers(0, 30))
 def test_steps_that_are_left_out_do_not_come_and_stay_left_out_after_a_resume(name, ranges, stop):
     """The stream is the whole one less these steps, when it is resumed by a loader that knows nothing of them, too."""
@@ -32,7 +32,7 @@ def test_steps_that_are_left_out_do_not_come_and_stay_left_out_after_a_resume(na
     assert got + stream(again) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(name=st.sampled_from(["batch", "filter, batch", "map, batch, map"]), ranges=RANGES, stop=st.integers(0, 12))
 def test_a_checkpoint_from_before_can_be_resumed_without_some_steps(name, ranges, stop):
     """After a loss spike: go back to a checkpoint, and leave out what came after it."""
@@ -60,7 +60,7 @@ def test_workers_leave_out_the_same_steps():
     assert stream(processes.skip([(5, 7), (7, 10)])) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(
     counts=st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5)),
     batch=st.integers(1, 4),

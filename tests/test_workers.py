@@ -464,16 +464,16 @@ def test_a_large_buffer_does_not_have_both_sides_wait_for_each_other(tmp_path):
     program.write_text(
         textwrap.dedent("""
         import millrace
-        sampler = millrace.IndexSampler(30_000, num_epochs=1)
+        sampler = millrace.IndexSampler(12_000, num_epochs=1)
         for operations in ([str], [str, millrace.Filter(len), millrace.Batch(2)]):
-            loader = millrace.DataLoader(data_source=range(30_000), sampler=sampler, operations=operations,
+            loader = millrace.DataLoader(data_source=range(12_000), sampler=sampler, operations=operations,
                 worker_count=1, worker_buffer_size=3_000)
             number = 0
             for texts in loader:
                 for text in [texts] if isinstance(texts, str) else texts:
                     assert text == str(number)
                     number += 1
-            assert number == 30_000
+            assert number == 12_000
         """)
     )
     result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=100)

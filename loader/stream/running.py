@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from ...errors import InUseError
 from ..executors.protocol import Executor
 from ..interrupts import Uninterrupted
-from .flow import Flow
+
+if TYPE_CHECKING:
+    from .flow import Flow
 
 T = TypeVar("T")
 
