@@ -1,13 +1,9 @@
-"""The executor with worker processes: tasks go to the least loaded worker, and to another one when that dies.
+"""The executor with worker processes: does what the pool decides, and turns tasks into messages and messages into blocks.
 
 In: tasks. Out: blocks. Has no thread of its own: messages are handled while somebody asks for a result.
 
-What may happen at any moment, and what is done then:
-* a worker ends: what it had already answered is taken from its channel, the rest of its tasks go to a new worker. The task
-  that it was at is divided, so that what stands before the record at fault can be delivered. One that is a single unit counts
-  one more try, and after `MAX_TRIES` it fails with `WorkerCrashedError`, or is left out.
-* a task takes longer than `timeout`: its worker is killed, and the above follows.
-* the zygote ends: all workers have ended with it; a new one is started, and all tasks go to new workers.
+`pool` has the rules. A task that is divided becomes a block of its parts, so that what stands before the record at fault can
+be delivered; one that is given up fails with `WorkerCrashedError`, or is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from contextlib import suppress
 from typing import Any, cast
 
 from ....errors import WorkerCrashedError
@@ -33,28 +29,25 @@ from .leases import EncodedBlock, Slabs
 from .messages import Answer, Broken, Done, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
 from .pace import Pace
 from .payload import Payload
+from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Pool, Restart, Spawn, Warn
 from .spawner import Spawner
 
-MAX_TRIES = 3
 LOOK_AFTER_SECONDS = 1.0
 _LOGGER = logging.getLogger("millrace")
 
 
-class ProcessHandle:
+class ProcessHandle(Job):
     """A task that some worker has."""
 
-    __slots__ = ("_executor", "alone", "began", "block", "blocks", "cost", "late", "number", "task", "tries")
+    __slots__ = ("_executor", "block", "blocks", "task")
 
-    def __init__(self, executor: ProcessExecutor, number: int, task: Task, blocks: Blocks) -> None:
+    def __init__(
+        self, executor: ProcessExecutor, number: int, divisible: bool, cost: float, task: Task, blocks: Blocks
+    ) -> None:
+        super().__init__(number, divisible, cost)
         self._executor = executor
-        self.number = number
         self.task = task
         self.blocks = blocks  # that the task names: they live as long as it may have to be done again
-        self.alone = True
-        self.tries = 0
-        self.began = 0.0
-        self.cost = 0.0
-        self.late = False
         self.block: Block | EncodedBlock | None = None
 
     def ready(self) -> bool:
@@ -74,15 +67,12 @@ class ProcessHandle:
 
 
 class _Remote:
-    """What the user's process knows of a worker."""
+    """The way to a worker."""
 
     def __init__(self, number: int, channel: Channel) -> None:
         self.number = number
         self.channel = channel
-        self.tasks: deque[ProcessHandle] = deque()
-        self.load = 0.0
         self.outbox: deque[tuple[Any, Sequence[int]]] = deque()  # what there was no room for, with descriptors
-        self.ready = False
         self.ended = False
 
 
@@ -102,11 +92,11 @@ class ProcessExecutor:
         self._window = worker_count * (1 + buffer_size)
         self._pace = Pace(pipeline.span, len(pipeline.stages))
         self._pipeline = pipeline
-        self._worker_count = worker_count
         self._timeout = timeout
         self._gathered: list[ProcessHandle] = []
-        self._next_task = self._next_worker = 0
-        self._failed_starts = 0
+        self._next_task = 0
+        self._units = [stage.unit for stage in pipeline.stages]
+        self._pool: Pool[ProcessHandle] = Pool(worker_count, timeout)
         self._slabs = Slabs(keep_descriptors=len(pipeline.stages) > 1)
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
@@ -118,6 +108,7 @@ class ProcessExecutor:
             self._spawner.begin()  # boots while the pipeline is packed
             self._payload.pack((pipeline, read_options), "the pipeline")
             self._start()
+            self._act(self._pool.spawn_missing())
         except BaseException:
             self.close()
             raise
@@ -138,21 +129,14 @@ class ProcessExecutor:
     def _start(self) -> None:
         self._spawner.send_start(self._payload.descriptor)
         self._selector.register(self._spawner.channel, selectors.EVENT_READ, None)
-        for _ in range(self._worker_count):
-            self._spawn()
-
-    def _spawn(self) -> None:
-        worker = _Remote(self._next_worker, self._spawner.spawn(self._next_worker))
-        self._next_worker += 1
-        self._workers[worker.number] = worker
-        self._selector.register(worker.channel, selectors.EVENT_READ, worker.number)
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> ProcessHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
-        handle = ProcessHandle(self, self._next_task, task, blocks)
+        divisible = isinstance(task, SpanTask) and task.stop - task.start > self._units[task.stage]
+        handle = ProcessHandle(self, self._next_task, divisible, self._pace.expected_seconds(task), task, blocks)
         self._next_task += 1
         if isinstance(task, SpanTask):
-            self._give([handle])
+            self._act(self._pool.assign([handle], time.monotonic()))
             return handle
         self._gathered.append(handle)
         if len(self._gathered) >= self._together(task.stage):
@@ -163,26 +147,34 @@ class ProcessExecutor:
         """Give the groups that were gathered to a worker."""
         gathered, self._gathered = self._gathered, []
         if gathered:
-            self._give(gathered)
+            self._act(self._pool.assign(gathered, time.monotonic()))
 
-    def _give(self, handles: list[ProcessHandle]) -> None:
-        """Give tasks, a span or some groups, to the worker that has the least to do."""
-        while len(self._workers) < self._worker_count:
-            self._spawn()
-        worker = min(self._workers.values(), key=attrgetter("load"))
-        if not worker.tasks:
-            handles[0].began = time.monotonic()
-        for handle in handles:
-            handle.cost = self._pace.expected_seconds(handle.task)
-            handle.alone = len(handles) == 1
-            worker.load += handle.cost
-        worker.tasks += handles
-        try:
-            self._send(worker, handles)
-        except ConnectionError:
-            return  # it is gone; the zygote's report follows, and the tasks are given again
+    def _act(self, actions: Sequence[Action[ProcessHandle]]) -> None:
+        """Do what the pool has decided."""
+        for action in actions:
+            match action:
+                case Give(worker, handles):
+                    with suppress(ConnectionError):  # it is gone; the zygote's report follows
+                        self._send(self._workers[worker], handles)
+                case Spawn(worker):
+                    self._workers[worker] = remote = _Remote(worker, self._spawner.spawn(worker))
+                    self._selector.register(remote.channel, selectors.EVENT_READ, worker)
+                case Kill(worker):
+                    self._spawner.kill(worker)
+                case Divide(handle):
+                    handle.block = Block([], parts=parts_of(handle.task, self._pipeline))
+                case GiveUp(handle, reason):
+                    handle.block = given_up(handle.task, handle.blocks, self._pipeline, reason)
+                case Restart():
+                    self._spawner.begin()
+                    self._start()
+                case Warn(text):
+                    _LOGGER.warning(text)
+                case Fail(text):
+                    self.close()
+                    raise WorkerCrashedError(text)
 
-    def _send(self, worker: _Remote, handles: list[ProcessHandle]) -> None:
+    def _send(self, worker: _Remote, handles: Sequence[ProcessHandle]) -> None:
         released = self._slabs.take_released(worker.number)
         first = handles[0].task
         if isinstance(first, SpanTask):
@@ -236,7 +228,7 @@ class ProcessExecutor:
                 if what & selectors.EVENT_READ:
                     self._hear(worker)
         if self._timeout is not None:
-            self._kill_late()
+            self._act(self._pool.look(time.monotonic()))
             if not events:
                 self._spawner.kill_if_stopped()
 
@@ -251,47 +243,29 @@ class ProcessExecutor:
         if isinstance(message, Done):
             self._finish(worker, message, descriptors)
         elif isinstance(message, Ready):
-            worker.ready = True
-            if worker.tasks:
-                worker.tasks[0].began = time.monotonic()
+            self._pool.ready(worker.number, time.monotonic())
         return True
 
     def _finish(self, worker: _Remote, done: Done, descriptors: list[int]) -> None:
-        self._failed_starts = 0
         answers = [Answer(*fields) for fields in done.answers]
-        for answer, leases in zip(answers, self._slabs.take(worker.number, answers, done, descriptors)):
-            handle = worker.tasks.popleft()
-            worker.load -= handle.cost
+        leases = self._slabs.take(worker.number, answers, done, descriptors)
+        handles = self._pool.answered(worker.number, len(answers), time.monotonic())
+        for handle, answer, leased in zip(handles, answers, leases):
             assert handle.number == answer.number, "a worker answers in the order in which it was asked"
             self._pace.note(handle.task, answer.seconds, sum(size for _, size in answer.lent))
-            handle.block = EncodedBlock.of(answer, leases)
-        if worker.tasks:
-            worker.tasks[0].began = time.monotonic()
+            handle.block = EncodedBlock.of(answer, leased)
 
     def _hear_spawner(self) -> None:
         received = self._spawner.channel.receive()
         if received is None:
             self._start_anew()
         elif isinstance(received[0], Exited):
-            worker = self._workers.get(received[0].worker)
-            if worker is not None:
-                self._bury(worker, received[0].status)
+            exited: Exited = received[0]
+            self._hear_last_words(self._workers[exited.worker])
+            self._act(self._pool.ended(exited.worker, description(exited.status), time.monotonic()))
         elif isinstance(received[0], Broken):
             self.close()
             raise errors.decode(received[0].error)
-
-    def _bury(self, worker: _Remote, status: int) -> None:
-        """A worker has ended: take its last answers, and give its other tasks to others."""
-        self._hear_last_words(worker)
-        if worker.tasks:
-            self._count_try(worker, worker.tasks[0], status)
-        else:
-            _LOGGER.warning(
-                "worker %d was terminated unexpectedly %s while it was idle", worker.number, description(status)
-            )
-        for handle in worker.tasks:
-            if handle.block is None:
-                self._give([handle])
 
     def _hear_last_words(self, worker: _Remote) -> None:
         del self._workers[worker.number]
@@ -302,55 +276,19 @@ class ProcessExecutor:
         self._spawner.forget(worker.number)
         self._slabs.disown(worker.number)
 
-    def _count_try(self, worker: _Remote, handle: ProcessHandle, status: int) -> None:
-        handle.tries += handle.alone  # of several, any may have done it: each is tried on its own from now on
-        late = f"was stopped after timeout={self._timeout} s"
-        reason = late if handle.late else f"was terminated unexpectedly {description(status)}"
-        handle.late = False
-        parts = parts_of(handle.task, self._pipeline)
-        if len(parts) > 1:
-            handle.block = Block([], parts=parts)
-        elif handle.tries >= MAX_TRIES:
-            handle.block = given_up(handle.task, handle.blocks, self._pipeline, f"{reason}, {MAX_TRIES} times")
-            return
-        _LOGGER.warning("a worker %s; its work is done again", reason)
-
     def _start_anew(self) -> None:
         """The zygote has ended, and all workers with it."""
-        self._failed_starts += 1
         self._selector.unregister(self._spawner.channel)
         status = self._spawner.end()
-        workers = list(self._workers.values())
-        for worker in workers:
+        for worker in list(self._workers.values()):
             self._hear_last_words(worker)
-        if self._failed_starts >= MAX_TRIES:
-            self.close()
-            raise WorkerCrashedError(
-                f"the process that makes the workers was terminated unexpectedly with status {status}, "
-                f"{MAX_TRIES} times without a result in between."
-            )
-        _LOGGER.warning("the process that makes the workers was terminated unexpectedly; it is started again")
-        self._spawner.begin()
-        self._start()
-        waiting = [handle for worker in workers for handle in worker.tasks if handle.block is None]
-        for handle in sorted(waiting, key=lambda handle: handle.number):
-            self._give([handle])
+        self._act(self._pool.all_ended(status, time.monotonic()))
 
     def _until_late(self) -> float | None:
         """Seconds until the first task is late, or it is time to look after the zygote, which may have been stopped."""
         if self._timeout is None:
             return None
-        began = [worker.tasks[0].began for worker in self._workers.values() if worker.tasks and worker.ready]
-        late = min(began, default=float("inf")) + self._timeout - time.monotonic()
-        return min(max(0.0, late) + 0.001, LOOK_AFTER_SECONDS)
-
-    def _kill_late(self) -> None:
-        now = time.monotonic()
-        for worker in self._workers.values():
-            head = worker.tasks[0] if worker.tasks and worker.ready else None
-            if head is not None and not head.late and now - head.began > (self._timeout or 0):
-                head.late = True
-                self._spawner.kill(worker.number)
+        return min(max(0.0, self._pool.late_at() - time.monotonic()) + 0.001, LOOK_AFTER_SECONDS)
 
     def close(self) -> None:
         """End all processes; nothing is left of them."""

@@ -1,0 +1,205 @@
+"""Decides which worker does what, and what becomes of work whose worker ended. No process, no clock, no I/O.
+
+In: jobs and events, each with the time. Out: actions, which the caller carries out in this order.
+
+The rules:
+* jobs go to the worker that has the least to do; a worker that is missing is made before.
+* a worker ends: its jobs are given again, each alone. The one that it was at is divided if that is possible. If not, and it
+  was given alone, it counts one more try, and after `MAX_TRIES` it is given up.
+* a job takes longer than the timeout: its worker is killed, once, and the above follows.
+* all workers end at once, with the process that makes them: all is made anew and all jobs are given again, in their order. If
+  that happens `MAX_TRIES` times and no answer comes in between, the run has failed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+MAX_TRIES = 3
+
+
+class Job:
+    """Something to be done.
+
+    Attributes:
+        number: jobs that are given again are given in this order.
+        divisible: whether it has parts that can be tried on their own.
+        cost: seconds that it is expected to take.
+        alone: whether its worker got it without others, so that it is known to be at fault if that ends.
+        tries: workers that ended at it.
+    """
+
+    __slots__ = ("alone", "cost", "divisible", "number", "tries")
+
+    def __init__(self, number: int, divisible: bool, cost: float) -> None:
+        self.number = number
+        self.divisible = divisible
+        self.cost = cost
+        self.alone = True
+        self.tries = 0
+
+
+J = TypeVar("J", bound=Job)
+
+
+class Spawn(NamedTuple):
+    """Make worker `worker`."""
+
+    worker: int
+
+
+class Give(NamedTuple, Generic[J]):
+    """Send these jobs to a worker, in one message. If it is gone already, do nothing: `ended` follows."""
+
+    worker: int
+    jobs: Sequence[J]
+
+
+class Kill(NamedTuple):
+    """Have worker `worker` killed; `ended` follows."""
+
+    worker: int
+
+
+class Divide(NamedTuple, Generic[J]):
+    """The job will not be done. Its parts are to be submitted in place of it."""
+
+    job: J
+
+
+class GiveUp(NamedTuple, Generic[J]):
+    """The job will not be done, as it ended its workers: the last one `reason`."""
+
+    job: J
+    reason: str
+
+
+class Restart(NamedTuple):
+    """Make the process that makes workers, which has ended."""
+
+
+class Warn(NamedTuple):
+    """Tell the user."""
+
+    text: str
+
+
+class Fail(NamedTuple):
+    """End the run with this error."""
+
+    text: str
+
+
+Action: TypeAlias = Spawn | Give[J] | Kill | Divide[J] | GiveUp[J] | Restart | Warn | Fail
+
+
+class _Worker(Generic[J]):
+    """What the pool knows of a worker: its jobs in the order in which it does them."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.jobs: deque[J] = deque()
+        self.load = 0.0
+        self.ready = False
+        self.began = 0.0  # with the first job
+        self.late: J | None = None  # the job for which it is being killed
+
+
+_LOAD = attrgetter("load")
+
+
+class Pool(Generic[J]):
+    """At most `worker_count` workers and their jobs. With a `timeout`, no job may take more seconds than that."""
+
+    def __init__(self, worker_count: int, timeout: float | None) -> None:
+        self._worker_count = worker_count
+        self._timeout = timeout
+        self._workers: dict[int, _Worker[J]] = {}
+        self._made = 0
+        self._failed_starts = 0
+
+    def spawn_missing(self) -> list[Action[J]]:
+        """Have all workers made that are not there."""
+        numbers = range(self._made, self._made + self._worker_count - len(self._workers))
+        self._made = numbers.stop
+        self._workers.update((number, _Worker(number)) for number in numbers)
+        return [Spawn(number) for number in numbers]
+
+    def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
+        """Have new jobs done, all by one worker."""
+        actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
+        worker = min(self._workers.values(), key=_LOAD)
+        if not worker.jobs:
+            worker.began = now
+        alone = len(jobs) == 1
+        for job in jobs:
+            job.alone = alone
+            worker.load += job.cost
+        worker.jobs += jobs
+        actions.append(Give(worker.number, jobs))
+        return actions
+
+    def ready(self, worker: int, now: float) -> None:
+        """A worker begins with its jobs. What it takes until then is no job's fault."""
+        self._workers[worker].ready = True
+        self._workers[worker].began = now
+
+    def answered(self, worker: int, count: int, now: float) -> list[J]:
+        """A worker has done its next `count` jobs: these."""
+        self._failed_starts = 0
+        answerer = self._workers[worker]
+        answerer.began = now
+        done = [answerer.jobs.popleft() for _ in range(count)]
+        for job in done:
+            answerer.load -= job.cost
+        return done
+
+    def ended(self, worker: int, how: str, now: float) -> list[Action[J]]:
+        """A worker has ended, and all that it had answered is known. `how` goes on after "was terminated unexpectedly"."""
+        gone = self._workers.pop(worker)
+        reason = f"was terminated unexpectedly {how}"
+        if gone.late is not None:
+            reason = f"was stopped after timeout={self._timeout} s"
+        if not gone.jobs:
+            return [Warn(f"worker {worker} {reason} while it was idle")]
+        head = gone.jobs.popleft()
+        # One that was killed for a job that it then answered ended at the next one by chance.
+        head.tries += head.alone and gone.late in (None, head)
+        again = Warn(f"a worker {reason}; its work is done again")
+        if head.divisible:
+            return [Divide(head), again, *self._assign_again(gone.jobs, now)]
+        if head.tries >= MAX_TRIES:
+            return [GiveUp(head, f"{reason}, {MAX_TRIES} times"), *self._assign_again(gone.jobs, now)]
+        return [again, *self._assign_again([head, *gone.jobs], now)]
+
+    def all_ended(self, status: int | None, now: float) -> list[Action[J]]:
+        """The process that makes the workers has ended, and they with it; all that they had answered is known."""
+        jobs = sorted((job for worker in self._workers.values() for job in worker.jobs), key=attrgetter("number"))
+        self._workers.clear()
+        self._failed_starts += 1
+        event = "the process that makes the workers was terminated unexpectedly"
+        if self._failed_starts >= MAX_TRIES:
+            return [Fail(f"{event} with status {status}, {MAX_TRIES} times without a result in between.")]
+        again = Warn(f"{event}; it is started again")
+        return [again, Restart(), *self.spawn_missing(), *self._assign_again(jobs, now)]
+
+    def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
+        return [action for job in jobs for action in self.assign([job], now)]
+
+    def late_at(self) -> float:
+        """When the first job will have taken too long."""
+        began = [worker.began for worker in self._workers.values() if worker.jobs and worker.ready]
+        return min(began, default=float("inf")) + (float("inf") if self._timeout is None else self._timeout)
+
+    def look(self, now: float) -> list[Action[J]]:
+        """See whether some job has taken too long."""
+        if self._timeout is None:
+            return []
+        started = [worker for worker in self._workers.values() if worker.jobs and worker.ready and worker.late is None]
+        late = [worker for worker in started if now - worker.began > self._timeout]
+        for worker in late:
+            worker.late = worker.jobs[0]
+        return [Kill(worker.number) for worker in late]
