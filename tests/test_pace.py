@@ -2,13 +2,13 @@
 
 import pytest
 
-from millrace.loader.executors.processes.pace import (
+from millrace.loader.executors.processes.pace import Pace
+from millrace.loader.executors.processes.tuned import (
     MAX_REREAD_UNITS,
     MAX_UNITS,
     REREAD_BYTES,
     TASK_BYTES,
     TASK_SECONDS,
-    Pace,
 )
 from millrace.loader.work.tasks import GroupTask, Rows, SpanTask
 

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .messages import KINDS
-
-PACKET = 64 << 10
-"""Bytes of the largest packet; messages are a thousandth of that, unless errors or rows of objects are in them."""
+from .tuned import PACKET
 
 MAX_DESCRIPTORS = 64
 """Descriptors that go along with one packet; packets without a message bring those that are too many."""

@@ -23,9 +23,7 @@ from ....operations.trees import flatten
 from ...work.slabs import Lease, SlabPool, lease_of
 from ...work.stacked_rows import RowStack, StackedRows
 from .messages import Encoded, Place, SlabName
-
-TINY = 512
-"""Bytes of an array that is not worth a place on a slab."""
+from .tuned import TINY
 
 
 class Encoder:

@@ -15,24 +15,30 @@ import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, cast
 
+import numpy as np
+
 from ....errors import WorkerCrashedError
+from ....wording import first_few
 from ...interrupts import Uninterrupted
 from ...options import ReadOptions
+from ...plan import stages as plan
 from ...plan.pipeline import Pipeline
-from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, SpanTask, Task
+from ...plan.stages import Span
+from ...work.explain import told
+from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task
 from . import remote_errors as errors
 from .channel import Channel
-from .deaths import description, given_up, parts_of
 from .leases import EncodedBlock, Slabs
 from .messages import Answer, Broken, Done, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
 from .pace import Pace
 from .payload import Payload
 from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Pool, Restart, Spawn, Warn
-from .spawner import Spawner
+from .spawner import Spawner, description
+from .tuned import LOOK_AFTER_SECONDS
 
-LOOK_AFTER_SECONDS = 1.0
 _LOGGER = logging.getLogger("millrace")
 
 
@@ -162,9 +168,9 @@ class ProcessExecutor:
                 case Kill(worker):
                     self._spawner.kill(worker)
                 case Divide(handle):
-                    handle.block = Block([], parts=parts_of(handle.task, self._pipeline))
+                    handle.block = Block([], parts=_parts_of(handle.task, self._pipeline))
                 case GiveUp(handle, reason):
-                    handle.block = given_up(handle.task, handle.blocks, self._pipeline, reason)
+                    handle.block = _given_up(handle.task, handle.blocks, self._pipeline, reason)
                 case Restart():
                     self._spawner.begin()
                     self._start()
@@ -318,6 +324,36 @@ def _encoded(
         (number, blocks[number].rows, first, last, blocks[number].tags.part(first, last).packed())
         for number, (first, last) in ranges.items()
     ]
+
+
+def _parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
+    """What of a task can be tried on its own: of several units, any may have ended the worker."""
+    if isinstance(task, GroupTask):
+        return [task]
+    parts = plan.parts_of(Span(task.start, task.stop), pipeline.stages[task.stage].unit)
+    return [SpanTask(task.stage, *part) for part in parts]
+
+
+def _given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
+    """What comes of a task that ended its workers too often."""
+    told_of = _told(task, blocks, pipeline)
+    error = WorkerCrashedError(f"a worker {reason} at the same task: {told_of}.")
+    tags = None if pipeline.aligned else RowTags()
+    if pipeline.skips_errors:
+        return Block([], tags, skipped=[told(error)])
+    return Block([], tags, Failure(error))
+
+
+def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
+    """Positions and record keys of a task."""
+    leaf = pipeline.leaf_of(pipeline.stages[task.stage])
+    if isinstance(task, SpanTask):
+        positions = leaf.positions(task.start, task.stop)
+    else:
+        tags = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
+        positions = np.array(list(dict.fromkeys(chain.from_iterable(tags))), dtype=np.int64)
+    keys = leaf.record_keys(positions).tolist()
+    return f"positions {positions.min()} to {positions.max()}, record keys {first_few(keys, 8)}"
 
 
 def _close(spawner: Spawner, selector: selectors.BaseSelector, payload: Payload) -> None:

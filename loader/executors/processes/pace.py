@@ -10,15 +10,7 @@ a message grows to several batches, while it stays short and its batches stay in
 from __future__ import annotations
 
 from ...work.tasks import SpanTask, Task, input_count
-
-TASK_SECONDS = 30e-3
-"""What a task of several spans may take: a hundred times its messages."""
-
-TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
-"""What the batches of such a task may occupy; and what it may where tasks read what others wrote, to find it in the caches."""
-
-MAX_UNITS, MAX_REREAD_UNITS = 32, 16
-"""Likewise spans or groups. More of them have their tags cross in memory of their own, as a message has no room for them."""
+from .tuned import MAX_REREAD_UNITS, MAX_UNITS, REREAD_BYTES, TASK_BYTES, TASK_SECONDS
 
 
 class Pace:

@@ -11,21 +11,19 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cloudpickle
 
 from ....errors import PicklingError
-from ....wording import brief
+from ....wording import brief, shown
 from ...interrupts import Uninterrupted
-from .culprit import culprit
-
-OUT_OF_BAND = 1 << 16
-"""Bytes from which a buffer is kept beside the pickle."""
+from .tuned import OUT_OF_BAND
 
 _HEADER = 16
 _ALIGNMENT = 64
+_MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
 
 class Payload:
@@ -53,7 +51,7 @@ class Payload:
         except Exception as error:
             why = f"{type(error).__name__}: {brief(error, 150)}"
             raise PicklingError(
-                f"{culprit(value, name)} ({why}); worker processes get the pipeline by pickle. Make it where it is used, or "
+                f"{_culprit(value, name)} ({why}); worker processes get the pipeline by pickle. Make it where it is used, or "
                 "leave it out in __getstate__."
             ) from error
         sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
@@ -92,3 +90,35 @@ def unpack(descriptor: int) -> Any:
 
 def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNMENT) * _ALIGNMENT
+
+
+def _culprit(value: Any, name: str, depth: int = 0) -> str:
+    """Which part of `value`, called `name`, cannot be pickled."""
+    for label, part in _parts(value) if depth < _MAX_DEPTH else ():
+        try:
+            cloudpickle.dumps(part)
+        except Exception:
+            return _culprit(part, f"{name}{label}", depth + 1)
+    return f"{brief(name, 150)} is a {type(value).__qualname__}, which cannot be pickled"
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What pickling a value would pickle, as far as it can be named."""
+    if isinstance(value, (list, tuple)):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value))
+    if isinstance(value, dict):
+        yield from ((f"[{shown(key)}]", item) for key, item in value.items())
+    yield from _parts_of_function(value)
+    if not isinstance(value, type):
+        yield from ((f".{attribute}", item) for attribute, item in getattr(value, "__dict__", {}).items())
+
+
+def _parts_of_function(value: Any) -> Iterator[tuple[str, Any]]:
+    code, closure = getattr(value, "__code__", None), getattr(value, "__closure__", None)
+    for variable, cell in zip(getattr(code, "co_freevars", ()), closure or ()):
+        yield f", variable {variable!r},", cell.cell_contents
+    names = getattr(code, "co_names", ())
+    variables = getattr(value, "__globals__", {})
+    for variable in names:
+        if variable in variables and not callable(variables[variable]):
+            yield f", global {variable!r},", variables[variable]

@@ -14,8 +14,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-LARGE_PAGE = 2 << 20
-"""Bytes of a large page of the processors that are common. Memory of this size and more is to stand on such."""
+from .tuned import LARGE_PAGE
 
 _MADV_COLLAPSE = 25
 """Since Linux 6.1: large pages at once, whether or not the system gives any to shared memory by itself (`shmem_enabled`)."""

@@ -1,6 +1,6 @@
 """The user's side of the zygote: starts it, sends it requests, ends it.
 
-In: requests. Out: the channels on which it and its workers report.
+In: requests. Out: the channels on which it and its workers report, and in words what they died of.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from ...interrupts import Uninterrupted, wait_until
 from .channel import Channel
 from .interpreter import start
 from .messages import Kill, Spawn, Start
+from .tuned import GRACE_SECONDS
 
-GRACE_SECONDS = 5.0
-"""How long the zygote may take to end, before it is killed."""
+_HINTS = {
+    signal.SIGKILL: " (the system may have run out of memory: use fewer workers or smaller batches)",
+    signal.SIGSEGV: " (a crash in native code)",
+    signal.SIGBUS: " (shared memory may be used up)",
+}
 
 
 class Spawner:
@@ -109,3 +113,15 @@ class Spawner:
             while self._channels:
                 self._channels.popitem()[1].close()
             self.end()
+
+
+def description(status: int) -> str:
+    """How a process ended.
+
+    >>> description(3 << 8)
+    'with exit code 3'
+    """
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"by signal {signal.Signals(number).name}{_HINTS.get(number, '')}"  # type: ignore[call-overload]
+    return f"with exit code {os.waitstatus_to_exitcode(status)}"

@@ -26,8 +26,9 @@ from ..read_ahead import NOT_AHEAD, ReadAhead, Reading
 from . import remote_errors as errors
 from . import shared_memory as memory
 from .channel import Channel
-from .codec import TINY, Encoder, decode
+from .codec import Encoder, decode
 from .messages import Answer, Done, Ready, Returned, RunGroups, RunSpan, SlabName
+from .tuned import TINY
 
 
 class WorkerProcess:

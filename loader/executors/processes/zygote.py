@@ -22,12 +22,11 @@ from . import remote_errors as errors
 from .channel import Channel
 from .messages import Broken, Exited, Kill, Spawn, Start
 from .payload import unpack
+from .tuned import CHECK_PARENT_SECONDS, KEPT_FREE
 from .worker_main import WorkerProcess, run_and_exit
 
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_KEEP = 1 << 30
-_CHECK_PARENT_EVERY = 0.5
 
 
 class Zygote:
@@ -78,7 +77,7 @@ class Zygote:
 
     def _handle_events(self, wakeup: socket.socket) -> bool:
         """Wait for something to happen, and see to it; False when the user's process is gone."""
-        for key, _ in self._selector.select(_CHECK_PARENT_EVERY):
+        for key, _ in self._selector.select(CHECK_PARENT_SECONDS):
             if key.fileobj is wakeup:
                 wakeup.recv(4096)
                 self._report_exits()
@@ -167,8 +166,8 @@ def _keep_freed_memory() -> None:
     """
     try:
         library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, _KEEP)
-        library.mallopt(_M_TRIM_THRESHOLD, _KEEP)
+        library.mallopt(_M_MMAP_THRESHOLD, KEPT_FREE)
+        library.mallopt(_M_TRIM_THRESHOLD, KEPT_FREE)
     except (OSError, AttributeError):
         return
 
