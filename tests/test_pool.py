@@ -14,10 +14,10 @@ from millrace.loader.executors.processes.pool import (
     GiveUp,
     Job,
     Kill,
-    Pool,
     Restart,
     Spawn,
     Warn,
+    WorkerPool,
 )
 
 STOPPED = Warn("a worker was stopped after timeout=5 s; its work is done again")
@@ -25,7 +25,7 @@ CRASHED = Warn("a worker was terminated unexpectedly by a bug; its work is done 
 
 
 def _pool(workers=1, timeout=None):
-    pool = Pool(workers, timeout)
+    pool = WorkerPool(workers, timeout)
     pool.spawn_missing()
     for worker in range(workers):
         pool.ready(worker, 0.0)
@@ -38,7 +38,7 @@ def _jobs(count, divisible=False, cost=1.0):
 
 def test_all_workers_are_made_at_the_start_and_once():
     """A pool makes as many workers as it may have, and none that it has."""
-    pool = Pool(3, None)
+    pool = WorkerPool(3, None)
     assert pool.spawn_missing() == [Spawn(0), Spawn(1), Spawn(2)]
     assert pool.spawn_missing() == []
 
@@ -126,7 +126,7 @@ def test_the_time_of_a_job_begins_with_the_answer_before_it():
 
 def test_a_worker_that_is_being_made_is_not_late():
     """The time of a first job begins when its worker is ready."""
-    pool, jobs = Pool(1, 5), _jobs(1)
+    pool, jobs = WorkerPool(1, 5), _jobs(1)
     pool.assign(jobs, 0.0)
     assert (pool.late_at(), pool.look(100.0)) == (float("inf"), [])
     pool.ready(0, 100.0)
@@ -156,9 +156,9 @@ def test_when_all_end_all_is_given_again_in_order():
     pool, jobs = _pool(2), _jobs(4)
     for job in jobs:
         pool.assign([job], 0.0)
-    pool.answered(1, 1, 0.0)
+    pool.answered(0, 1, 0.0)
     again = Warn("the process that makes the workers was terminated unexpectedly; it is started again")
-    gives = [Give(2, jobs[:1]), Give(3, jobs[2:3]), Give(2, jobs[3:])]
+    gives = [Give(2, jobs[1:2]), Give(3, jobs[2:3]), Give(2, jobs[3:])]
     assert pool.all_ended(-9, 0.0) == [again, Restart(), Spawn(2), Spawn(3), *gives]
     assert [job.tries for job in jobs] == [0] * 4
 
@@ -194,7 +194,7 @@ class _World:
 
     def __init__(self, workers, timeout):
         self.most = workers
-        self.pool = Pool(workers, timeout)
+        self.pool = WorkerPool(workers, timeout)
         self.workers = {}
         self.settled = set()
         self.submitted = 0

@@ -35,7 +35,7 @@ from .leases import EncodedBlock, Slabs
 from .messages import Answer, Broken, Done, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
 from .pace import Pace
 from .payload import Payload
-from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Pool, Restart, Spawn, Warn
+from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
 from .spawner import Spawner, description
 from .tuned import LOOK_AFTER_SECONDS
 
@@ -83,7 +83,7 @@ class _Remote:
 
 
 class ProcessExecutor:
-    """Runs tasks in `worker_count` processes."""
+    """Runs tasks in `worker_count` processes, which `spawner` makes: another one, in tests, plays them."""
 
     elsewhere = True
 
@@ -94,6 +94,7 @@ class ProcessExecutor:
         buffer_size: int,
         timeout: float | None,
         read_options: ReadOptions,
+        spawner: Spawner | None = None,
     ) -> None:
         self._window = worker_count * (1 + buffer_size)
         self._pace = Pace(pipeline.span, len(pipeline.stages))
@@ -102,11 +103,11 @@ class ProcessExecutor:
         self._gathered: list[ProcessHandle] = []
         self._next_task = 0
         self._units = [stage.unit for stage in pipeline.stages]
-        self._pool: Pool[ProcessHandle] = Pool(worker_count, timeout)
+        self._pool: WorkerPool[ProcessHandle] = WorkerPool(worker_count, timeout)
         self._slabs = Slabs(keep_descriptors=len(pipeline.stages) > 1)
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
-        self._spawner = Spawner()
+        self._spawner = spawner or Spawner()
         with Uninterrupted():
             self._payload = Payload()
             self._finalizer = weakref.finalize(self, _close, self._spawner, self._selector, self._payload)

@@ -111,7 +111,7 @@ class _Worker(Generic[J]):
 _LOAD = attrgetter("load")
 
 
-class Pool(Generic[J]):
+class WorkerPool(Generic[J]):
     """At most `worker_count` workers and their jobs. With a `timeout`, no job may take more seconds than that."""
 
     def __init__(self, worker_count: int, timeout: float | None) -> None:
