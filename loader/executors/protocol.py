@@ -11,31 +11,58 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
 class Handle(Protocol):
-    """The result of one task, now or later."""
+    """The result of one task, now or later. Called by the thread that calls the executor."""
 
     def ready(self) -> bool:
-        """Whether `result` would return without waiting or working."""
+        """Whether `result` would return without waiting or working.
+
+        Called by `stream.ordered`, any number of times before `result`, when somebody asks who does not want to wait.
+        """
 
     def result(self) -> Block:
-        """The block. Called once."""
+        """The block; waits or works for it.
+
+        Called by `stream.ordered`, at most once: when all earlier tasks of the stage have given their blocks.
+        """
 
 
 class Executor(Protocol):
-    """Runs tasks. All methods, and those of its handles, are called by one thread at a time."""
+    """Runs tasks.
+
+    All methods, and those of its handles, are called by one thread at a time, never while another call is at work: that of
+    whoever uses the iterator, the user or a feeder. It need not be the same thread each time.
+    """
 
     @property
     def elsewhere(self) -> bool:
-        """Whether tasks run in other processes, which are those of the process that made this."""
+        """Whether tasks run in other processes, which are those of the process that made this.
+
+        Called by `stream.running` in a forked child, once.
+        """
 
     @property
     def units(self) -> int:
-        """How many of the plan's spans the next task should be made of. The stream does not depend on it."""
+        """How many of the plan's spans the next task should be made of. The stream does not depend on it.
+
+        Called by `stream.flow`, once for each task on a span, before it is submitted.
+        """
 
     def window(self, stage: int) -> int:
-        """Number of tasks of a stage that it is worth having submitted at a time."""
+        """Number of tasks of a stage that it is worth having submitted at a time. 1: nothing runs ahead.
+
+        Called by `stream.ordered`, once when a run begins and then once for each block that it is asked for.
+        """
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
-        """Take a task, and the blocks whose rows it names; does not wait."""
+        """Take a task, and the blocks whose rows it names; does not wait.
+
+        Called by `stream.ordered`, once for each task, in the order of the stage's elements; and once for each part of a
+        task whose block says that it was divided.
+        """
 
     def close(self) -> None:
-        """Stop; drop what is not finished. May be called twice."""
+        """Stop; drop what is not finished. Nothing else is called after it.
+
+        Called by `stream.running` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or is
+        closed; again if that was interrupted. An executor that is dropped without it leaves nothing either.
+        """

@@ -94,7 +94,7 @@ class Returned(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Task `number` is finished, or failed behind its rows.
+    """Task `number` is finished, or failed after its rows.
 
     Attributes:
         rows: encoded elements.

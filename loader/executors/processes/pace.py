@@ -3,8 +3,8 @@
 In: what tasks took. Out: how many of the plan's spans the next task should be made of, how many groups should go into one
 message, and what a task will take.
 
-A batch of small records is done in less time than it takes to ask for it, wake somebody up and answer. So the work behind
-a message grows to several batches, while it stays short and its batches stay in the processor's caches.
+A batch of small records is done in less time than it takes to ask for it, wake somebody up and answer. So the work that
+one message asks for grows to several batches, while it stays short and its batches stay in the processor's caches.
 """
 
 from __future__ import annotations

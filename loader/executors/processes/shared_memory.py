@@ -56,7 +56,7 @@ def _create_portably(size: int) -> int:
 
 
 def attach(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
-    """The memory behind a descriptor, writable. It stays mapped as long as the array lives.
+    """The memory of a descriptor, writable. It stays mapped as long as the array lives.
 
     Args:
         descriptor: may be closed as soon as this returns.

@@ -1,7 +1,4 @@
-"""The numbers of this room that were tuned, and what they were measured by. A number that was only chosen says so.
-
-In: nothing. Out: seconds, bytes and counts.
-"""
+"""The numbers of this room that were tuned, and what they were measured by. A number that was only chosen says so."""
 
 TASK_SECONDS = 30e-3
 """What a task of several spans may take: a hundred times its messages. Measured by `mnist` with two workers."""
@@ -10,7 +7,7 @@ TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
 """What its batches may occupy; the second where tasks read what others wrote, in the caches still. By `mnist` and `ragged`."""
 
 MAX_UNITS, MAX_REREAD_UNITS = 32, 16
-"""Likewise spans or groups. By `ragged`: a message has no room for the tags of more, which cross in memory of their own."""
+"""Likewise spans or groups. Set by the packet: it has no room for the tags of more, which cross in memory of their own."""
 
 PACKET = 64 << 10
 """Bytes of the largest packet. Chosen: messages have under 1 KB (measured), unless errors or rows of objects are in them."""
