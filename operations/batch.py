@@ -139,29 +139,36 @@ class BatchStep:
         if len(waiting) == self._limit:
             self._copy()
 
-    def take_all(self, elements: Iterator[Element]) -> int:
-        """Take all there are, wherever they stand; gives their number."""
-        taken = 0
-        while True:
+    def take_all(self, elements: Iterator[Element]) -> None:
+        """Take all there are, wherever they stand."""
+        more = True
+        while more:  # no longer: a function that raised StopIteration would be called again
             if not self._count and not self._waiting:
                 self._limit = min(self._rows.chunk, self._size)
-            wanted = self._limit - len(self._waiting)
-            got = self._take(elements, wanted)
-            taken += got
-            if got < wanted:  # never ask again: a function that raises StopIteration would be called again
-                return taken
+            alone = self._limit == 1 and not self._waiting
+            more = self._take_large(elements) if alone else self._take_together(elements)
 
-    def _take(self, elements: Iterator[Element], wanted: int) -> int:
-        before = len(self._waiting)
+    def _take_large(self, elements: Iterator[Element]) -> bool:
+        """Take rows too large to wait for others; whether there may be more."""
+        for element in elements:
+            self._waiting.append(element)
+            del element  # so that the next one can have its memory, which is in the caches
+            self._copy()
+            if self._limit > 1 or not self._count:
+                return True
+        return False
+
+    def _take_together(self, elements: Iterator[Element]) -> bool:
+        waiting, limit = self._waiting, self._limit
         try:
-            self._waiting.extend(islice(elements, wanted))
+            waiting.extend(islice(elements, limit - len(waiting)))
         except Exception:
             self._copy_before_failure()
             raise
-        got = len(self._waiting) - before
-        if got == wanted:
+        more = len(waiting) == limit
+        if more:
             self._copy()
-        return got
+        return more
 
     def _copy_before_failure(self) -> None:
         """What is wrong with an earlier element comes first, however many waited."""

@@ -66,7 +66,7 @@ class Context:
         unit: which of the task's units (see loader/plan/stages.py) the element belongs to.
         allocate: where batches are built.
         tell: takes what the user should be told of a leaf.
-        take_all: by the number of a batch, how to push many rows into it at a time, from an iterator; gives their number.
+        take_all: by the number of a batch, how to push many rows into it at a time, from an iterator.
         at_end: called in this order when a span has been pushed through, so that batches in the making are finished.
         fault: of the exception that is on its way through the steps, if one is.
     """
@@ -77,7 +77,7 @@ class Context:
     unit: int = 0
     allocate: Allocate = allocate_plainly
     tell: Tell = tell_nobody
-    take_all: dict[int, Callable[[Iterator[Element]], int]] = field(default_factory=dict)
+    take_all: dict[int, Callable[[Iterator[Element]], None]] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)
     fault: Fault | None = None
 

@@ -5,26 +5,47 @@ In: the records of a span, or the rows of a group. Out: a block. Used by one thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import compress, islice, repeat
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from operator import length_hint
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import NoElementError
-from ...operations import Batch, Filter, MapTransform
 from ...operations.protocol import Allocate, Context, Element, Step, Tell
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from .explain import explained, maker_for, name_of
-from .selection import Selection
+from .passage import Passage, plain_at_front
 from .stacked_rows import StackedRows, batch_of
 from .tasks import Block, Failure, Parts, RowTags, SpanTask
 
 
+@dataclass(slots=True)
+class Inputs:
+    """What is pushed into a stage, and where it stands.
+
+    Attributes:
+        elements: tells exactly how many are left.
+        count: number of elements.
+        positions: gives their positions; not asked for where nobody wants to know.
+        rows: of the positions.
+        place: number within the stage of the operation that they are pushed into.
+    """
+
+    elements: Iterator[Any]
+    count: int
+    positions: Callable[[], NDArray[np.int64]]
+    rows: Iterable[int]
+    place: int
+
+
 class Chain:
-    """The steps of one stage, connected, and what is pushed into them."""
+    """The steps of one stage, connected, and the two ways to push: each input with where it stands, or all in bulk."""
 
     def __init__(self, pipeline: Pipeline, stage: Stage, allocate: Allocate, tell: Tell) -> None:
         self._pipeline = pipeline
@@ -35,116 +56,107 @@ class Chain:
         for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
             self._steps.insert(0, operation.connect(self._steps[0], self._context, number))
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
-        self._push = self._steps[0]
-        self._maps = _maps_before_batch(stage)
-        self._selects = _only_maps_and_filters(stage)
-        self._inputs_per_unit, self._positions_per_input = stage.unit, 1
         self._tags_rows = not pipeline.aligned
         self._tracks = stage.reads_position or self._tags_rows
-        self._seeds_differ = leaf.sampler.seeds(np.empty(0, dtype=np.int64)) is not None
         self._elements: list[Element] = []
         self._tags = RowTags() if self._tags_rows else None
+        self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
+        self._plain = plain_at_front(stage.operations)
+        self._take_all = self._context.take_all.get(stage.first + len(self._plain))
+        self._in_bulk = self._may_push_all()
+
+    def _may_push_all(self) -> bool:
+        """Whether nothing asks where each input stands, or the passage tells."""
+        if len(self._plain) == len(self._stage.operations):
+            return self._tags_rows
+        one_place = (
+            self._stage.leaf is None or not self._tags_rows
+        )  # a group makes one unit, which stands where it begins
+        return self._take_all is not None and one_place and not self._stage.reads_position
 
     def enter_behind_batch(self, batch_size: int) -> None:
         """From now on the inputs are not records but batches of them, as the first operation would make."""
-        self._push, self._maps = self._steps[1], None
-        del self._context.at_end[0]  # the batch in the making of an operation that is passed by
+        self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size
-        self._positions_per_input = batch_size
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Push the inputs of a span; `read_failure` says why they are not all."""
-        if self._selects:
-            return self._select(span, inputs, read_failure)
-        remaining = iter(inputs)
-        try:
-            if self._tracks:
-                self._push_tracked(span, remaining)
-            elif self._maps is not None:
-                self._push_mapped(self._maps, remaining, len(inputs))
-            else:
-                push = self._push
-                for element in remaining:
-                    push(element)
-            if read_failure is not None:
-                return self._failed(read_failure, len(inputs) // self._inputs_per_unit)
-            self._end()
-        except Exception as error:
-            at_fault = self._at_fault(len(inputs) - length_hint(remaining) - 1)
-            position = self._leaf.position(span.start + at_fault * self._positions_per_input)
-            return self._failed(self._explained(error, position), self._context.unit)
-        return self._block()
 
-    def _push_mapped(self, maps: Sequence[MapTransform], inputs: Iterator[Any], count: int) -> None:
-        """Records through maps into a batch, without a call of ours for each.
+        def positions() -> NDArray[np.int64]:
+            return self._leaf.positions(span.start, span.stop)[:: self._positions_per_input]
 
-        `compress`, which drops nothing here, counts what each map but the last gives: so a failure tells whose it is.
-        """
-        elements, taken_from = inputs, [inputs]
-        for operation in maps:
-            if elements is not inputs:
-                taken_from.append(repeat(True, count))
-                elements = compress(elements, taken_from[-1])
-            elements = map(operation.function, elements)
-        taken = 0
-        try:
-            taken = self._context.take_all[self._stage.first + len(maps)](elements)
-            if taken < count:
-                raise StopIteration
-        except Exception:
-            left = list(map(length_hint, taken_from))  # less by one before the map at fault than behind it
-            self._context.blame(self._stage.first + left.count(left[0]) - 1)
-            raise
-
-    def _select(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
-        """Records through maps and filters, without a call of ours for each."""
-        assert self._tags is not None, "what is filtered is tagged"
-        selection = Selection(self._stage.operations)
-        selection.run(inputs)
-        self._elements = selection.elements
-        self._tags.extend_each(selection.numbers, self._leaf.positions(span.start, span.stop))
-        if selection.failed is not None:
-            place, number, error = selection.failed
-            self._context.blame(self._stage.first + place)
-            return self._failed(self._explained(error, self._leaf.position(span.start + number)), number)
-        return self._block() if read_failure is None else self._failed(read_failure, len(inputs))
-
-    def _push_tracked(self, span: SpanTask, inputs: Iterator[Any]) -> None:
-        push, context, per_unit = self._push, self._context, self._inputs_per_unit
-        positions = self._leaf.positions(span.start, span.stop)[:: self._positions_per_input]
-        seeds = self._leaf.sampler.seeds(positions)
-        context.row = 0
-        if seeds is None and not self._tags_rows:
-            for context.position, element in zip(positions.tolist(), inputs):
-                push(element)
-            return
-        for number, (context.position, element) in enumerate(zip(positions.tolist(), inputs)):
-            context.unit, context.row = number // per_unit, 0
-            if seeds is not None:
-                context.seed = int(seeds[number])
-            push(element)
+        return self._run(Inputs(iter(inputs), len(inputs), positions, repeat(0), self._place), read_failure)
 
     def run_group(self, parts: Parts) -> Block:
         """Push rows of earlier blocks, which make one unit."""
-        push, context, seeds_of = self._push, self._context, self._leaf.sampler.seeds
-        index = -1
+        positions, rows = _places_of(parts)
+        if self._batches_columns(parts):
+            columns = [(block.elements, start, stop) for block, start, stop in parts]
+            batch = map(batch_of, [columns], [self._context.allocate])  # made when it is asked for: that may fail
+            return self._run(Inputs(batch, 1, lambda: positions[:1], rows, 1))
+        elements = _elements_of(parts)
+        return self._run(Inputs(iter(elements), len(elements), lambda: positions, rows, 0))
+
+    def _run(self, inputs: Inputs, read_failure: Exception | None = None) -> Block:
         try:
-            context.unit = 0
-            if self._batches_columns(parts):
-                index = 0
-                self._push_batch(parts)
-                return self._block()
-            for position, row, element in _rows_of(parts):
-                index += 1
-                context.position, context.row = position, row
-                if self._seeds_differ:
-                    context.seed = int(seeds_of(np.array([position], dtype=np.int64))[0])  # type: ignore[index]
-                push(element)
-            self._end()
+            if self._in_bulk and inputs.place == 0:
+                self._push_all(inputs)
+            else:
+                self._push_each(inputs)
+            if read_failure is not None:
+                return self._failed(read_failure, inputs.count // self._inputs_per_unit)
+            for finish in self._context.at_end:
+                finish()
         except Exception as error:
-            position, _, _ = next(islice(_rows_of(parts), self._at_fault(index), None))
-            return self._failed(self._explained(error, position), 0)
+            number = max(inputs.count - length_hint(inputs.elements) - 1, 0)
+            position = int(inputs.positions()[self._at_fault(number)])
+            return self._failed(self._explained(error, position), number // self._inputs_per_unit)
         return self._block()
+
+    def _push_each(self, inputs: Inputs) -> None:
+        """Push inputs one by one, and say of each where it stands, as far as anybody asks."""
+        push, context = self._steps[inputs.place], self._context
+        if not self._tracks:
+            for element in inputs.elements:
+                push(element)
+            return
+        positions = inputs.positions()
+        seeds = self._leaf.sampler.seeds(positions)
+        if self._tags is None and seeds is None:
+            for context.position, element in zip(positions.tolist(), inputs.elements):
+                push(element)
+            return
+        units = (np.arange(len(positions)) // self._inputs_per_unit).tolist()
+        each_seed = repeat(context.seed) if seeds is None else seeds.tolist()
+        each = zip(units, positions.tolist(), inputs.rows, each_seed, inputs.elements)
+        for context.unit, context.position, context.row, context.seed, element in each:
+            push(element)
+
+    def _push_all(self, inputs: Inputs) -> None:
+        """Push inputs without a call of ours for each, into the memory of batches or into the block."""
+        passage = Passage(self._plain, inputs.elements, inputs.count)
+        try:
+            if self._take_all is None:
+                self._keep_all(passage, inputs)
+            else:
+                self._stand_at_first(inputs)
+                self._take_all(passage.elements)
+            if not passage.ended:
+                raise StopIteration
+        except Exception:
+            self._context.blame(self._stage.first + passage.at_fault())
+            raise
+
+    def _keep_all(self, passage: Passage, inputs: Inputs) -> None:
+        assert self._tags is not None, "what nobody asks about is pushed one by one"
+        try:
+            self._elements.extend(passage.elements)
+        finally:
+            self._tags.extend_each(passage.numbers(len(self._elements)), inputs.positions())
+
+    def _stand_at_first(self, inputs: Inputs) -> None:
+        if self._tags is not None:
+            self._context.position, self._context.row = int(inputs.positions()[0]), next(iter(inputs.rows))
 
     def _batches_columns(self, parts: Parts) -> bool:
         """Whether the rows are columns that its first operation, a plain batch of all of them, would only stack."""
@@ -155,17 +167,6 @@ class Chain:
             and isinstance(first, StackedRows)
             and all(first.is_like(block.elements) for block, _, _ in parts)
         )
-
-    def _push_batch(self, parts: Parts) -> None:
-        position, row, _ = next(_rows_of(parts))
-        self._context.position, self._context.row = position, row
-        if self._seeds_differ:
-            self._context.seed = int(self._leaf.sampler.seeds(np.array([position], dtype=np.int64))[0])  # type: ignore
-        self._steps[1](
-            batch_of([(block.elements, start, stop) for block, start, stop in parts], self._context.allocate)
-        )
-        for finish in self._context.at_end[1:]:
-            finish()
 
     def _at_fault(self, index: int) -> int:
         """The number of the input that a failure is about, when it arose at input `index`: of a batch, its first.
@@ -194,10 +195,6 @@ class Chain:
         if self._tags is not None:
             self._tags.add(self._context.unit, self._context.position, self._context.row)
 
-    def _end(self) -> None:
-        for finish in self._context.at_end:
-            finish()
-
     def _block(self, failure: Failure | None = None) -> Block:
         block = Block(self._elements, self._tags, failure)
         self._elements, self._tags = [], RowTags() if self._tags_rows else None
@@ -211,31 +208,19 @@ class Chain:
         return self._block(Failure(error))
 
 
-def _maps_before_batch(stage: Stage) -> Sequence[MapTransform] | None:
-    """The maps that a stage begins with, if there is nothing else before its first batch."""
-    maps: list[MapTransform] = []
-    for operation in stage.operations:
-        if type(operation) is Batch:
-            return maps
-        if not isinstance(operation, MapTransform) or type(operation).connect is not MapTransform.connect:
-            return None
-        maps.append(operation)
-    return None
-
-
-def _only_maps_and_filters(stage: Stage) -> bool:
-    """Whether a stage selects records, and does nothing else than plain maps before and after."""
-    plain = (MapTransform, Filter)
-    return any(isinstance(operation, Filter) for operation in stage.operations) and all(
-        isinstance(operation, plain) and type(operation).connect in (MapTransform.connect, Filter.connect)
-        for operation in stage.operations
-    )
-
-
-def _rows_of(parts: Parts) -> Iterator[tuple[int, int, Element]]:
-    """Position, row and element of each row."""
+def _places_of(parts: Parts) -> tuple[NDArray[np.int64], list[int]]:
+    """Position and row of each row."""
+    positions, rows = array("q"), list[int]()
     for block, start, stop in parts:
-        tags, elements = block.tags, block.elements
-        assert tags is not None, "only blocks with tags are regrouped"
-        rows = elements.elements(start, stop) if isinstance(elements, StackedRows) else iter(elements[start:stop])
-        yield from zip(tags.positions[start:stop], tags.rows[start:stop], rows)
+        assert block.tags is not None, "only blocks with tags are regrouped"
+        positions += block.tags.positions[start:stop]
+        rows += block.tags.rows[start:stop]
+    return np.array(positions, dtype=np.int64), rows
+
+
+def _elements_of(parts: Parts) -> list[Element]:
+    elements: list[Element] = []
+    for block, start, stop in parts:
+        rows = block.elements
+        elements += rows.elements(start, stop) if isinstance(rows, StackedRows) else rows[start:stop]
+    return elements

@@ -53,9 +53,9 @@ class RowTags:
         self.positions.append(position)
         self.rows.append(row)
 
-    def extend_each(self, units: Sequence[int], positions: NDArray[np.int64]) -> None:
-        """Tag one row of each of these units, which stand at these positions."""
-        self.units.extend(units)
+    def extend_each(self, units: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+        """Tag one row of each of these units; `positions` has those of all units."""
+        self.units.frombytes(units.tobytes())
         self.positions.frombytes(positions[units].tobytes())
         self.rows += [0] * len(units)
 
