@@ -63,6 +63,6 @@ class Executor(Protocol):
     def close(self) -> None:
         """Stop; drop what is not finished. Nothing else is called after it.
 
-        Called by `stream.running` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or is
-        closed; again if that was interrupted. An executor that is dropped without it leaves nothing either.
+        Called by `stream.running` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or
+        is closed; again if that was interrupted. An executor that is dropped without it leaves nothing either.
         """
