@@ -21,9 +21,7 @@ from ..wording import brief
 from .column import Column
 from .protocol import Allocate, Element, Tell, tell_nobody
 from .trees import Structure, bare_lists, flatten, is_leaf, leaf_names
-
-CHUNK_ROWS, CHUNK_BYTES = 64, 1 << 18
-"""Rows that wait to be copied together: few enough to be in the caches still, enough to pay for NumPy's call."""
+from .tuned import CHUNK_BYTES, CHUNK_ROWS
 
 
 class Stack:

@@ -19,20 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operations.protocol import ArraySpec, allocate_plainly
+from .tuned import FREE_BYTES, MAX_FREE, POOLED_FROM, SHARED_BYTES
 
 ALIGNMENT = 64
 """Bytes: a cache line, and what XLA asks for to use an array as it is."""
 
 PAGE = 4096
-POOLED_FROM = 128 << 10
-"""Bytes: smaller batches are plain arrays, whose memory the C library reuses by itself and which cost little to copy."""
-
-SHARED = 4 * PAGE
-"""Bytes of a slab on which batches of less than a page stand together."""
-
-MAX_FREE = 8
-FREE_BYTES = 64 << 20
-"""Slabs kept for reuse: so many, or more if they are small. Others are given back to the system."""
 
 
 @dataclass(eq=False, slots=True)
@@ -115,7 +107,7 @@ class SlabPool:
 
     def _piece(self, size: int) -> NDArray[np.uint8]:
         if len(self._shared) < size:
-            self._shared = self._leased(SHARED)
+            self._shared = self._leased(SHARED_BYTES)
         piece, self._shared = self._shared[:size], self._shared[-(-size // ALIGNMENT) * ALIGNMENT :]
         return piece
 
