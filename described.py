@@ -85,7 +85,10 @@ def described(value: Any, depth: int = 0) -> Any:
     own = getattr(type(value), "identity_parameters", None)
     if own is not None or callable(value):
         attributes = [kind, described(getattr(value, "__dict__", {}) if own is None else own(value), depth + 1)]
-        return Grown(attributes, [kind, _getter(value)]) if isinstance(value, _GETTERS) else attributes
+        if isinstance(value, _GETTERS):
+            return Grown(attributes, [kind, _getter(value)])
+        slots = described(_in_slots(value), depth + 1) if own is None else {}
+        return Grown(attributes, [*attributes, slots]) if slots else attributes
     inner = plain_attributes(value)
     return Grown(kind, [kind, inner]) if inner else kind
 
@@ -155,9 +158,13 @@ def plain_attributes(value: Any) -> dict[str, Any]:
     if isinstance(value, ModuleType) or type(value).__module__.partition(".")[0] in sys.stdlib_module_names:
         return {}
     attributes = getattr(value, "__dict__", None) or {}
-    slots = [name for kind in type(value).__mro__ for name in _slots_of(kind)]
-    found = {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **attributes}
+    found = {**_in_slots(value), **attributes}
     return {name: _plain(item) for name, item in found.items() if _is_plain(item)}
+
+
+def _in_slots(value: Any) -> dict[str, Any]:
+    slots = [name for kind in type(value).__mro__ for name in _slots_of(kind)]
+    return {name: getattr(value, name) for name in slots if hasattr(value, name)}
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:

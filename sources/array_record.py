@@ -174,8 +174,8 @@ class ArrayRecordDataSource:
                 records = _read_positions(reader, positions)
             except RuntimeError as error:
                 raise self._unreadable(part, reader, keys, error) from error
-        if not all(records):  # the library gives empty records, and no error, where a file was cut off under it
-            self._check_unchanged(part)
+        # After it: where a file was cut off the library gives empty records, where it was written anew others, and no error.
+        self._check_unchanged(part)
         return records
 
     def _check_unchanged(self, part: int) -> None:

@@ -74,7 +74,9 @@ class _RowGroups:
                 .ParquetFile(handle)
                 .read_row_group(group, columns=list(self.columns), use_threads=False)
             )
-            return _Block({name: column_of(table.column(name)) for name in self.columns})
+            block = _Block({name: column_of(table.column(name)) for name in self.columns})
+            check_unchanged(found.path, found.stamp, _stamp(self.filesystem, found.path, handle))  # written meanwhile?
+            return block
 
 
 class _Block:
@@ -234,7 +236,11 @@ def _inspect(filesystem: Any, path: str) -> tuple[_File, Any]:
 def _open(filesystem: Any, path: str) -> Iterator[tuple[Any, Stamp]]:
     """The file, and the stamp that it has now."""
     with filesystem.open_input_file(path) as handle:
-        yield handle, stamp_of(path) if is_local(filesystem) else Stamp(handle.size(), None)
+        yield handle, _stamp(filesystem, path, handle)
+
+
+def _stamp(filesystem: Any, path: str, handle: Any) -> Stamp:
+    return stamp_of(path) if is_local(filesystem) else Stamp(handle.size(), None)
 
 
 def _digest_of_footer(handle: Any) -> str:

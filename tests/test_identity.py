@@ -42,6 +42,15 @@ class Setting:
         return element + self.size
 
 
+class Added(Setting):
+    """A callable object without a `__dict__`."""
+
+    __slots__ = ()
+
+    def __call__(self, element):
+        return element + self.size
+
+
 class HiddenSeed:
     """A sampler that keeps no seed, but an order; without `__len__`, as Grain has them."""
 
@@ -105,6 +114,7 @@ KINDS = {
     "partial": lambda value: _loader(functools.partial(operator.add, value)),
     "function in a partial": lambda value: _loader(functools.partial(_closure(value))),
     "operation": lambda value: _loader(Scale(value)),
+    "slot": lambda value: _loader(Added(value)),
     "method": lambda value: _loader(Setting(value).grown),
     "item": lambda value: _loader(operator.itemgetter(value), source=[{1: 5, 2: 5}] * RECORDS),
     "cached function": lambda value: _loader(functools.lru_cache(_closure(value))),

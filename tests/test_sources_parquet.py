@@ -315,6 +315,24 @@ def test_a_file_replaced_while_it_is_in_use_is_an_error(tmp_path, rows):
             _ = reader[0]
 
 
+def test_a_file_replaced_while_a_row_group_is_read_is_an_error(tmp_path, monkeypatch):
+    """What was read meanwhile may be of the new file: no row of it comes."""
+    path = tmp_path / "x.parquet"
+    plain = {"compression": "none", "use_dictionary": False}
+    pq.write_table(pa.table({"x": np.arange(4)}), path, **plain)
+    source = ParquetDataSource(path)
+    read = pq.ParquetFile.read_row_group
+
+    def read_late(*arguments, **named):
+        pq.write_table(pa.table({"x": np.arange(4)[::-1]}), path, **plain)
+        os.utime(path, ns=(1, 1))
+        return read(*arguments, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", read_late)
+    with pytest.raises(SourceError, match=r"x\.parquet: the file was changed after the source was made"):
+        _ = source[0]
+
+
 def test_the_fingerprint_tells_contents_of_one_size_apart(tmp_path):
     """The footer, with the statistics of its columns, is part of it."""
     prints = []
