@@ -82,7 +82,7 @@ class DataLoaderIterator:
             except BaseException:
                 self._running.end()
                 raise
-            if self._skipped_steps and (kept_from := self._skipped_steps.end_of(self._step)) is not None:
+            if self._skipped_steps.steps and (kept_from := self._skipped_steps.end_of(self._step)) is not None:
                 if not self._pipeline.aligned:  # what it is made of is known too late to not read it
                     self._step += 1
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 
@@ -13,6 +14,9 @@ import pytest
 # The tests start hundreds of interpreters. Without bytecode each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Who starts the tests in the background of a shell has Ctrl-C ignored, here and in all programs that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
 hypothesis.settings.load_profile("same every time")

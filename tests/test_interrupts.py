@@ -26,6 +26,7 @@ def interrupted(what: str, every: int, seconds: float) -> list[str]:
     command = [sys.executable, str(EVERYWHERE), what, str(every)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     assert run.returncode == 0, run.stderr
+    print(run.stderr)  # why something was left
     return run.stdout.splitlines()
 
 

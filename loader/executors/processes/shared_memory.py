@@ -43,9 +43,10 @@ def create(size: int) -> int:
 
 def _create_portably(size: int) -> int:
     """POSIX shared memory, whose name is given up at once."""
+    import secrets
     from multiprocessing.shared_memory import SharedMemory
 
-    memory = SharedMemory(create=True, size=size)
+    memory = SharedMemory(f"millrace-{os.getpid()}-{secrets.token_hex(8)}", create=True, size=size)
     try:
         if hasattr(os, "posix_fallocate"):  # where memory runs out, an error now and no SIGBUS at the first touch
             os.posix_fallocate(memory._fd, 0, size)  # type: ignore[attr-defined]
