@@ -6,7 +6,7 @@ In: positions in the global order. Out: record keys.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from ..described import digest, plain_attributes
+from ..errors import StopIterationError
 from ..wording import shown
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
@@ -93,7 +94,7 @@ class ScalarSampler:
         self._sampler = sampler
         self.shard_options = as_shard_options(shard_options or getattr(sampler, "shard_options", None) or NoSharding())
         self.epoch_length = _length_of(sampler) if length is None else length
-        self._first = self._metadata(0) if self.epoch_length else None
+        self._first = _asked(self._metadata, 0) if self.epoch_length else None
         rng = None if self._first is None else self._first.rng
         self.seed = None if rng is None else _seed_of(rng)  # None says that random operations cannot run
         self.fingerprint = self._fingerprint()
@@ -132,6 +133,15 @@ class ScalarSampler:
         return ScalarSampler(self._sampler, shard_options, self.epoch_length)
 
 
+def _asked(ask: Callable[[int], RecordMetadata], position: int) -> RecordMetadata:
+    try:
+        return ask(position)
+    except StopIteration as error:
+        raise StopIterationError(
+            f"the sampler raised StopIteration at position {position}; behind its last position it raises IndexError."
+        ) from error
+
+
 def _length_of(sampler: Sampler) -> int:
     """The number of positions; without `__len__` those before an IndexError, found in 63 questions."""
     if isinstance(sampler, Sized):
@@ -140,7 +150,7 @@ def _length_of(sampler: Sampler) -> int:
     while low < high:
         middle = (low + high) // 2
         try:
-            sampler[middle]
+            _asked(lambda position: sampler[position], middle)
         except IndexError:
             high = middle
         else:
@@ -157,6 +167,7 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
 
     Raises:
         TypeError: it has neither `record_keys` nor `__getitem__`.
+        StopIterationError: it raises StopIteration when it is first asked.
     """
     if isinstance(sampler, type):
         raise TypeError(f"sampler is the class {sampler.__name__}; pass an instance, {sampler.__name__}(…).")

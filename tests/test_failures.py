@@ -177,6 +177,14 @@ def test_stop_iteration_is_an_error_that_says_who_raised_it(workers: int, source
     assert "reading" not in str(caught.value)
 
 
+@pytest.mark.parametrize("length", [{}, {"__len__": lambda self: 20}])
+def test_a_sampler_that_stops_at_once_is_named(length: dict[str, Any]):
+    """StopIteration does not leave the constructor, where it would end a loop of the user's; with and without a length."""
+    stops = type("Stops", (), {"__getitem__": lambda self, position: _stops(), **length})()
+    with pytest.raises(StopIterationError, match="the sampler raised StopIteration"):
+        DataLoader(data_source=range(20), sampler=stops)
+
+
 def test_a_sampler_that_fails_is_named():
     """And not the reading."""
 
