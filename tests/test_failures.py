@@ -197,3 +197,16 @@ def test_a_sampler_that_fails_is_named():
 
     with pytest.raises(StopIterationError, match="the sampler raised StopIteration"):
         list(DataLoader(data_source=range(20), sampler=Stops(), operations=[Batch(4)]))
+
+
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_stopiteration_in_a_generator_is_told_as_such(worker_count):
+    """Python wraps it in a RuntimeError, whose words would mislead."""
+
+    def pieces(x):
+        yield x
+        next(iter(()))
+
+    stops = load(range(8), transformations=[FlatMap(pieces)], worker_count=worker_count)
+    with pytest.raises(StopIterationError, match=r"operation 0.* raised StopIteration"):
+        list(stops)

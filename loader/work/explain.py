@@ -51,7 +51,8 @@ def explained(error: Exception, leaf: Leaf, position: int, who: str) -> Exceptio
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
     error = error.with_traceback(_users_part(error.__traceback__))
-    return _stopped(error, who, where) if isinstance(error, StopIteration) else error
+    stop = error.__cause__ if isinstance(error, RuntimeError) else error  # a generator's is wrapped by Python
+    return _stopped(stop, who, where) if isinstance(stop, StopIteration) else error
 
 
 def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
