@@ -28,7 +28,7 @@ _ARGUMENT = re.compile(r"(num_records|shard_index|shard_count|drop_remainder|shu
 
 
 def state_after(data: bytes | str, pipeline: Pipeline) -> LoaderState:
-    """The state of a pipeline that goes on behind a Grain state.
+    """The state of a pipeline that goes on from a Grain state.
 
     Raises:
         CheckpointError: the bytes are no such state, or that of another sampler.

@@ -60,7 +60,7 @@ class DataLoader:
         timeout: seconds that a task (a batch, or a span of records) may take in a worker process before the worker is
             killed and the task tried again, three times in all; None (default) for no limit. Work in your own process, or on
             threads, cannot be stopped: there, it is a warning.
-        on_error: "raise" (default), or "skip" to leave out records (and, behind a batch, batches) whose operations or
+        on_error: "raise" (default), or "skip" to leave out records (and, after a batch, batches) whose operations or
             reading fail, or that end or hang their worker process at each of three tries. They are logged and counted,
             `iterator.skipped_count`; the records after them move up.
         max_errors: with "skip", how many may be left out before `TooManyErrorsError`; None (default): any number.
@@ -159,7 +159,7 @@ class DataLoader:
         return self._with(pipeline=not_empty(self._pipeline.with_operations(operations)))
 
     def records_at(self, step: int) -> NDArray[np.int64]:
-        """The record keys `int64[records in the element]` behind this shard's element number `step`, from 0.
+        """The record keys `int64[records in the element]` of this shard's element number `step`, from 0.
 
         Reads nothing, and takes the same time for any step.
 

@@ -84,7 +84,7 @@ class Epochs(Generic[Kind]):
         if self._closed:
             raise ClosedError("the epochs were closed; take new ones, loader.epochs(…), and give them the state.")
         if self._begun:
-            self.set_state(self._state_behind())
+            self.set_state(self._state_after())
         if self._count is not None and self._number >= self._count:
             raise StopIteration
         self._begun = True
@@ -110,7 +110,7 @@ class Epochs(Generic[Kind]):
 
     def get_state(self) -> bytes:
         """Where you stand: JSON, as that of iterators; `iter(loader)` does not take it."""
-        state: bytes = self._state_behind() if self._batches._ended else self._batches.get_state()
+        state: bytes = self._state_after() if self._batches._ended else self._batches.get_state()
         return state
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
@@ -122,7 +122,7 @@ class Epochs(Generic[Kind]):
         self._go_to(_epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
 
     def set_states(self, states: Sequence[bytes], strict: bool = True) -> None:
-        """Go on behind a run on another number of shards; as for iterators.
+        """Go on after a run on another number of shards; as for iterators.
 
         Raises:
             CheckpointError: a state is missing, or another pipeline's or epoch's; you stay where you were.
@@ -165,7 +165,7 @@ class Epochs(Generic[Kind]):
         self._batches.close()
         self._number, self._batches, self._begun = number, batches, False
 
-    def _state_behind(self) -> bytes:
+    def _state_after(self) -> bytes:
         """The state at the beginning of the next epoch."""
         state = LoaderState.from_json(self._batches.get_state())
         sampler = {**state.fingerprint["sampler"], "epoch": self._number + 1}

@@ -121,9 +121,9 @@ class DataLoaderIterator:
         return self._epoch(self._mark())
 
     def last_records(self) -> NDArray[np.int64]:
-        """The keys `int64[records]` of the records behind the element delivered last, each once, in the stream's order.
+        """The keys `int64[records]` of the records that the last element was made of, each once, in the stream's order.
 
-        Costs nothing until it is called. Records that a filter dropped are behind no element.
+        Costs nothing until it is called. Records that a filter dropped are in no element.
 
         Raises:
             ValueError: nothing was delivered since the start, or since `set_state`.
@@ -133,10 +133,10 @@ class DataLoaderIterator:
         >>> next(iterator).tolist(), iterator.last_records().tolist()
         ([1, 2, 4], [1, 2, 4])
         """
-        return self._records_behind(self._mark())
+        return self._records_of(self._mark())
 
     def records_at(self, step: int) -> NDArray[np.int64]:
-        """The record keys `int64[records in the element]` behind a step that is still to come, the next one or a later one.
+        """The record keys `int64[records in the element]` of a step that is still to come, the next one or a later one.
 
         As `DataLoader.records_at`, and right also where the number of shards or the batch size changed on the way, or steps
         were left out.
@@ -202,7 +202,7 @@ class DataLoaderIterator:
         self._go_to(LoaderState.from_json(state), strict)
 
     def set_states(self, states: Sequence[bytes], strict: bool = True) -> None:
-        """Go on behind a run on another number of shards, with what none of them delivered: each record exactly once.
+        """Go on after a run on another number of shards, with what none of them delivered: each record exactly once.
 
         All new shards call this, each with the states of all former shards. These may stand at different steps. If they
         stand at equal ones and the global batch size stays, the same global batches go on. Nothing is read to get there,
@@ -327,7 +327,7 @@ class DataLoaderIterator:
             )
         return records_of_step(self._pipeline, step, (mark.cursor.positions[0], mark.step), self._skipped_steps)
 
-    def _records_behind(self, mark: Mark) -> NDArray[np.int64]:
+    def _records_of(self, mark: Mark) -> NDArray[np.int64]:
         """What `last_records` gave at a mark of this iterator. Any thread may ask."""
         if mark.run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")

@@ -116,7 +116,7 @@ class Column:
         if list(map(len, leaves)).count(length) < count:
             return False
         rows = self._joined[row * length : (row + count) * length]
-        np.concatenate(leaves, out=rows, casting="no")  # refuses other axes behind the first, and other dtypes
+        np.concatenate(leaves, out=rows, casting="no")  # refuses other axes after the first, and other dtypes
         return True
 
     def put(self, row: int, leaf: Any) -> None:

@@ -61,10 +61,10 @@ class Remainder:
 
     @cached_property
     def offset(self) -> int:
-        """What the map adds to an index behind the ragged part."""
+        """What the map adds to an index after the ragged part."""
         return self._dense_from - self._ragged
 
-    def offset_behind(self, index: int) -> int | None:
+    def offset_from(self, index: int) -> int | None:
         """What the map adds to every index from `index` on; None if that is not one number."""
         return self.offset if index >= self._ragged else None
 
@@ -156,7 +156,7 @@ class Without:
 
     @cached_property
     def _offsets(self) -> Positions:
-        """What the map adds to an index behind each of the ranges; 0 before the first."""
+        """What the map adds to an index after each of the ranges; 0 before the first."""
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
@@ -166,7 +166,7 @@ class Without:
 
     @property
     def offset(self) -> int:
-        """What the map adds to an index behind all ranges."""
+        """What the map adds to an index after all ranges."""
         return int(self._offsets[-1])
 
     @property
@@ -179,7 +179,7 @@ class Without:
         """How many positions are left."""
         return self.total - self.offset
 
-    def offset_behind(self, index: int) -> int | None:
+    def offset_from(self, index: int) -> int | None:
         """What the map adds to every index from `index` on; None if that is not one number."""
         return self.offset if index >= self.dense_index else None
 

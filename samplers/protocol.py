@@ -138,7 +138,7 @@ def _asked(ask: Callable[[int], RecordMetadata], position: int) -> RecordMetadat
         return ask(position)
     except StopIteration as error:
         raise StopIterationError(
-            f"the sampler raised StopIteration at position {position}; behind its last position it raises IndexError."
+            f"the sampler raised StopIteration at position {position}; after its last position it raises IndexError."
         ) from error
 
 

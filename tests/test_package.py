@@ -50,17 +50,6 @@ def test_no_file_of_the_library_is_over_400_lines():
             assert len(path.read_text().splitlines()) <= 400, path
 
 
-def test_rooms_import_one_way():
-    """samplers, sources and operations know neither one another nor the loader; jax stays out of all of them."""
-    for room in ("samplers", "sources", "operations"):
-        for path in (CHECKOUT / room).glob("*.py"):
-            lines = [line.strip() for line in path.read_text().splitlines()]
-            imports = [line for line in lines if line.startswith(("from ..", "import jax", "from jax"))]
-            others = {"samplers", "sources", "operations", "loader"} - {room}
-            assert not [line for line in imports if any(line.startswith(f"from ..{other}") for other in others)], path
-            assert not [line for line in imports if "jax" in line] or path.name == "sharding.py", path
-
-
 def test_names_of_grain_say_where_they_are():
     """A public name of Grain that millrace has not is an AttributeError that says what to use, or that it is not here yet."""
     import grain

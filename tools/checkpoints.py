@@ -72,7 +72,7 @@ def _checkpoints(path: Path) -> Iterator[tuple[Path, Sequence[LoaderState]]]:
 
 
 def _numbered(path: Path) -> list[Any]:
-    """A key that sorts step 10 behind step 9."""
+    """A key that sorts step 10 after step 9."""
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in path.parts]
 
 

@@ -29,10 +29,10 @@ RESUMED_WITH_WORKERS = 4
 """Steps at which worker processes are started anew: each start takes a third of a second."""
 
 RECORDS_MORE = 100
-"""Records behind the element that differs with which operations are tried: chance may give the same for a few."""
+"""Records after the element that differs with which operations are tried: chance may give the same for a few."""
 
 AFTER = 2
-"""Elements compared behind each resume."""
+"""Elements compared after each resume."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _position(iterator: DataLoaderIterator) -> int:
 
 
 def _difference(one: list[tuple[Any, str]], two: list[tuple[Any, str]]) -> str | None:
-    """The keys of the records behind the first elements that differ."""
+    """The keys of the records of the first elements that differ."""
     for left, right in zip_longest(one, two):
         if left is None or right is None or left[0] != right[0]:
             return str((left or right)[1])

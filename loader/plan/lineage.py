@@ -26,7 +26,7 @@ Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Lineage:
-    """What former runs left over, each of what was left before it.
+    """The order of what is left to be read after earlier runs, each of which read a part of what the one before it had left.
 
     Attributes:
         total: positions of the sampler, of all shards, in the first of these runs.
@@ -77,7 +77,7 @@ class Lineage:
         total: int,
         unread: Sequence[tuple[int, int]] = (),
     ) -> Lineage:
-        """The lineage behind a run on this one.
+        """The lineage after a run on this one.
 
         Args:
             places: where its shards stand: a local position each, and how many rows of the record there were delivered.
@@ -111,7 +111,7 @@ class Lineage:
         return Lineage(whole.total, brief, kept, order_shards=self.order_shards)
 
     def _collapsed(self) -> tuple[tuple[Layer, ...], int]:
-        """The same order, said more briefly where a ragged part lies behind everything that is left.
+        """The same order, said more briefly where a ragged part lies before all that is left.
 
         Returns:
             The runs, and a global position below which nothing is left.
@@ -119,7 +119,7 @@ class Lineage:
         brief: list[Layer] = []
         lowest = 0  # index into what is at hand, below which nothing is left
         for order, layer in zip(reversed(self._orders), reversed(self.layers)):
-            offset = order.offset_behind(lowest)
+            offset = order.offset_from(lowest)
             if offset is None:
                 lowest = order.lowest_position(lowest)
                 brief.insert(0, layer)

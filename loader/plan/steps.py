@@ -1,4 +1,4 @@
-"""What is known of steps without reading: the records behind one, the step that holds a record, and steps left out.
+"""What is known of steps without reading: the records of one, the step that holds a record, and steps left out.
 
 In: a pipeline; numbers of steps, as the whole stream counts them. Out: record keys, places, ranges of positions.
 """
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """How many elements a stream has; behind a run on other shards, what that one left.
+    """How many elements a stream has; after a run on other shards, what that one left.
 
     Args:
         pipeline: that stands `at` a local position, the beginning of a step, and the number of that step.

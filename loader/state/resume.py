@@ -112,7 +112,7 @@ _REMEDY = (
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """What is another than it was; another batch size is one of them only in the middle of a batch's rows."""
+    """What differs between the state's pipeline and this one. Batch sizes may, but not in the middle of a batch's rows."""
     saved, present = dict(state.fingerprint), pipeline.fingerprint_like(state.fingerprint)
     if not in_a_batch(pipeline, state.cursor) and len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         saved.pop("batch_sizes"), present.pop("batch_sizes")
@@ -138,7 +138,7 @@ def _order(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> Ve
 
 
 def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
-    """The state from which a shard goes on behind all shards of a former run.
+    """The state from which a shard goes on after all shards of a former run.
 
     Args:
         pipeline: as the loader made it.

@@ -26,7 +26,7 @@ MAX_ELEMENTS = 10_000
 
 
 def in_a_batch(pipeline: Pipeline, cursor: Cursor) -> bool:
-    """Whether a cursor stands inside what a `Batch` and a `FlatMap` behind it make."""
+    """Whether a cursor stands inside what a `Batch` and a `FlatMap` after it make."""
     first, *others = cursor.skips
     return any(others) or (first > 0 and pipeline.stages[0].unit > 1)
 

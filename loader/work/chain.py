@@ -74,7 +74,7 @@ class Chain:
         )  # a group makes one unit, which stands where it begins
         return self._take_all is not None and one_place and not self._stage.reads_position
 
-    def enter_behind_batch(self, batch_size: int) -> None:
+    def enter_after_batch(self, batch_size: int) -> None:
         """From now on the inputs are not records but batches of them, as the first operation would make."""
         self._place, self._positions_per_input = 1, batch_size
         self._inputs_per_unit //= batch_size

@@ -85,7 +85,7 @@ class RowStack:
         self._list: list[Element] | None = None
 
     def extend(self, rows: Sequence[Element]) -> None:
-        """Add rows behind those that are there."""
+        """Add rows after those that are there."""
         if self._list is None and rows:
             if self._put(rows):
                 self._count += len(rows)

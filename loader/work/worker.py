@@ -42,7 +42,7 @@ class Worker:
     def _chain(self, stage: int) -> Chain:
         chain = Chain(self._pipeline, self._pipeline.stages[stage], self._allocate, self._notices.tell)
         if stage == 0 and self._columns is not None:
-            chain.enter_behind_batch(self._columns.batch_size)
+            chain.enter_after_batch(self._columns.batch_size)
         return chain
 
     def run(self, task: Task, blocks: Blocks = NO_BLOCKS, records: Sequence[Any] | None = None) -> Block:

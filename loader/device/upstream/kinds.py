@@ -24,7 +24,7 @@ class LoaderUpstream:
     def __init__(self, iterator: DataLoaderIterator) -> None:
         self.iterator = iterator
         self.mark = iterator._mark
-        self.last_records = iterator._records_behind
+        self.last_records = iterator._records_of
         self.records_at = iterator._records_at
         self.epoch = iterator._epoch
         self.length = iterator._length
