@@ -1,6 +1,6 @@
 """In: what a user passes as paths (path, list, glob, directory). Out: a list of existing files, in a defined order.
 
-A glob or a directory gives its files sorted by name; a list keeps its order. The file system stands behind one small
+A glob or a directory gives its files sorted by name; a list keeps its order. The file system is used through one small
 protocol, so that local and remote stores expand in the same way.
 """
 

@@ -29,7 +29,7 @@ RESUMED_WITH_WORKERS = 4
 """Steps at which worker processes are started anew: each start takes a third of a second."""
 
 RECORDS_MORE = 100
-"""Records after the element that differs with which operations are tried: chance may give the same for a few."""
+"""Further records, after the element that differs, on which operations are tried: a few may agree by chance."""
 
 AFTER = 2
 """Elements compared after each resume."""

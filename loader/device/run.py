@@ -119,7 +119,7 @@ class Run:
         return self._upstream.iterator is iterator
 
     def give_back(self, number: int) -> None:
-        """What has this number was taken from `ready`, and all before it: there is room for as many others."""
+        """The user took all up to this number from `ready`: make room for as many others."""
         while self._given_back <= number:
             self._device_room.put(True)
             self._given_back += 1
@@ -285,7 +285,7 @@ def _tokens(count: int) -> SimpleQueue[Any]:
 
 
 def leave_to(iterator: Any) -> None:
-    """Wait until runs that were stopped leave an iterator to another one.
+    """Wait until runs that were stopped no longer read from an iterator, so that another run can.
 
     Raises:
         ValueError: a run that was not stopped reads from it.

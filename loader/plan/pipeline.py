@@ -32,8 +32,8 @@ class Pipeline:
         leaves: where records come from.
         stages: what is done to them, each after its inputs; the last gives the elements.
         skips_errors: a record that fails is left out.
-        identity: of source and operations, as they were when the pipeline was made: they may change while they work,
-            by what they load or remember. None: that of now.
+        identity: what identifies source and operations, taken when the pipeline was made, because what they load or remember
+            while they work may change them. None: taken now.
     """
 
     leaves: tuple[Leaf, ...]

@@ -66,4 +66,4 @@ class Upstream(Protocol):
         """Have it go on after a run on another number of shards."""
 
     def steady(self, mark: Any) -> int:
-        """How many batches, with the one before the mark, are sure to come with as many rows as that; at least 1."""
+        """How many batches of equal length are certain: the one before the mark, and those that follow; at least 1."""

@@ -1,4 +1,4 @@
-"""The mark at which the user of a feeder stands. Its threads know this, as they must not know the feeder.
+"""Which batch the user of a feeder received last. Its threads know this small object, and never the feeder.
 
 In: marks, as batches are received. Out: an upstream iterator that is left as it should be, once nobody reads ahead any more.
 """

@@ -18,7 +18,7 @@ from .messages import KINDS
 from .tuned import PACKET
 
 MAX_DESCRIPTORS = 64
-"""Descriptors that go along with one packet; packets without a message bring those that are too many."""
+"""The most descriptors that one packet brings. Further ones come before, in packets without a message."""
 
 _IN_PACKET, _IN_MEMORY, _AHEAD = b"p", b"m", b"d"
 

@@ -22,7 +22,7 @@ from ....operations.protocol import ArraySpec
 from ....operations.trees import flatten
 from ...work.slabs import Lease, SlabPool, lease_of
 from ...work.stacked_rows import RowStack, StackedRows
-from .messages import Encoded, Place, SlabName
+from .messages import ArrayPlace, Encoded, SlabName
 from .tuned import TINY
 
 
@@ -78,7 +78,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Numbers arrays on slabs in place of pickling them."""
 
     worker: int
-    places: list[Place]
+    places: list[ArrayPlace]
     leases: dict[int, Lease]
 
     def persistent_id(self, value: Any) -> Any:
@@ -106,7 +106,7 @@ def decode(rows: Encoded, memory_of: Callable[[SlabName], NDArray[np.uint8]]) ->
 
 
 class _Unpickler(pickle.Unpickler):
-    places: list[Place]
+    places: list[ArrayPlace]
     memory_of: Callable[[SlabName], NDArray[np.uint8]]
 
     def persistent_load(self, name: Any) -> NDArray[Any]:

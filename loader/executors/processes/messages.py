@@ -12,10 +12,10 @@ SlabName = tuple[int, int]
 """A slab: the worker that made it, and its number there."""
 
 
-Place = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
+ArrayPlace = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
 """Of an array: slab, offset in bytes, shape, name of the dtype, strides unless it is contiguous, whether it is writeable."""
 
-Encoded = tuple[list[Place], bytes]
+Encoded = tuple[list[ArrayPlace], bytes]
 """The places of the arrays, and a pickle of the elements with their numbers, and dtypes that a name does not tell."""
 
 
