@@ -1,6 +1,9 @@
 """Samplers that give each shard an order of its own: their order for a shard, and those of all shards as one sampler.
 
 In: global positions of the first run. Out: the record keys that its shards would have read there.
+
+Their shard options say how the records are shared out: with `drop_remainder` the parts are equal. As Grain's loader does, ours
+reads as many records of each shard either way.
 """
 
 from __future__ import annotations
@@ -20,12 +23,18 @@ def has_own_orders(sampler: VectorSampler) -> bool:
     return getattr(sampler, "algorithm", "") == "grain"
 
 
+def read_equally(sampler: VectorSampler, shard: ShardOptions) -> ShardOptions:
+    """The shard, as a loader is to read it."""
+    equal = has_own_orders(sampler) and shard.shard_count > 1
+    return dataclasses.replace(shard, drop_remainder=True) if equal else shard
+
+
 def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
     """The order of a run that began on `order_shards` shards.
 
     Args:
         sampler: as the user gave it, for whatever shard.
-        shard: of the run.
+        shard: of the run; whether parts are equal, the sampler says.
         order_shards: 0 for the order of this very shard, 1 for the one order of an unsharded sampler, of which the shards
             read parts. Anything but 0 is only for samplers that have own orders.
 
@@ -38,11 +47,11 @@ def order_of(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> 
                 f"order_shards={order_shards}, but this sampler has one order for all shards, order_shards=0."
             )
         return sampler
+    equal_parts = sampler.shard_options.drop_remainder
     if order_shards == 0:
-        return sampler.with_shard_options(shard)
-    if order_shards == 1:
-        return sampler.with_shard_options(ShardOptions(0, 1, shard.drop_remainder))
-    return OwnOrders(sampler, ShardOptions(0, order_shards, shard.drop_remainder))
+        return sampler.with_shard_options(ShardOptions(shard.shard_index, shard.shard_count, equal_parts))
+    first = ShardOptions(0, order_shards, equal_parts)
+    return sampler.with_shard_options(first) if order_shards == 1 else OwnOrders(sampler, first)
 
 
 class OwnOrders:

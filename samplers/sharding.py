@@ -23,7 +23,7 @@ class ShardOptions:
         shard_index: this process's shard, `0 <= shard_index < shard_count`.
         shard_count: number of shards.
         drop_remainder: True cuts every shard to the same number of records; False (default) lets the first ones have
-            one more.
+            one more. With `algorithm="grain"` it only decides which records are whose: a loader reads as many of each shard.
 
     Raises:
         ValueError: `shard_index` is outside `[0, shard_count)`, or `shard_count` is not positive.

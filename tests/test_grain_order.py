@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 
 import grain
 import numpy as np
 import pytest
 from pipelines import chosen
 
-from millrace import IndexSampler, ShardOptions
+import millrace
+from millrace import IndexSampler, NoSharding, ShardOptions
 from millrace.samplers.grain_order import seed_sequence, shuffled
 
 
@@ -71,47 +73,57 @@ def test_the_same_arguments_give_the_order_of_the_real_grain(records, shards, dr
         assert ours.record_keys(positions).tolist() == expected
 
 
+def _pair(records, shard, drop, whose, batch=None, **arguments):
+    """Grain's loader and ours, with the shard options given to the sampler, the loader, or both."""
+    theirs, ours = grain.sharding.ShardOptions(*shard, drop), ShardOptions(*shard, drop)
+    of_sampler, of_loader = whose != "loader", whose != "sampler"
+    return grain.DataLoader(
+        data_source=list(range(records)),
+        sampler=grain.samplers.IndexSampler(
+            records, theirs if of_sampler else grain.sharding.NoSharding(), num_epochs=2, **arguments
+        ),
+        shard_options=theirs if of_loader else None,
+        operations=[grain.transforms.Batch(batch)] if batch else [],
+    ), millrace.DataLoader(
+        data_source=range(records),
+        sampler=IndexSampler(
+            records, ours if of_sampler else NoSharding(), num_epochs=2, algorithm="grain", **arguments
+        ),
+        shard_options=ours if of_loader else None,
+        operations=[millrace.Batch(batch)] if batch else [],
+    )
+
+
 def test_a_loader_reads_what_grains_loader_reads():
     """The same source, arguments and operations give the same batches as Grain's DataLoader."""
-    import millrace
-
-    records = list(range(103))
     for index in range(2):
-        theirs = grain.DataLoader(
-            data_source=records,
-            sampler=grain.samplers.IndexSampler(
-                103, grain.sharding.ShardOptions(index, 2), shuffle=True, num_epochs=2, seed=5
-            ),
-            operations=[grain.transforms.Batch(8)],
-        )
-        ours = millrace.DataLoader(
-            data_source=records,
-            sampler=IndexSampler(103, ShardOptions(index, 2), shuffle=True, num_epochs=2, seed=5, algorithm="grain"),
-            operations=[millrace.Batch(8)],
-        )
+        theirs, ours = _pair(103, (index, 2), False, "sampler", batch=8, shuffle=True, seed=5)
         assert [batch.tolist() for batch in ours] == [batch.tolist() for batch in theirs]
 
 
-@pytest.mark.parametrize(("records", "shuffle"), [(12, True), (12, False), (20, True)])
-def test_a_loader_strides_over_an_unsharded_sampler_as_grains_does(records, shuffle):
-    """With the loader's `shard_options` shards share one order; of the last epoch Grain drops what does not divide."""
-    import millrace
+@pytest.mark.parametrize("whose", ["sampler", "loader", "both"])
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize(("records", "shards"), [(12, 3), (20, 3), (7, 5), (23, 4)])
+def test_every_shard_reads_as_many_records_as_grains_loader(records, shards, drop, whose):
+    """With and without `drop_remainder`, where the last epoch does not divide, too: the same records to the end."""
+    for index, shuffle in itertools.product(range(shards), (False, True)):
+        theirs, ours = _pair(records, (index, shards), drop, whose, shuffle=shuffle, seed=5 if shuffle else None)
+        assert list(ours) == [int(record) for record in theirs]
+        assert len(ours) == len(list(ours))
 
-    arguments = {"shuffle": shuffle, "num_epochs": 2, "seed": 5 if shuffle else None}
+
+def test_a_loader_with_more_shards_than_positions_reads_nothing_as_grains_does():
+    """Two epochs of one record, over three shards."""
+    theirs, ours = _pair(1, (0, 3), False, "loader")
+    assert list(ours) == list(theirs) == []
+
+
+@pytest.mark.parametrize(("records", "shuffle"), [(12, True), (12, False), (20, True)])
+def test_a_record_is_found_in_an_order_that_shards_share(records, shuffle):
+    """With the loader's `shard_options`: at its step, or it is told that no shard reads it."""
     for index in range(3):
-        theirs = grain.DataLoader(
-            data_source=list(range(records)),
-            sampler=grain.samplers.IndexSampler(records, **arguments),
-            shard_options=grain.sharding.ShardOptions(index, 3),
-        )
-        for drop in (False, True):
-            ours = millrace.DataLoader(
-                data_source=range(records),
-                sampler=IndexSampler(records, **arguments, algorithm="grain"),
-                shard_options=ShardOptions(index, 3, drop),
-            )
-            expected, got = [int(record) for record in theirs], list(ours)
-            assert got[: len(expected)] == expected
-            assert len(got) == len(expected) + (not drop and index < 2 * records % 3)
-            place = ours.find(got[5], epoch=5 * 3 // records)
-            assert place.step == 5
+        _, ours = _pair(records, (index, 3), False, "loader", shuffle=shuffle, seed=5)
+        assert ours.find(list(ours)[5], epoch=5 * 3 // records).step == 5
+        _, ours = _pair(20, (0, 3), False, "loader", shuffle=True, seed=5)
+    with pytest.raises(LookupError, match="left out"):
+        ours.find(int(IndexSampler(20, shuffle=True, seed=5, algorithm="grain")[39].record_key), epoch=1)

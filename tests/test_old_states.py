@@ -8,6 +8,10 @@ import old_states
 import pytest
 from pipelines import PIPELINES, loader, stream
 
+from millrace import DataLoader, IndexSampler, NoSharding, ShardOptions
+from millrace.checkpoint import from_grain_state
+from millrace.errors import CheckpointError
+
 OLD = json.loads(Path(__file__).with_name("states_of_version_1.json").read_text())
 
 
@@ -53,3 +57,43 @@ def test_states_of_version_1_of_a_run_on_other_shards_before_go_on(name):
             one.set_states([state.encode() for state in given])
             ends.append(stream(one))
         assert ends[0] == ends[1]
+
+
+def _of_grains_order(index, count, whose="sampler"):
+    options = ShardOptions(index, count)
+    own, loaders = (options, None) if whose == "sampler" else (NoSharding(), options)
+    sampler = IndexSampler(20, own, shuffle=True, seed=5, num_epochs=1, algorithm="grain")
+    return DataLoader(data_source=range(20), sampler=sampler, shard_options=loaders)
+
+
+def _at(iterator, position):
+    state = {**json.loads(iterator.get_state()), "cursor": [[position], [0]], "step": position}
+    return json.dumps(state).encode()
+
+
+@pytest.mark.parametrize("whose", ["sampler", "loader"])
+def test_states_at_the_end_of_shards_of_grains_order_that_were_longer_go_on(whose):
+    """The first shards had one record more once: it stays read, by this shard and by those of another number."""
+    iterators = [iter(_of_grains_order(index, 3, whose)) for index in range(3)]
+    states = [_at(iterator, position) for iterator, position in zip(iterators, (7, 7, 5))]
+    for iterator, state in zip(iterators[:2], states):
+        iterator.set_state(state)
+        assert (len(iterator), list(iterator)) == (7, [])
+        with pytest.raises(CheckpointError, match="outside"):
+            iterator.set_state(_at(iterator, 8))
+    one = iter(_of_grains_order(0, 1, whose))
+    one.set_states(states)
+    assert list(one) == list(iterators[2])[5:]
+
+
+def test_a_run_of_grains_workers_on_a_shard_that_was_longer_goes_on():
+    """To its end as it was then, one record later."""
+    grains = {"version": 2, "last_seen_indices": {"0": 6, "1": 3}, "worker_count": 2}
+    iterator = from_grain_state(json.dumps(grains), _of_grains_order(0, 3))
+    now, once = iterator.get_state(), json.loads(iterator.get_state())
+    rest = list(iterator)
+    once["lineages"][0][0] += 1
+    iterator.set_state(json.dumps(once).encode())
+    assert list(iterator) == [*rest, IndexSampler(20, ShardOptions(0, 3), True, 1, 5, "grain")[18].record_key]
+    iterator.set_state(now)
+    assert list(iterator) == rest

@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
 from ...samplers import ShardOptions
-from ...samplers.own_orders import has_own_orders, order_of
+from ...samplers.own_orders import has_own_orders, read_equally
 from ...samplers.protocol import VectorSampler, as_vector_sampler
 from ...samplers.sharding import as_shard_options
 from ...sources import as_source
@@ -83,8 +83,8 @@ def _sharded(sampler: VectorSampler, shard_options: ShardOptions | None) -> tupl
     read parts: so does Grain.
     """
     if shard_options is None:
-        return sampler, sampler.shard_options, Lineage()
+        return sampler, read_equally(sampler, sampler.shard_options), Lineage()
     shard = as_shard_options(shard_options)
     shared = has_own_orders(sampler) and sampler.shard_options.shard_count == 1 < shard.shard_count
-    lineage = Lineage(order_shards=1 if shared else 0)
-    return order_of(sampler, shard, 1) if shared else sampler.with_shard_options(shard), shard, lineage
+    parts = ShardOptions(0, 1, shard.drop_remainder) if shared else shard
+    return sampler.with_shard_options(parts), read_equally(sampler, shard), Lineage(order_shards=int(shared))

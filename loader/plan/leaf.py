@@ -48,6 +48,10 @@ class Leaf:
             return self.lineage.length(self.shard.length(len(self.sampler)))
         return self.shard.length(self.lineage.length(len(self.sampler)))
 
+    def left_from(self, local: int) -> int:
+        """Number of local positions from one on: none after the end."""
+        return max(self.total - local, 0)
+
     @cached_property
     def epoch_length(self) -> int:
         """Global positions in an epoch; for an endless sampler of a user's, the records of the source."""

@@ -46,7 +46,7 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
         )
     (position, step), outputs = at, pipeline.stages[0].outputs
     before = outputs(position)
-    first, count = step - before, before + outputs(pipeline.leaf.total - position)
+    first, count = step - before, before + outputs(pipeline.leaf.left_from(position))
     end = first + count + count_of(skipped.absorbed, MAX_STEP)
     return count - count_of(skipped.present, end) + count_of(skipped.present, first)
 
@@ -61,7 +61,7 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
     """The record keys of a step that comes after another one; arguments as for `SkippedSteps.position_of`."""
     leaf, stage = _aligned(pipeline, "records_at")
     start = skipped.position_of(step, at, stage.unit)
-    if stage.useful(min(leaf.total - start, stage.unit)) <= 0:
+    if stage.useful(min(leaf.left_from(start), stage.unit)) == 0:
         count = stage.outputs(leaf.total)
         raise IndexError(f"step {shown(step)} is after the end of the stream, which has {count} elements.")
     return leaf.record_keys(leaf.positions(start, min(start + stage.unit, leaf.total)))
@@ -87,7 +87,10 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
             f"row {place.row}; this is shard {leaf.shard.shard_index}."
         )
     if local >= stage.useful(leaf.total):
-        raise LookupError(f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full.")
+        raise LookupError(
+            f"record {key} is left out in epoch {epoch}: it is in a last batch that is not full, or too few are "
+            "left for all shards."
+        )
     return place
 
 

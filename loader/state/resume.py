@@ -83,7 +83,8 @@ def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
     order = _order(leaf.sampler, shard, lineage.order_shards)
     whole = _everything(leaf.sampler, order, lineage.order_shards)
     total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
-    if lineage.layers and lineage.total != total:
+    once_more = lineage.within_shard and shard.drop_remainder  # shards that now are equally long had one position more
+    if lineage.layers and lineage.total not in (total, total + once_more):
         raise CheckpointError(
             f"the state is one of a run over {lineage.total} positions, on other shards before; this sampler has {total}."
         )
@@ -91,7 +92,9 @@ def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
 
 
 def _is_outside(pipeline: Pipeline, cursor: Cursor) -> bool:
-    return any(position > leaf.total for position, leaf in zip(cursor.positions, pipeline.leaves))
+    """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
+    ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves]
+    return any(position > end for position, end in zip(cursor.positions, ends))
 
 
 def formers(pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> list[Pipeline]:

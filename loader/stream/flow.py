@@ -59,7 +59,7 @@ class Flow:
         return RowRuns(results_, self._pipeline, stage, start, self._skipped)
 
     def _spans(self, stage: Stage, leaf: int, start: int, unread: Ranges) -> Iterator[SpanRequest]:
-        total = start + stage.useful(self._pipeline.leaves[leaf].total - start)
+        total = start + stage.useful(self._pipeline.leaves[leaf].left_from(start))
         length, unit = self._pipeline.span, stage.unit
         parts = (spans(*part, length, lambda: self._executor.units) for part in kept(unread, start, total))
         for span in chain.from_iterable(parts):

@@ -61,7 +61,7 @@ class LoaderUpstream:
         pipeline = self.iterator._pipeline
         if not pipeline.aligned or self.batch_size is None or self.iterator._skipped_steps:
             return 1
-        return 1 + (pipeline.leaf.total - mark.cursor.positions[0]) // pipeline.stages[0].unit
+        return 1 + pipeline.leaf.left_from(mark.cursor.positions[0]) // pipeline.stages[0].unit
 
 
 class OtherUpstream:
