@@ -42,6 +42,8 @@ if TYPE_CHECKING:
         ParquetDataSource,
         RangeDataSource,
         TfdsDataSource,
+        TokenSource,
+        TokenWriter,
     )
 
     __version__: str
@@ -71,6 +73,8 @@ __all__ = [
     "ShardByJaxProcess",
     "ShardOptions",
     "TfdsDataSource",
+    "TokenSource",
+    "TokenWriter",
     "batch_and_pad",
     "check_resume",
     "checkpoint",

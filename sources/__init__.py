@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .parquet import ParquetDataSource
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
+    from .token_writer import TokenWriter
+    from .tokens import TokenSource
 
 __all__ = [
     "ArrayRecordDataSource",
@@ -22,6 +24,8 @@ __all__ = [
     "ParquetDataSource",
     "RangeDataSource",
     "TfdsDataSource",
+    "TokenSource",
+    "TokenWriter",
     "as_source",
     "fingerprint_of",
     "reader_of",
@@ -34,5 +38,7 @@ __getattr__ = names_from(
         "ParquetDataSource": "parquet",
         "RangeDataSource": "range",
         "TfdsDataSource": "tfds",
+        "TokenSource": "tokens",
+        "TokenWriter": "token_writer",
     },
 )

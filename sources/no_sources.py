@@ -12,6 +12,7 @@ from typing import Any
 from ..wording import TEXT, shown
 
 _READERS = {
+    ".npy": "np.load(path, mmap_mode='r') if its rows are records, or millrace.TokenSource(path) for documents of tokens",
     ".parquet": "millrace.ParquetDataSource(path)",
     ".array_record": "millrace.ArrayRecordDataSource(path)",
     ".tfrecord": "an ArrayRecord file with its records: TFRecord files have no random access. TFDS writes one with "

@@ -1,0 +1,411 @@
+"""Documents of tokens, as slices of one mapped file; and the writer of such files, killed wherever one can kill it."""
+
+import os
+import pickle
+import signal
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from source_conformance import SourceConformance, assert_same, exit_code
+
+import millrace
+from millrace import TokenSource, TokenWriter
+from millrace.errors import ClosedError, SourceError, SourceNotFoundError
+from millrace.sources import reader_of
+
+DTYPES = ["uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", ">u2"]
+
+
+def document(key, dtype=np.uint16):
+    """Document `key`; each seventh is empty."""
+    return np.arange(key * 7, key * 7 + key % 7).astype(dtype)
+
+
+def write(path, documents, dtype=np.uint16):
+    """Writes a file of documents."""
+    with TokenWriter(path, dtype=dtype) as writer:
+        writer.extend(documents)
+
+
+class TestWritten(SourceConformance):
+    """What `TokenWriter` wrote."""
+
+    on_files = True
+
+    def write(self, folder, count):
+        write(folder / "train.npy", map(document, range(count)))
+
+    def open(self, folder, count):
+        return TokenSource(folder / "train.npy")
+
+    def expected_record(self, key):
+        return {"tokens": document(key)}
+
+
+class TestRaw(SourceConformance):
+    """A raw file without offsets, as nanoGPT writes it; records are bare arrays."""
+
+    on_files = True
+
+    def write(self, folder, count):
+        np.arange(count * 5 + 3, dtype=np.uint16).tofile(folder / "train.bin")
+
+    def open(self, folder, count):
+        return TokenSource(folder / "train.bin", dtype=np.uint16, document_length=5, name=None)
+
+    def expected_record(self, key):
+        return np.arange(key * 5, key * 5 + 5, dtype=np.uint16)
+
+
+class TestOffsetsInMemory(SourceConformance):
+    """A raw file, and an array of offsets."""
+
+    def write(self, folder, count):
+        np.arange(count * 3, dtype=np.int32).tofile(folder / "train.bin")
+
+    def open(self, folder, count):
+        return TokenSource(folder / "train.bin", np.arange(count + 1, dtype=np.uint32) * 2, dtype="int32")
+
+    def expected_record(self, key):
+        return {"tokens": np.arange(key * 2, key * 2 + 2, dtype=np.int32)}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_integer_dtype_comes_back(tmp_path, dtype):
+    """Documents of any integer dtype come back as they were written, at the dtype's limits too."""
+    limits = np.iinfo(dtype)
+    documents = [np.array([limits.min, limits.max], dtype), np.array([], dtype), np.array([1], dtype)]
+    write(tmp_path / "x.npy", documents, dtype)
+    source = TokenSource(tmp_path / "x.npy")
+    assert_same(reader_of(source)(np.arange(3)), [{"tokens": one} for one in documents])
+
+
+@given(st.lists(st.lists(st.integers(0, 300), max_size=20), min_size=1, max_size=20))
+def test_what_was_written_is_what_is_read(tmp_path_factory, documents):
+    """Any documents, lists or arrays, empty ones too, are read as they were written, with their lengths."""
+    path = tmp_path_factory.mktemp("tokens") / "deep" / "x.npy"
+    write(path, documents)
+    source = TokenSource(path, name=None)
+    assert [source[key].tolist() for key in range(len(source))] == documents
+    assert source.lengths.tolist() == [len(one) for one in documents]
+    assert source.lengths.dtype == np.int64
+
+
+def test_a_document_is_a_read_only_view(tmp_path):
+    """Nothing is copied, and no operation can change the file."""
+    write(tmp_path / "x.npy", [[1, 2], [3]])
+    source = TokenSource(tmp_path / "x.npy")
+    one, again = (source[1]["tokens"] for _ in range(2))
+    assert np.shares_memory(one, again)
+    assert type(one) is np.ndarray
+    with pytest.raises(ValueError, match="read-only"):
+        one += 1
+    with pytest.raises(ValueError, match="read-only"):
+        source.lengths[0] = 5
+
+
+def test_the_name_of_the_array_is_the_users(tmp_path):
+    """Records are a dict with the array under `name`; with None they are the array. Both are other pipelines."""
+    write(tmp_path / "x.npy", [[1, 2], [3]])
+    named, bare = TokenSource(tmp_path / "x.npy", name="code"), TokenSource(tmp_path / "x.npy", name=None)
+    assert_same(named[0], {"code": np.array([1, 2], np.uint16)})
+    assert_same(bare[0], np.array([1, 2], np.uint16))
+    assert len({str(source.fingerprint) for source in (named, bare, TokenSource(tmp_path / "x.npy"))}) == 3
+
+
+def test_numpy_reads_the_files(tmp_path):
+    """Tokens and offsets are two `.npy` files."""
+    write(tmp_path / "x.npy", [[1, 2], [], [3]])
+    assert_same(np.load(tmp_path / "x.npy"), np.array([1, 2, 3], np.uint16))
+    assert_same(np.load(tmp_path / "x.npy.offsets"), np.array([0, 2, 2, 3]))
+
+
+def test_offsets_may_be_any_file_and_leave_tokens_out(tmp_path):
+    """Offsets of others are read from where they are; documents need not cover all tokens."""
+    np.save(tmp_path / "x.npy", np.arange(10, dtype=np.int16))
+    np.save(tmp_path / "starts.npy", np.array([2, 5, 9], np.uint32))
+    source = TokenSource(tmp_path / "x.npy", tmp_path / "starts.npy", name=None)
+    assert [source[0].tolist(), source[1].tolist()] == [[2, 3, 4], [5, 6, 7, 8]]
+    assert pickle.loads(pickle.dumps(source))[1].tolist() == [5, 6, 7, 8]
+
+
+def test_empty_documents_alone_are_a_source(tmp_path):
+    """A file without tokens, but with documents, is read."""
+    write(tmp_path / "x.npy", [[], []])
+    source = TokenSource(tmp_path / "x.npy")
+    assert (len(source), source[1]["tokens"].size, source.fingerprint["tokens"]) == (2, 0, 0)
+
+
+def test_closing_leaves_documents_readable(tmp_path):
+    """A document that was read before `close` stays what it is, and the source opens its files again."""
+    write(tmp_path / "x.npy", [[1, 2], [3]])
+    with TokenSource(tmp_path / "x.npy", name=None) as source:
+        held = source[0]
+    assert held.tolist() == source[0].tolist() == [1, 2]
+
+
+def test_workers_give_the_same_batches(tmp_path):
+    """A loader over documents gives the same stream with and without workers."""
+    write(tmp_path / "x.npy", map(document, range(40)))
+    streams = []
+    for workers in (0, 2):
+        batch = millrace.Batch(8, batch_fn=millrace.pad_batch(length={"tokens": 8}))
+        sampler = millrace.IndexSampler(40, shuffle=True, seed=1, num_epochs=2)
+        source = TokenSource(tmp_path / "x.npy")
+        loader = millrace.DataLoader(data_source=source, sampler=sampler, operations=[batch], worker_count=workers)
+        streams.append([batch["tokens"].tobytes() for batch in loader])
+    assert streams[0] == streams[1]
+
+
+# ---- What is refused
+
+
+def spoilt(tmp_path, tokens=None, offsets=None, raw=None):
+    """A path with these files."""
+    path = tmp_path / "x.npy"
+    for name, content in ((path, tokens), (tmp_path / "x.npy.offsets", offsets)):
+        if content is not None:
+            with open(name, "wb") as file:
+                np.save(file, content)
+    if raw is not None:
+        path.write_bytes(raw)
+    return path
+
+
+TOKENS = np.arange(5, dtype=np.uint16)
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "text"),
+    [
+        ({}, {}, r"no file .*x\.npy"),
+        ({"tokens": TOKENS}, {}, r"where do documents begin.*x\.npy\.offsets.*offsets=, or document_length="),
+        ({"tokens": TOKENS}, {"offsets": "elsewhere.npy"}, r"no file 'elsewhere\.npy'"),
+        ({"tokens": TOKENS, "offsets": np.array([0, 6])}, {}, r"x\.npy\.offsets: the offsets go from 0 to 6, .* 5 tokens"),
+        ({"tokens": TOKENS, "offsets": np.array([-1, 5])}, {}, "the offsets go from -1 to 5"),
+        ({"tokens": TOKENS, "offsets": np.array([0, 3, 2, 5])}, {}, "offset 2 is 2, less than the 3 before it"),
+        ({"tokens": TOKENS, "offsets": np.array([0, 4])}, {}, "end at token 4, but there are 5 tokens.*different runs"),
+        ({"tokens": TOKENS, "offsets": np.array([0])}, {}, "1 offsets make no document"),
+        ({"tokens": TOKENS, "offsets": np.array([0.0, 5.0])}, {}, r"x\.npy\.offsets has values of dtype float64"),
+        ({"tokens": TOKENS}, {"offsets": [0, 6]}, r"x\.npy with offsets=: the offsets go from 0 to 6"),
+        ({"tokens": TOKENS}, {"document_length": 6}, "has 5 tokens, less than one document of document_length=6"),
+        ({"tokens": TOKENS}, {"dtype": np.int32}, "has values of dtype uint16, not int32; leave out dtype="),
+        ({"tokens": TOKENS.astype(float)}, {}, "has values of dtype float64; tokens are integers"),
+        ({"tokens": np.array(["a", 1], object)}, {}, "cannot be read"),
+        ({"tokens": np.zeros((2, 3), int)}, {}, r"shape \(2, 3\).*one axis.*reshape\(-1\)"),
+        ({"raw": b""}, {}, r"the file is empty \(0 bytes\)"),
+        ({"raw": b"12345678"}, {}, "no .npy file; if it has bare tokens, pass their dtype="),
+        ({"raw": b"123"}, {"dtype": np.uint16}, "3 bytes, which is no multiple of the 2 of uint16"),
+        ({"raw": b"\x93NUMPY\x01\x00"}, {}, "cannot be read"),
+    ],
+)  # fmt: skip
+def test_files_that_hold_something_else_are_told(tmp_path, files, arguments, text):
+    """A file that is missing, empty, cut off, or no tokens at all: the error names the file, what was found and the remedy."""
+    path = spoilt(tmp_path, **files)
+    with pytest.raises(SourceError, match=text) as caught:
+        TokenSource(path, **arguments)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_folder_is_no_file(tmp_path):
+    """A folder is a `SourceError`, too."""
+    with pytest.raises(SourceError, match=r"cannot be read: .*directory"):
+        TokenSource(tmp_path)
+
+
+def test_a_cut_off_file_is_told(tmp_path):
+    """A `.npy` file that is shorter than its header says is an error when the source is made."""
+    path = spoilt(tmp_path, TOKENS, np.array([0, 5]))
+    os.truncate(path, path.stat().st_size - 2)
+    with pytest.raises(SourceError, match=r"x\.npy cannot be read"):
+        TokenSource(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"dtype": "float32"}, TypeError, "dtype='float32' is no integer type"),
+        ({"dtype": bool}, TypeError, "no integer type"),
+        ({"dtype": "tokens"}, TypeError, "no integer type"),
+        ({"offsets": [0.5, 1]}, TypeError, "offsets=.*must be integers with one axis"),
+        ({"offsets": 5}, TypeError, "offsets=5 must be integers with one axis"),
+        ({"offsets": [0, 5], "document_length": 5}, ValueError, "pass one of them"),
+        ({"document_length": 0}, ValueError, "document_length=0 must be at least 1"),
+        ({"name": 3}, TypeError, "name=3 must be a string, or None"),
+    ],
+)
+def test_arguments_that_cannot_be_are_told(tmp_path, arguments, error, text):
+    """An argument of another kind is an error that says what to pass."""
+    with pytest.raises(error, match=text):
+        TokenSource(spoilt(tmp_path, TOKENS), **arguments)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npy.offsets"])
+def test_a_file_that_was_changed_is_told(tmp_path, name):
+    """Files that were cut off or written anew after the source was made are an error, and end no process."""
+    write(tmp_path / "x.npy", [[1, 2, 3], [4]])
+    source = TokenSource(tmp_path / "x.npy")
+    unread = pickle.loads(pickle.dumps(source))
+    os.truncate(tmp_path / name, 0)
+    for one in (source, unread):
+        with pytest.raises(
+            SourceError, match=rf"{name}: the file was changed after the source was made \(\d+ → 0 bytes\)"
+        ):
+            one[0]
+
+
+def test_a_file_that_was_removed_stays_readable(tmp_path):
+    """What is mapped stays whole for its readers when its name is gone; one who opens it later is told."""
+    write(tmp_path / "x.npy", [[1, 2, 3], [4]])
+    source = TokenSource(tmp_path / "x.npy", name=None)
+    for name in os.listdir(tmp_path):
+        os.remove(tmp_path / name)
+    assert source[0].tolist() == [1, 2, 3]
+    source.close()
+    with pytest.raises(SourceNotFoundError):
+        source[0]
+
+
+# ---- The writer
+
+
+@pytest.mark.parametrize(
+    ("tokens", "error", "text"),
+    [
+        ([1, 65536], ValueError, "the token 65536 does not fit uint16, 0 to 65535; pass a wider dtype="),
+        (np.array([5, -1]), ValueError, "the token -1 does not fit uint16"),
+        ([0.5], TypeError, r"must be integers with one axis, not list \(\[0\.5\]\)"),
+        ([True], TypeError, "integers with one axis"),
+        ([2**70], TypeError, "integers with one axis"),
+        ("text", TypeError, r"not str \('text'\); make tokens of text first"),
+        (b"text", TypeError, "make tokens of text first"),
+        ([[1, 2], [3]], TypeError, "write several documents with extend"),
+        (np.zeros((2, 2), int), TypeError, "write several documents with extend"),
+        (5, TypeError, "integers with one axis"),
+        (None, TypeError, "integers with one axis"),
+    ],
+)
+def test_a_document_that_does_not_fit_is_refused_and_nothing_of_it_is_written(tmp_path, tokens, error, text):
+    """What are no tokens of the file's dtype is an error; the writer goes on with the next document."""
+    with TokenWriter(tmp_path / "x.npy", dtype=np.uint16) as writer:
+        writer.append([1])
+        with pytest.raises(error, match=text):
+            writer.append(tokens)
+        writer.append([65535])
+    source = TokenSource(tmp_path / "x.npy", name=None)
+    assert [one.tolist() for one in source.__getitems__([0, 1])] == [[1], [65535]]
+
+
+def test_arrays_of_another_dtype_are_converted(tmp_path):
+    """Tokens of any dtype whose values fit are taken, in any layout."""
+    write(tmp_path / "x.npy", [np.arange(8)[::-2], np.array([1], np.uint64), np.array([1], ">i4")], np.uint8)
+    source = TokenSource(tmp_path / "x.npy", name=None)
+    assert [one.tolist() for one in source.__getitems__([0, 1, 2])] == [[7, 5, 3, 1], [1], [1]]
+
+
+def test_nothing_appears_before_the_writer_is_closed(tmp_path):
+    """Until then there is no file of that name; what is there has a name that ends in `.unfinished`."""
+    writer = TokenWriter(tmp_path / "x.npy")
+    writer.append([1])
+    with pytest.raises(SourceNotFoundError):
+        TokenSource(tmp_path / "x.npy")
+    assert all(name.endswith(".unfinished") for name in os.listdir(tmp_path))
+    writer.close()
+    writer.close()
+    assert sorted(os.listdir(tmp_path)) == ["x.npy", "x.npy.offsets"]
+    with pytest.raises(ClosedError, match="was closed"):
+        writer.append([2])
+
+
+@pytest.mark.parametrize("how", ["exception", "discard", "forgotten", "no document"])
+def test_a_writer_that_does_not_finish_leaves_nothing(tmp_path, how):
+    """An exception in the block, `discard`, a writer that is forgotten, or without any document: no file is left."""
+    if how == "exception":
+        with pytest.raises(KeyError), TokenWriter(tmp_path / "x.npy") as writer:
+            writer.append([1])
+            raise KeyError
+    elif how == "discard":
+        writer = TokenWriter(tmp_path / "x.npy")
+        writer.append([1])
+        writer.discard()
+        writer.close()
+    elif how == "forgotten":
+        writer = TokenWriter(tmp_path / "x.npy")
+        writer.append([1])
+        del writer
+    else:
+        with pytest.raises(ValueError, match=r"no document was written"), TokenWriter(tmp_path / "x.npy"):
+            pass
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_file_that_is_there_is_not_overwritten(tmp_path, when):
+    """A path that is taken is an error, when the writer is made and when it is closed; the file stays what it is."""
+    if when == "before":
+        write(tmp_path / "x.npy", [[1]])
+        with pytest.raises(FileExistsError, match=r"x\.npy is there already; remove it, or write to another path"):
+            TokenWriter(tmp_path / "x.npy")
+    else:
+        with pytest.raises(FileExistsError), TokenWriter(tmp_path / "x.npy") as late:
+            late.append([2])
+            write(tmp_path / "x.npy", [[1]])
+    assert TokenSource(tmp_path / "x.npy", name=None)[0].tolist() == [1]
+    assert sorted(os.listdir(tmp_path)) == ["x.npy", "x.npy.offsets"]
+
+
+def test_a_path_of_another_format_is_refused(tmp_path):
+    """The writer writes `.npy`, and a name that says something else is an error."""
+    with pytest.raises(ValueError, match=r"must end in \.npy"):
+        TokenWriter(tmp_path / "train.bin")
+    with pytest.raises(TypeError, match="no integer type"):
+        TokenWriter(tmp_path / "train.npy", dtype=float)
+
+
+DOCUMENTS = [[1, 2, 3], list(range(5000)), [], [4]]
+
+
+def killed_after(path, lines):
+    """Writes in a child that is killed after so many lines of the writer's code; whether it was."""
+    child = os.fork()
+    if child:
+        return exit_code(child) == -signal.SIGKILL
+    left = iter(range(lines))
+
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.endswith("/token_writer.py"):
+            return None
+        if event == "line" and next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    code = 1
+    try:
+        sys.settrace(trace)
+        write(path, DOCUMENTS)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
+def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path):
+    """Killed before any line of the writer's code: the path gives all documents or says that it is not there."""
+    there = []
+    for lines in range(10_000):
+        path = tmp_path / f"{lines}" / "x.npy"
+        killed = killed_after(path, lines)
+        there.append(path.exists())
+        if not there[-1]:
+            with pytest.raises(SourceNotFoundError):
+                TokenSource(path)
+            write(path, DOCUMENTS)  # what a killed writer left is in nobody's way
+        assert [one.tolist() for one in TokenSource(path, name=None).__getitems__(range(4))] == DOCUMENTS
+        if not killed:
+            break
+    assert len(there) > 50
+    assert there == sorted(there)
+    assert there.count(True) > 1
