@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import itertools
+import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -187,78 +190,29 @@ def test_no_reference_to_a_delivered_batch_is_kept():
     assert until(lambda: len(jax.live_arrays()) <= before)
 
 
-def by_thread(monkeypatch):
-    """Names of the threads that transfers are done on from now on, in their order."""
-    names, to_devices = [], transfer.to_devices
-
-    def noting(*arguments):
-        names.append(threading.current_thread().name)
-        return to_devices(*arguments)
-
-    monkeypatch.setattr(transfer, "to_devices", noting)
-    return names
-
-
-def slowly(batches, pause=0.05):
+def slowly(batches, pause=0.01):
     """The same, each after a while, as from a slow source."""
     for batch in batches:
         time.sleep(pause)
         yield batch
 
 
-def test_a_user_who_waits_for_the_reader_gets_batches_from_it(monkeypatch):
-    """To wake the other thread would cost more than the transfer, which is brief beside the reading."""
-    names = by_thread(monkeypatch)
-    batches = [np.full(5, number) for number in range(40)]
-    with iter(millrace.device_put(slowly(batches), CPU)) as feeder:
-        assert [int(batch[0]) for batch in feeder] == list(range(40))
-    assert names[0] == "millrace-feeder-transfer"  # it may take long; nobody knows yet
-    assert names.count("millrace-feeder-read") > 10
-
-
-def test_a_user_who_does_not_wait_has_both_threads_at_work(monkeypatch):
-    """Transfers do not hold up the reading while there are batches to be had."""
-    names = by_thread(monkeypatch)
-    with iter(millrace.device_put((np.full(5, number) for number in range(40)), CPU)) as feeder:
-        for number, batch in enumerate(feeder):
-            time.sleep(0.01)
-            assert int(batch[0]) == number
-    assert names.count("millrace-feeder-transfer") > 30
-
-
-def test_long_transfers_stay_on_a_thread_of_their_own(monkeypatch):
-    """However long the user waits for the reader."""
-    names, to_devices = by_thread(monkeypatch), transfer.to_devices
-
-    def taking_long(*arguments):
-        time.sleep(0.02)
-        return to_devices(*arguments)
-
-    monkeypatch.setattr(transfer, "to_devices", taking_long)
-    with iter(millrace.device_put(slowly([np.zeros(5)] * 20), CPU)) as feeder:
-        assert len(list(feeder)) == 20
-    assert set(names) == {"millrace-feeder-transfer"}
-
-
-def test_an_error_in_a_step_of_the_readers_comes_at_its_place(monkeypatch):
-    """And what is behind it follows, as it would from the other thread."""
-    names = by_thread(monkeypatch)
+def test_an_error_of_a_batch_comes_at_its_place_from_a_slow_source():
+    """And what comes after it follows."""
     batches = [np.full(2, number) for number in range(12)]
     batches[8] = np.array(["text"])
     with iter(millrace.device_put(slowly(batches), CPU)) as feeder:
         assert [int(next(feeder)[0]) for _ in range(8)] == list(range(8))
-        assert names[-1] == "millrace-feeder-read"
         with pytest.raises(TypeError, match="no device can hold"):
             next(feeder)
         assert [int(batch[0]) for batch in feeder] == [9, 10, 11]
 
 
-def test_a_state_behind_a_step_of_the_readers_is_that_of_the_batch(monkeypatch):
-    """From which the stream goes on, whoever made the steps."""
-    names = by_thread(monkeypatch)
+def test_a_user_who_waits_for_a_slow_source_has_the_state_of_the_batch():
+    """From which the stream goes on, however long was waited for each."""
 
     def slow(x):
-        time.sleep(0.01)
+        time.sleep(0.002)
         return x
 
     source = millrace.load(range(60), transformations=[slow], batch_size=4, num_epochs=1)
@@ -266,10 +220,28 @@ def test_a_state_behind_a_step_of_the_readers_is_that_of_the_batch(monkeypatch):
         for taken in range(1, 9):
             assert int(next(feeder)[0]) == 4 * (taken - 1)
         state = feeder.get_state()
-    assert "millrace-feeder-read" in names
     with iter(source.to_device(CPU)) as feeder:
         feeder.set_state(state)
         assert [int(batch[0]) for batch in feeder] == list(range(32, 60, 4))
+
+
+def test_a_slow_transfer_does_not_hold_up_the_reading(monkeypatch):
+    """Both threads are at work at once: while a batch is on its way, those after it are read."""
+    went, may_go, to_devices = threading.Event(), threading.Event(), transfer.to_devices
+
+    def held_up(*arguments):
+        went.set()
+        may_go.wait(PATIENCE)
+        return to_devices(*arguments)
+
+    monkeypatch.setattr(transfer, "to_devices", held_up)
+    read = []
+    with iter(millrace.device_put((read.append(number) or np.full(2, number) for number in range(9)), CPU)) as feeder:
+        feeder.start_prefetch()
+        assert went.wait(PATIENCE)
+        assert until(lambda: len(read) == 5)  # the one on its way, and `host_buffer` others
+        may_go.set()
+        assert [int(batch[0]) for batch in feeder] == list(range(9))
 
 
 # ---- Leaves that cannot go
@@ -497,70 +469,80 @@ def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
     assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
 
 
-def test_a_batch_that_an_interrupt_lost_on_its_way_to_the_user_is_made_again():
-    """Ctrl-C may come when a batch has left the queue and not reached the user; whoever goes on misses nothing."""
-    with iter(images().to_device(CPU)) as feeder:
-        first = next(feeder)["label"].tolist()
-        state = feeder.get_state()
-        feeder._run.ready.get()  # what an interrupt would have lost
-        assert feeder.get_state() == state
-        assert first + [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
+def places_of_handlers(code):
+    """Offsets of the instructions before which a signal's handler may run."""
+    found, after_call = set(), False
+    for instruction in dis.get_instructions(code):
+        if after_call or instruction.opname in ("RESUME", "JUMP_BACKWARD"):
+            found.add(instruction.offset)
+        after_call = instruction.opname.startswith("CALL")
+    return found
 
 
-@pytest.mark.parametrize("received", [0, 6, 7])
-def test_a_batch_that_was_lost_before_the_end_is_made_again(received):
-    """The last one, too, behind which there is nothing but the end."""
-    with iter(images().to_device(CPU)) as feeder:
-        labels = [label for _ in range(received) for label in next(feeder)["label"].tolist()]
-        feeder.start_prefetch()
-        taken(feeder)
-        assert labels + [label for batch in feeder for label in batch["label"].tolist()] == list(range(64))
+class InterruptedAt:
+    """Sees where handlers may run in the feeder's code on this thread, and interrupts at the place of a number."""
+
+    def __init__(self, number):
+        self.left, self.fired, self._places = number, False, {}
+
+    def __call__(self, frame, event, argument):
+        if not frame.f_code.co_filename.startswith(os.path.dirname(transfer.__file__)):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        if frame.f_code not in self._places:
+            self._places[frame.f_code] = places_of_handlers(frame.f_code)
+        return self.see
+
+    def see(self, frame, event, argument):
+        if event == "opcode" and frame.f_lasti in self._places[frame.f_code] and not self.fired:
+            self.left -= 1
+            if self.left < 0:
+                self.fired = True
+                signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)
+        return self.see
 
 
-def taken(feeder):
-    """Takes what comes next from the queue and loses it, as an interrupt does."""
-    return feeder._run.ready.get()
+def received_with_one_interrupt(feeder, number):
+    """All that comes, an interrupt in between at the place of a number; and whether there was such a place."""
+    got, interrupts, errors, tracer = [], 0, 0, InterruptedAt(number)
+    sys.settrace(tracer)
+    try:
+        while True:
+            try:
+                got.append(next(feeder))
+            except KeyboardInterrupt:
+                interrupts += 1
+            except ValueError:
+                errors += 1
+            except StopIteration:
+                break
+    finally:
+        sys.settrace(None)
+    assert interrupts == tracer.fired
+    return [int(each) for each in got], errors, tracer.fired
 
 
-def test_an_end_or_error_that_an_interrupt_lost_comes_again():
-    """Whoever goes on after a Ctrl-C finds the end of the stream, and an error of the loader, in place of waiting for ever."""
-    feeder = iter(images().to_device(CPU))
-    assert len([next(feeder) for _ in range(8)]) == 8
-    taken(feeder)
-    assert list(feeder) == []
-    source, _ = _fails_at(6, times=2)
-    with iter(source.to_device(CPU)) as failing:
-        next(failing)
-        taken(failing)
-        with pytest.raises(ValueError, match="record 6 is bad"):
-            next(failing)
-        assert next(failing).tolist() == [4, 5, 6, 7]
+def fails_at_three(row):
+    """A transform that fails for one batch."""
+    if row == 3:
+        raise ValueError("bad")
+    return row
 
 
-def test_an_end_is_found_however_often_interrupts_lost_it():
-    """Whoever asks again is told again, and does not wait for ever."""
-    feeder = iter(images().to_device(CPU))
-    assert len([next(feeder) for _ in range(8)]) == 8
-    taken(feeder)
-    taken(feeder)
-    assert list(feeder) == []
-
-
-def test_what_interrupts_lost_of_a_plain_iterable_takes_no_room():
-    """A generator cannot make a lost batch or error again, but the one that follows comes, however small the buffer is."""
-
-    def transform(row):
-        if row == 3:
-            raise ValueError("bad")
-        return row
-
-    feeder = iter(millrace.device_put(iter(range(9)), CPU, transform=transform, device_buffer_size=1))
-    seen = []
-    for _ in range(4):
-        seen.append(int(next(feeder)))
-        taken(feeder)
-    assert seen == [0, 2, 4, 6]
-    assert [int(row) for row in feeder] == [8]
+@pytest.mark.parametrize("goes_back", [True, False], ids=["loader", "generator"])
+def test_an_interrupt_at_any_place_of_next_loses_nothing(goes_back):
+    """It is raised once; each batch, each error and the end come once or, where the stream can go back, again."""
+    for number in itertools.count():
+        failing = not goes_back
+        source = iter(range(5)) if failing else millrace.load(range(5), num_epochs=1)
+        buffers = {"cpu_buffer_size": 1, "device_buffer_size": 1}
+        with iter(millrace.device_put(source, CPU, transform=fails_at_three if failing else None, **buffers)) as feeder:
+            got, errors, fired = received_with_one_interrupt(feeder, number)
+        assert got == ([0, 1, 2, 4] if failing else [0, 1, 2, 3, 4]), number
+        assert errors == failing, number
+        if not fired:
+            break
+    assert number > 100
 
 
 @pytest.mark.parametrize("thread", ["read", "transfer"])

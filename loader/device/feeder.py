@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
 from ..state.files import restore_later, write_later
-from .items import Delivered, Failed
+from .queue import Delivered, Failed, HandOver
 from .run import Run, leave_to
 from .run_maker import Runs
 from .stats import FeederStats, Watch
@@ -48,7 +48,6 @@ class DeviceFeeder:
         self._left: Run | None = None  # one that was told to end
         self._finalizer: Any = None
         self._user = UserMark(upstream, owned)
-        self._taken = 0  # batches and errors of the run
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
         self._ended = False
@@ -63,25 +62,19 @@ class DeviceFeeder:
         run = self._run
         if run is None:
             run = self._begin()
-        began = time.perf_counter()
-        item = self._waited_for(run) if run.ready.empty() else run.ready.get()
+        ready, began = run.ready, time.perf_counter()
+        item = ready.items[0] if ready.items else _waited_for(ready)
         if type(item) is not Delivered:
             try:
-                return self._without_batch(run, item)
+                return self._without_batch(ready, item)
             finally:
                 del item  # an error's traceback holds this frame
-        if item.number != self._taken and self._upstream.goes_back:
-            return self._made_again()
-        run.give_back(item.number)
+        ready.make_room()
         self._watch.note(began, time.perf_counter(), item.times)
         self._user.mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
-        self._taken = item.number + 1
+        ready.taken += 1
+        del ready.items[0]
         return item.batch
-
-    def _waited_for(self, run: Run) -> Any:
-        run.give_back_lost(self._taken)
-        with span("wait"):
-            return run.ready.get()
 
     def __len__(self) -> int:
         """Number of batches of the whole stream, those that you received included; see `DataLoaderIterator.__len__`.
@@ -243,7 +236,7 @@ class DeviceFeeder:
         self._settle()
         leave_to(self._upstream.iterator)
         self._user.go_back()
-        self._user.mark, self._taken = self._upstream.mark(), 0
+        self._user.mark = self._upstream.mark()
         run = self._runs.next(self._user)
         with Uninterrupted():
             self._finalizer = weakref.finalize(self, _dropped, self._user, run)
@@ -266,15 +259,13 @@ class DeviceFeeder:
         self._user.mark = self._mask = None
         self._ended = self._empty = False
 
-    def _without_batch(self, run: Run, item: Any) -> Any:
-        """An end or an error came in place of a batch; or None: the run was stopped, or its end was lost to a Ctrl-C."""
+    def _without_batch(self, ready: HandOver, item: Any) -> NoReturn:
+        """An end or an error came in place of a batch; or None: the run was stopped."""
         if isinstance(item, Failed):
             try:
-                self._raise(run, item)
+                self._raise(ready, item)
             finally:
                 del item  # an error's traceback holds this frame
-        if not run.stopped and run.made != self._taken and (item is None or self._upstream.goes_back):
-            return self._made_again()
         self._leave_run()
         if self._closed:
             raise ClosedError("the feeder was closed while a batch was waited for.")
@@ -282,19 +273,13 @@ class DeviceFeeder:
         self._settle(CLOSE_SECONDS)
         raise StopIteration
 
-    def _made_again(self) -> Any:
-        """The next batch, by another run: Ctrl-C came between the queue and the user, and one was lost. Other hosts have it."""
-        self._leave_run()
-        self._runs.agreements.spoil()
-        return next(self)
-
-    def _raise(self, run: Run, failed: Failed) -> NoReturn:
+    def _raise(self, ready: HandOver, failed: Failed) -> NoReturn:
+        ready.make_room()
         if failed.final:
             self._leave_run()
-        else:
-            run.give_back(failed.number)
-            self._taken = failed.number + 1
         try:
+            ready.taken += 1
+            del ready.items[0]
             raise failed.error
         finally:
             del failed
@@ -315,6 +300,11 @@ class DeviceFeeder:
             return self._left is None
         self._left = None
         return True
+
+
+def _waited_for(ready: HandOver) -> Any:
+    with span("wait"):
+        return ready.first()
 
 
 def _dropped(user: UserMark, run: Run) -> None:

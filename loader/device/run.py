@@ -1,25 +1,16 @@
-"""The two threads of a running feeder, and the queues between them.
+"""The two threads of a running feeder.
 
 In: an upstream iterator. Out: batches on their devices, in order, each with a mark of the place after it; last an end or error.
 
-    reader thread:    upstream iterator → transform             ─► loaded, at most `host` batches
+    reader thread:    upstream iterator → transform         ─► loaded, at most `host` batches
     transfer thread:  loaded → agree with others → transfer ─► ready, at most `device` batches ─► the user
 
-Two threads, so that a slow record does not hold up batches that are on the host already, nor a transfer the reading. But where
-the user waits, and transfers are brief beside reading, the reader does them itself: to wake the other thread, on another core,
-costs more than they do, and it needs the interpreter's lock as much.
+Two threads, so that a slow record does not hold up batches that are on the host already, nor a transfer the reading. They know
+the run, not the feeder: a feeder that is dropped stops them, by closing the queues at which they wait.
 
-A queue of tokens bounds each buffer: who puts something in takes a token first, who takes it out gives one back. All waiting is
-in `SimpleQueue.get`, which costs under a microsecond when there is something; `put` may be called from anywhere, finalizers in
-the middle of a garbage collection included, so that a feeder that is dropped stops its threads. They know the run, not the
-feeder.
-
-Races:
-* Steps are made in order, by one thread at a time: the reader makes one if the other thread has made all that it was given.
-* `stop` sets `_stopping`, then puts a token into every queue at which a thread may wait: whoever wakes looks at it first.
-* At interpreter exit all runs are stopped, and waited for, before jax takes its devices down. Ordinary threads would be waited
-  for before that is possible, for ever; so these are daemons. A reader in a source that does not return is left where it is:
-  it never gets to run Python again.
+At interpreter exit all runs are stopped, and waited for, before jax takes its devices down. Ordinary threads would be waited
+for before that is possible, for ever; so these are daemons. A reader in a source that does not return is left where it is: it
+never gets to run Python again.
 """
 
 from __future__ import annotations
@@ -30,14 +21,13 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..interrupts import Uninterrupted, wait_until
-from .items import Delivered, Ended, Failed, Loaded
+from .queue import Delivered, Ended, Failed, HandOver, Loaded
 from .stepper import Stepper
 from .transfer import span
-from .tuned import BRIEF, EXIT_SECONDS, LULL_SECONDS
+from .tuned import EXIT_SECONDS
 from .upstream.protocol import Upstream
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
@@ -52,46 +42,71 @@ class Buffers:
     device: int
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What the reader thread of a run does for each batch.
+
+    Attributes:
+        upstream: what is read from; belongs to that thread until it has ended.
+        transform: applied to batches on the host; None: nothing is.
+        ends_with_error: whether an error ends the run; otherwise the batch after it follows.
+    """
+
+    upstream: Upstream
+    transform: Callable[[Any], Any] | None
+    ends_with_error: bool
+
+    def next(self) -> Loaded | Ended | Failed:
+        """The next batch, the end, or an error in its place."""
+        began = time.perf_counter()
+        try:
+            with span("read"):
+                batch = next(self.upstream.iterator)
+        except StopIteration:
+            return self._end()
+        except BaseException as error:
+            return Failed(error, self.ends_with_error)
+        try:
+            return self._transformed(batch, began)
+        except BaseException as error:
+            return Failed(error, self.ends_with_error)
+
+    def _end(self) -> Ended | Failed:
+        try:
+            return Ended(self.upstream.mark())
+        except BaseException as error:
+            return Failed(error, self.ends_with_error)
+
+    def _transformed(self, batch: Any, began: float) -> Loaded:
+        read, mark = time.perf_counter(), self.upstream.mark()
+        if self.transform is None:
+            return Loaded(batch, mark, began, read, read)
+        try:
+            with span("transform"):
+                batch = self.transform(batch)
+        except StopIteration as error:  # it would look like the end of the stream
+            raise RuntimeError("transform raised StopIteration") from error
+        return Loaded(batch, mark, began, read, time.perf_counter())
+
+
 class Run:
     """From one beginning to one end.
 
     Args:
-        upstream: what is read from; belongs to the reader thread until it has ended.
-        transform: applied to batches on the host; None: nothing is.
+        reading: for the reader thread.
+        stepper: brings batches to devices; for the transfer thread.
         buffers: how many batches may wait.
-        stepper: brings batches to devices; belongs to the transfer thread, and to the reader while that has nothing to do.
-        ends_with_error: whether an error ends the run; otherwise the batch after it follows.
-        way_out: the last thing that the reader thread does with the upstream iterator, when the run was stopped.
+        way_out: the last thing that the reader thread does, when the run was stopped.
 
     Attributes:
-        ready: what the user takes: `Delivered`, at last `Ended` or `Failed`; after these, None.
-        made: how many batches and errors have been put there.
-        stopped: whether it was told to stop.
+        ready: what the user takes: `Delivered` and `Failed`; last `Ended`, or a `Failed` that is final.
     """
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        transform: Callable[[Any], Any] | None,
-        buffers: Buffers,
-        stepper: Stepper,
-        ends_with_error: bool,
-        way_out: Callable[[], None],
-    ) -> None:
-        self._upstream = upstream
-        self._transform = transform
+    def __init__(self, reading: Reading, stepper: Stepper, buffers: Buffers, way_out: Callable[[], None]) -> None:
+        self._reading = reading
         self._stepper = stepper
-        self._ends_with_error = ends_with_error
         self._way_out: Callable[[], None] | None = way_out
-        self._stopping = self._transfer_done = False
-        self.made = 0
-        self._given_back = 0
-        self._handed_over = 0  # to the transfer thread …
-        self._taken_over = 0  # … which has dealt with so many
-        self._brief = False  # whether the last step was
-        self._loaded: SimpleQueue[Any] = SimpleQueue()
-        self._host_room, self._device_room = _tokens(buffers.host), _tokens(buffers.device)
-        self.ready: SimpleQueue[Any] = SimpleQueue()
+        self._loaded, self.ready = HandOver(buffers.host), HandOver(buffers.device)
         self._reader = threading.Thread(target=self._read_all, name="millrace-feeder-read", daemon=True)
         self._transferrer = threading.Thread(target=self._transfer_all, name="millrace-feeder-transfer", daemon=True)
 
@@ -111,31 +126,17 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """As above."""
-        return self._stopping
+        """Whether it was told to stop."""
+        return self._loaded.closed
 
     def reads(self, iterator: Any) -> bool:
         """Whether this is the iterator that it reads from."""
-        return self._upstream.iterator is iterator
-
-    def give_back(self, number: int) -> None:
-        """The user took all up to this number from `ready`: make room for as many others."""
-        while self._given_back <= number:
-            self._device_room.put(True)
-            self._given_back += 1
-
-    def give_back_lost(self, taken: int) -> None:
-        """`ready` is empty: what comes after the first `taken` things was lost on its way to the user, or is just coming."""
-        if self.made > taken:
-            self.give_back(self.made - 1)
-        if self._transfer_done:  # that nothing comes any more was lost, too
-            self.ready.put(None)
+        return self._reading.upstream.iterator is iterator
 
     def stop(self) -> None:
         """Have the threads end soon; does not wait."""
-        self._stopping = True
-        for queue in (self._host_room, self._loaded, self._device_room, self.ready):
-            queue.put(None)
+        self._loaded.close()
+        self.ready.close()
 
     def abandon(self) -> None:
         """As `stop`, and leave the upstream iterator as it is: the interpreter ends."""
@@ -151,137 +152,55 @@ class Run:
         wait_until(lambda: not self._transferrer.is_alive())
         return wait_until(lambda: not self._reader.is_alive(), float("inf") if seconds is None else seconds)
 
-    # ---- The reader thread
-
     def _read_all(self) -> None:
-        self._read_to_end()
-        while not self._stopping:
-            self._host_room.get()
+        while self._loaded.wait_for_room():
+            item = self._reading.next()
+            self._loaded.put(item)
+            if _is_last(item):
+                break
+            del item  # a batch that is waited for must not be kept alive here
+        self._loaded.wait_for_close()
         if self._way_out is not None:
             self._way_out()
 
-    def _read_to_end(self) -> None:
-        while self._host_room.get() and not self._stopping:
-            item: Loaded | Ended | Failed | None = self._read()
-            if isinstance(item, Loaded) and self._may_step():
-                item = self._step_here(item)
-            if item is None:
-                self._host_room.put(True)
-                continue
-            self._handed_over += 1
-            self._loaded.put(item)
-            if isinstance(item, Ended) or (isinstance(item, Failed) and item.final):
-                return
-            del item  # a batch that is waited for must not be kept alive here
-
-    def _may_step(self) -> bool:
-        """Take the right to one step on this thread, if it is brief and the user waits for it."""
-        if self._stopping or not self._brief or self._handed_over != self._taken_over or self.ready.qsize():
-            return False
-        try:
-            token = self._device_room.get(block=False)
-        except Empty:
-            return False
-        if token is None:  # of `stop`, for the other thread
-            self._device_room.put(None)
-        return token is not None
-
-    def _step_here(self, item: Loaded) -> Ended | Failed | None:
-        """Make a step. What is no batch for the user is for the transfer thread to end with."""
-        stepped = self._stepped(item)
-        if isinstance(stepped, Delivered):
-            self._hand_out(stepped)
-            return None
-        self._device_room.put(True)
-        return stepped
-
-    def _read(self) -> Loaded | Ended | Failed:
-        began = time.perf_counter()
-        try:
-            with span("read"):
-                batch = next(self._upstream.iterator)
-        except StopIteration:
-            return self._end()
-        except BaseException as error:
-            return Failed(error, self._ends_with_error)
-        try:
-            return self._transformed(batch, began)
-        except BaseException as error:
-            return Failed(error, self._ends_with_error)
-
-    def _end(self) -> Ended | Failed:
-        try:
-            return Ended(self._upstream.mark())
-        except BaseException as error:
-            return Failed(error, self._ends_with_error)
-
-    def _transformed(self, batch: Any, began: float) -> Loaded:
-        read, mark = time.perf_counter(), self._upstream.mark()
-        if self._transform is None:
-            return Loaded(batch, mark, began, read, read)
-        try:
-            with span("transform"):
-                batch = self._transform(batch)
-        except StopIteration as error:  # it would look like the end of the stream
-            raise RuntimeError("transform raised StopIteration") from error
-        return Loaded(batch, mark, began, read, time.perf_counter())
-
-    # ---- The transfer thread
-
     def _transfer_all(self) -> None:
-        error: BaseException | None = None
-        ended: Ended | None = None
-        while self._device_room.get() and not self._stopping:
-            if self.ready.qsize():
-                time.sleep(LULL_SECONDS)
-            item = ended or self._loaded.get()
-            self._host_room.put(True)
-            if self._stopping or item is None:
-                break
-            ended = item if isinstance(item, Ended) else None
-            item = self._stepped(item)
-            self._hand_out(item)
-            if item is None or isinstance(item, Ended):
-                break
-            if isinstance(item, Failed) and item.final:
-                error = item.error  # not of others: its traceback comes to hold the feeder, and would keep it here
-                break
-            del item  # it is the user's now
-            self._taken_over += 1
-        self._leave(error)
-        self._transfer_done = True
-        self.ready.put(None)  # nothing comes any more
+        last = self._transfer_to_end()
+        try:
+            self._stepper.leave(last.error if isinstance(last, Failed) else None)
+        except Exception as trouble:
+            last = last if isinstance(last, Failed) else Failed(trouble)
+        self.ready.put(last)
 
-    def _hand_out(self, item: Delivered | Ended | Failed | None) -> None:
-        if isinstance(item, (Delivered, Failed)):
-            item.number = self.made
-            self.made += 1
-        self.ready.put(item)
+    def _transfer_to_end(self) -> Ended | Failed | None:
+        """How it ends; None if it was stopped."""
+        ended: Ended | None = None
+        while self.ready.wait_for_room():
+            item = ended or self._loaded.first()
+            if item is None:
+                return None
+            if isinstance(item, Ended):
+                ended = item  # it stays in the queue: other hosts may go on
+            else:
+                self._loaded.remove()
+            item = self._stepped(item)
+            if not isinstance(item, Delivered) and _is_last(item):
+                return item
+            self.ready.put(item)
+            del item  # it is the user's now
+        return None
 
     def _stepped(self, item: Loaded | Ended | Failed) -> Delivered | Ended | Failed | None:
-        began = time.perf_counter()
         try:
-            stepped = self._stepper.step(item, lambda: self._stopping)
+            stepped = self._stepper.step(item, lambda: self.stopped)
         except BaseException as error:
-            return Failed(error, self._ends_with_error)
-        if isinstance(item, Loaded) and self._stepper.alone:
-            self._brief = time.perf_counter() - began < BRIEF * (item.transformed - item.read_from)
+            return Failed(error, self._reading.ends_with_error)
         if isinstance(stepped, Failed):
-            stepped.final = self._ends_with_error
+            stepped.final = self._reading.ends_with_error
         return stepped
 
-    def _leave(self, error: BaseException | None) -> None:
-        try:
-            self._stepper.leave(error)
-        except Exception as trouble:
-            self.ready.put(Failed(trouble))
 
-
-def _tokens(count: int) -> SimpleQueue[Any]:
-    queue: SimpleQueue[Any] = SimpleQueue()
-    for _ in range(count):
-        queue.put(True)
-    return queue
+def _is_last(item: Loaded | Delivered | Ended | Failed | None) -> bool:
+    return item.final if isinstance(item, Failed) else not isinstance(item, (Loaded, Delivered))
 
 
 def leave_to(iterator: Any) -> None:

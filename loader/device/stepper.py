@@ -13,7 +13,7 @@ from ...errors import HostsError, ShardingError
 from ...wording import brief, first_few
 from .hosts.agreement import Agreement, Alone
 from .hosts.verdict import Offer, OnUneven, Refuse, Stop, Verdict
-from .items import Delivered, Ended, Failed, Loaded
+from .queue import Delivered, Ended, Failed, Loaded
 from .shardings import told
 from .stats import Times
 from .transfer import Layout, Prepared, Transfer, span

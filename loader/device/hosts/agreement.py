@@ -222,12 +222,12 @@ class Agreements:
         """For the run that begins.
 
         Raises:
-            HostsError: the last run failed with, or lost, a batch that the other processes have.
+            HostsError: the last run failed with a batch that the other processes have.
         """
         if self._last is not None and self._last.spoiled:
             raise HostsError(
-                "the last batch could not be put on the devices of this process after all had agreed on it, or was lost to an "
-                "interrupt, so that the others may be a batch ahead; go on from a checkpoint, set_state(…), on all of them."
+                "the last batch could not be put on the devices of this process after all had agreed on it, so "
+                "that the others may be a batch ahead; go on from a checkpoint, set_state(…), on all of them."
             )
         if self._last is None or self._last.left:
             self._last = Alone() if self.alone else self._together(next(self._runs))
@@ -235,11 +235,6 @@ class Agreements:
 
     def _together(self, run: int) -> Together:
         return Together(f"{self._feeder}.{run}", self._me, self._processes)
-
-    def spoil(self) -> None:
-        """A batch that all had agreed on did not reach the user of this process."""
-        if self._last is not None:
-            self._last.spoil()
 
     def forget(self) -> None:
         """The next run begins elsewhere, or there is none."""

@@ -1,0 +1,151 @@
+"""The queue between two threads of a running feeder, and what passes through it.
+
+In: a batch on the host, a batch on its devices, the end, or an error. Out: the same, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from .stats import Times
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A batch on the host, transformed.
+
+    Attributes:
+        batch: a tree of arrays.
+        mark: where the upstream iterator stands after it.
+        read_from: when it was asked for …
+        read_to: … when it came …
+        transformed: … and when `transform` had returned.
+    """
+
+    batch: Any
+    mark: Any
+    read_from: float
+    read_to: float
+    transformed: float
+
+
+@dataclass(slots=True)
+class Delivered:
+    """A batch on its devices.
+
+    Attributes:
+        batch: a tree of `jax.Array`.
+        mask: `bool[rows]` on the same devices, False where a row was filled in; None if nobody asked for one.
+        mark: where the upstream iterator stands after it.
+        times: of its way.
+        empty: it is filling alone: other hosts have a batch, and this one has none.
+    """
+
+    batch: Any
+    mask: Any
+    mark: Any
+    times: Times
+    empty: bool
+
+
+@dataclass(slots=True)
+class Ended:
+    """The upstream iterator has ended, or the run has.
+
+    Attributes:
+        mark: where the upstream iterator stands.
+    """
+
+    mark: Any = None
+
+
+@dataclass(slots=True)
+class Failed:
+    """There is an error in place of a batch.
+
+    Attributes:
+        error: to be raised.
+        final: the run ends with it. Otherwise the next batch follows.
+    """
+
+    error: BaseException
+    final: bool = True
+
+
+class HandOver:
+    """A queue of at most `limit` items, from one thread to one other; any thread may close it.
+
+    Who takes an item looks at it first, and removes it when all else is done: by `del items[0]` and `taken += 1`, which call
+    nothing, so that no signal's handler runs there. An interrupt before them loses nothing, as the item is still there.
+
+    Waiting is done in `SimpleQueue.get`. What rings (`put`) may be called from anywhere, finalizers in the middle of a garbage
+    collection included.
+
+    Races:
+    * Who changes something rings after that; who waits looks again after each ring. A ring too many costs one look.
+    * Nobody rings where a ring waits to be heard: it will be heard after the change.
+    * An interrupt between `make_room` and the removal gives the room early, not twice: there is one item too many for a while.
+
+    Attributes:
+        items: that were put and not taken.
+        taken: how many were.
+        closed: whether nothing is to be put or taken any more.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.items: deque[Any] = deque()
+        self.taken = 0
+        self.closed = False
+        self._limit = limit
+        self._put = 0
+        self._given_room = 0  # to those that were taken, and the one that is about to be
+        self._filled: SimpleQueue[None] = SimpleQueue()
+        self._freed: SimpleQueue[None] = SimpleQueue()
+
+    def wait_for_room(self) -> bool:
+        """Wait until there is room for one more, or it is closed; whether there is room."""
+        while self._put - self._given_room >= self._limit and not self.closed:
+            self._freed.get()
+        return not self.closed
+
+    def wait_for_close(self) -> None:
+        """For the thread that puts, when it has nothing more to put."""
+        while not self.closed:
+            self._freed.get()
+
+    def put(self, item: Any) -> None:
+        """Put an item; there is room for it."""
+        self._put += 1
+        self.items.append(item)
+        _ring(self._filled)
+
+    def first(self) -> Any:
+        """Wait for an item, and leave it there; None if it is closed."""
+        while not self.items and not self.closed:
+            self._filled.get()
+        return None if self.closed else self.items[0]
+
+    def make_room(self) -> None:
+        """The first item is about to be removed."""
+        self._given_room = self.taken + 1
+        _ring(self._freed)
+
+    def remove(self) -> None:
+        """Remove the first item; for threads that no interrupt comes to."""
+        self.make_room()
+        del self.items[0]
+        self.taken += 1
+
+    def close(self) -> None:
+        """Have both threads wait no longer."""
+        self.closed = True
+        _ring(self._filled)
+        _ring(self._freed)
+
+
+def _ring(bell: SimpleQueue[None]) -> None:
+    if bell.empty():
+        bell.put(None)
