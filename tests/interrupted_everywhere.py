@@ -28,13 +28,24 @@ LOADER = millrace.load(range(12), batch_size=4, num_epochs=1, worker_count=1)
 
 @functools.cache
 def places_of(code):
-    """Offsets of the instructions before which a handler may run."""
-    found, after_call = set(), False
+    """Offsets of the instructions before which a handler may run.
+
+    What it raises after a call is caught where the call's own exceptions are. Where the next instruction stands outside of
+    that, to raise there would be what never happens: the end of a `with` would not be run.
+    """
+    entries = dis.Bytecode(code).exception_entries
+    found, call = set(), None
     for instruction in dis.get_instructions(code):
+        after_call = call is not None and _catches(entries, call) == _catches(entries, instruction.offset)
         if after_call or instruction.opname in ("RESUME", "JUMP_BACKWARD"):
             found.add(instruction.offset)
-        after_call = instruction.opname.startswith("CALL")
+        call = instruction.offset if instruction.opname.startswith("CALL") else None
     return found
+
+
+def _catches(entries, offset):
+    """Where what is raised at an offset is caught, if it is."""
+    return next((entry.target for entry in entries if entry.start <= offset < entry.end), None)
 
 
 class Tracer:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import dis
 import gc
 import itertools
-import os
-import signal
-import sys
 import threading
 import time
 import weakref
@@ -467,103 +463,6 @@ def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
     finally:
         gc.enable()
     assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
-
-
-def places_of_handlers(code):
-    """Offsets of the instructions before which a signal's handler may run."""
-    found, after_call = set(), False
-    for instruction in dis.get_instructions(code):
-        if after_call or instruction.opname in ("RESUME", "JUMP_BACKWARD"):
-            found.add(instruction.offset)
-        after_call = instruction.opname.startswith("CALL")
-    return found
-
-
-class InterruptedAt:
-    """Sees where handlers may run in the feeder's code on this thread, and interrupts at the place of a number."""
-
-    def __init__(self, number):
-        self.left, self.fired, self._places = number, False, {}
-
-    def __call__(self, frame, event, argument):
-        if not frame.f_code.co_filename.startswith(os.path.dirname(transfer.__file__)):
-            return None
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        if frame.f_code not in self._places:
-            self._places[frame.f_code] = places_of_handlers(frame.f_code)
-        return self.see
-
-    def see(self, frame, event, argument):
-        if event == "opcode" and frame.f_lasti in self._places[frame.f_code] and not self.fired:
-            self.left -= 1
-            if self.left < 0:
-                self.fired = True
-                signal.getsignal(signal.SIGINT)(signal.SIGINT, frame)
-        return self.see
-
-
-def received_with_one_interrupt(feeder, number):
-    """All that comes, an interrupt in between at the place of a number; and whether there was such a place."""
-    got, interrupts, errors, tracer = [], 0, 0, InterruptedAt(number)
-    sys.settrace(tracer)
-    try:
-        while True:
-            try:
-                got.append(next(feeder))
-            except KeyboardInterrupt:
-                interrupts += 1
-            except ValueError:
-                errors += 1
-            except StopIteration:
-                break
-    finally:
-        sys.settrace(None)
-    assert interrupts == tracer.fired
-    return [int(each) for each in got], errors, tracer.fired
-
-
-def fails_at_three(row):
-    """A transform that fails for one batch."""
-    if row == 3:
-        raise ValueError("bad")
-    return row
-
-
-@pytest.mark.parametrize("goes_back", [True, False], ids=["loader", "generator"])
-def test_an_interrupt_at_any_place_of_next_loses_nothing(goes_back):
-    """It is raised once; each batch, each error and the end come once or, where the stream can go back, again."""
-    for number in itertools.count():
-        failing = not goes_back
-        source = iter(range(5)) if failing else millrace.load(range(5), num_epochs=1)
-        buffers = {"cpu_buffer_size": 1, "device_buffer_size": 1}
-        with iter(millrace.device_put(source, CPU, transform=fails_at_three if failing else None, **buffers)) as feeder:
-            got, errors, fired = received_with_one_interrupt(feeder, number)
-        assert got == ([0, 1, 2, 4] if failing else [0, 1, 2, 3, 4]), number
-        assert errors == failing, number
-        if not fired:
-            break
-    assert number > 100
-
-
-@pytest.mark.parametrize("thread", ["read", "transfer"])
-def test_an_interrupt_while_a_run_begins_leaves_one_run(thread, monkeypatch):
-    """Ctrl-C while threads start is raised when they have; nothing is lost, and no thread is left at the end."""
-    start, interrupts = threading.Thread.start, [signal.SIGINT]
-
-    def interrupted(self):
-        if interrupts and thread in self.name:
-            signal.raise_signal(interrupts.pop())
-        start(self)
-
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
-    for source in (images(), (batch for batch in images())):
-        feeder = iter(millrace.device_put(source, CPU))
-        with pytest.raises(KeyboardInterrupt):
-            next(feeder)
-        assert np.concatenate([np.asarray(batch["label"]) for batch in feeder]).tolist() == list(range(64))
-        feeder.close()
-        assert not any(each.name.startswith("millrace-feeder") for each in threading.enumerate())
-        interrupts.append(signal.SIGINT)
 
 
 def test_a_system_without_a_second_thread_to_give_leaves_none(monkeypatch):

@@ -187,28 +187,36 @@ def test_processes_without_a_device_of_a_sharding_are_told():
 
 
 def test_an_interrupt_in_next_does_not_leave_hosts_a_batch_apart():
-    """The batch that the user was about to receive comes again, without the others being asked anew."""
+    """The batch, or the end, that the user was about to receive comes again, without the others being asked anew."""
     said = together(
         """
-        def interrupted(*arguments):
-            feeder._watch.note = note
-            raise KeyboardInterrupt
+        def next_interrupted(owner, name):
+            def interrupted(*arguments):
+                setattr(owner, name, method)
+                method(*arguments)
+                raise KeyboardInterrupt
+
+            method = getattr(owner, name)
+            setattr(owner, name, interrupted)
+            try:
+                next(feeder)
+            except KeyboardInterrupt:
+                say("interrupted")
 
         with iter(millrace.load(range(40), batch_size=4, num_epochs=1).to_device(data)) as feeder:
             next(feeder)
-            note = feeder._watch.note
             if index == 0:
-                feeder._watch.note = interrupted
-                try:
-                    next(feeder)
-                except KeyboardInterrupt:
-                    say("interrupted")
+                next_interrupted(feeder._watch, "note")
+            for _ in range(9):
+                say(*map(int, next(feeder).addressable_data(0)))
+            if index == 0:
+                next_interrupted(feeder, "_leave_run")
             say(*outcome(feeder))
         """,
         2,
     )
-    rest = [[list(range(start, start + 4))] for start in range(4, 40, 4)]
-    assert said == [[["interrupted"], [rest, ""]], [[rest, ""]]]
+    rest = [list(range(start, start + 4)) for start in range(4, 40, 4)]
+    assert said == [[["interrupted"], *rest, ["interrupted"], [[], ""]], [*rest, [[], ""]]]
 
 
 def test_page_locked_memory_is_for_one_process():

@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ClosedError
+from ...errors import ClosedError, InUseError
 from ..interrupts import Uninterrupted
 from ..state.files import restore_later, write_later
-from .queue import Delivered, Failed, HandOver
+from .queue import Delivered, Ended, Failed, HandOver
 from .run import Run, leave_to
 from .run_maker import Runs
 from .stats import FeederStats, Watch
@@ -51,6 +51,7 @@ class DeviceFeeder:
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
         self._ended = False
+        self._in_next = False
         self._closed = self._done = False  # told to close; nothing is left to be closed
         self._watch = Watch()
 
@@ -58,23 +59,32 @@ class DeviceFeeder:
         return self
 
     def __next__(self) -> Any:
-        """The next batch, on its devices."""
-        run = self._run
-        if run is None:
-            run = self._begin()
-        ready, began = run.ready, time.perf_counter()
-        item = ready.items[0] if ready.items else _waited_for(ready)
-        if type(item) is not Delivered:
-            try:
-                return self._without_batch(ready, item)
-            finally:
-                del item  # an error's traceback holds this frame
-        ready.make_room()
-        self._watch.note(began, time.perf_counter(), item.times)
-        self._user.mark, self._mask, self._empty = item.mark, item.mask, item.empty  # from here on, nothing is called
-        ready.taken += 1
-        del ready.items[0]
-        return item.batch
+        """The next batch, on its devices.
+
+        Raises:
+            InUseError: another thread, or the code that a signal's handler interrupts, is in `next`.
+        """
+        if self._in_next:
+            raise _in_use()
+        self._in_next, item = True, None  # no other thread runs between these lines, and no handler
+        try:
+            run = self._run or self._begin()
+            ready, began = run.ready, time.perf_counter()
+            item = ready.items[0] if ready.items else _waited_for(ready)
+            if type(item) is not Delivered:
+                self._without_batch(ready, item)
+            ready.make_room()
+            self._watch.note(began, time.perf_counter(), item.times)
+            self._user.mark, self._mask, self._empty = (
+                item.mark,
+                item.mask,
+                item.empty,
+            )  # from here on, nothing is called
+            ready.taken += 1
+            del ready.items[0]
+            return item.batch
+        finally:
+            self._in_next, item = False, None  # an error's traceback holds this frame
 
     def __len__(self) -> int:
         """Number of batches of the whole stream, those that you received included; see `DataLoaderIterator.__len__`.
@@ -172,6 +182,7 @@ class DeviceFeeder:
 
         Raises:
             CheckpointError: it is no state, or another pipeline's; the feeder stays where it was.
+            InUseError: as `next`.
         """
         self._give_up_buffers()
         self._upstream.set_state(state, strict)
@@ -182,6 +193,7 @@ class DeviceFeeder:
 
         Raises:
             CheckpointError: a state is missing, or another pipeline's; the feeder stays where it was.
+            InUseError: as `next`.
         """
         self._give_up_buffers()
         self._upstream.set_states(states, strict)
@@ -251,6 +263,8 @@ class DeviceFeeder:
 
     def _give_up_buffers(self) -> None:
         """For another place to begin at; what comes from a source that cannot go back could not be read again."""
+        if self._in_next:
+            raise _in_use()
         if self._upstream.goes_back:
             self._settle()
 
@@ -259,17 +273,16 @@ class DeviceFeeder:
         self._user.mark = self._mask = None
         self._ended = self._empty = False
 
-    def _without_batch(self, ready: HandOver, item: Any) -> NoReturn:
+    def _without_batch(self, ready: HandOver, item: Failed | Ended | None) -> NoReturn:
         """An end or an error came in place of a batch; or None: the run was stopped."""
         if isinstance(item, Failed):
             try:
                 self._raise(ready, item)
             finally:
                 del item  # an error's traceback holds this frame
-        self._leave_run()
         if self._closed:
             raise ClosedError("the feeder was closed while a batch was waited for.")
-        self._ended = True
+        self._ended = True  # before anything that can be interrupted: other hosts would not begin another run
         self._settle(CLOSE_SECONDS)
         raise StopIteration
 
@@ -305,6 +318,13 @@ class DeviceFeeder:
 def _waited_for(ready: HandOver) -> Any:
     with span("wait"):
         return ready.first()
+
+
+def _in_use() -> InUseError:
+    return InUseError(
+        "this feeder is at work, for another thread or for the code that a signal's handler interrupted; use it from one "
+        "thread at a time, and let a handler only note what is to be done."
+    )
 
 
 def _dropped(user: UserMark, run: Run) -> None:

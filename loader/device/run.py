@@ -30,8 +30,8 @@ from .transfer import span
 from .tuned import EXIT_SECONDS
 from .upstream.protocol import Upstream
 
-_runs: weakref.WeakSet[Run] = weakref.WeakSet()
-_runs_lock = threading.RLock()  # a signal's handler may begin a run, too
+_runs: set[weakref.ref[Run]] = set()
+"""All that there are. Changed and copied by single calls into C: there is no lock, which an interrupt might leave taken."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,7 @@ class Run:
 
     def start(self) -> None:
         """Begin."""
-        with _runs_lock:
-            _runs.add(self)
+        _runs.add(weakref.ref(self, _runs.discard))
         atexit.unregister(_stop_all)
         atexit.register(_stop_all)  # anew each time: what was registered last is called first
         try:
@@ -219,8 +218,7 @@ def leave_to(iterator: Any) -> None:
 
 
 def _all_runs() -> list[Run]:
-    with _runs_lock:
-        return list(_runs)
+    return [run for known in list(_runs) if (run := known()) is not None]
 
 
 def _stop_all() -> None:

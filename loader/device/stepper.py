@@ -1,6 +1,6 @@
 """One step of a feeder: from a batch on the host to one on the devices, as all hosts agree.
 
-In: what the reader thread gives. Out: what the user takes. Runs on one of the feeder's threads at a time.
+In: what the reader thread gives. Out: what the user takes. Runs on the transfer thread.
 """
 
 from __future__ import annotations
@@ -31,9 +31,6 @@ class Stepper:
         agreement: with the other processes.
         on_uneven: what to do when they have different amounts of data.
         promises: whether batches arrive here as the upstream iterator gave them, so that what it knows of their rows holds.
-
-    Attributes:
-        alone: there are no other processes, so that no step ever waits for one.
     """
 
     def __init__(
@@ -42,7 +39,7 @@ class Stepper:
         self._upstream = upstream
         self._transfer = transfer
         self._agreement = agreement
-        self.alone = isinstance(agreement, Alone)
+        self._alone = isinstance(agreement, Alone)
         self._on_uneven = on_uneven
         self._promises = promises
         self._promised = (upstream.batch_size or 0) if promises else 0
@@ -86,7 +83,7 @@ class Stepper:
     ) -> Verdict | None:
         with span("agree"):
             verdict = self._agreement.agree(self._offer(item, prepared, failed), stopped)
-        if self.alone and prepared is not None:  # the next batch like this one needs no thought
+        if self._alone and prepared is not None:  # the next batch like this one needs no thought
             self._known, self._known_verdict = prepared.layout, verdict
         return verdict
 
@@ -115,7 +112,7 @@ class Stepper:
         if prepared is None:
             return Offer("end", self._on_uneven, usual=self._usual())
         layout = prepared.layout
-        if self.alone:
+        if self._alone:
             return Offer("batch", self._on_uneven, layout.rows, self._usual(), layout.divisor)
         if self._on_uneven == "pad" and self._template is None:
             self._template, self._constants = prepared.template(), prepared.constants()
