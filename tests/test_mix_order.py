@@ -1,0 +1,217 @@
+"""The arithmetic of mixes: which part stands at a position, how many of each came before, and what a change does to it."""
+
+import itertools
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from millrace.errors import CheckpointError
+from millrace.samplers.mix_order import MixOrder
+from millrace.samplers.mix_weights import RAMP
+
+FAR = 10**15
+
+
+def deviations(order, stop):
+    """How far the counts of all parts are from their shares, before each of the first positions."""
+    parts, _ = order.places(np.arange(stop))
+    shares, counts = np.zeros((len(order.names), stop + 1)), np.zeros((len(order.names), stop + 1))
+    starts = [start for start, _ in order.stages]
+    for (start, weights), end in itertools.zip_longest(order.stages, starts[1:], fillvalue=stop):
+        shares[:, start + 1 : end + 1] = np.array(weights)[:, None] / np.sum(weights)
+    counts[:, 1:] = parts == np.arange(len(order.names))[:, None]
+    return np.abs(np.cumsum(shares, axis=1) - np.cumsum(counts, axis=1))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 13, 35, 64])
+def test_equal_parts_are_within_one_of_their_share(count):
+    """With equal weights, the count of every part is within one of its share before every position."""
+    assert deviations(MixOrder.of([1.0] * count), 5000).max() < 1
+
+
+@pytest.mark.parametrize("weights", [(0.25, 0.25, 0.25, 0.24, 0.01), (0.9, *[0.1 / 40] * 40), (0.6, 0.3, 0.1)])
+def test_uneven_parts_are_within_one_of_their_share(weights):
+    """The count of every part is within one of its share where some weigh little."""
+    assert deviations(MixOrder.of(weights), 20_000).max() < 1
+
+
+def test_two_parts_are_within_a_half_of_their_share():
+    """With two parts, counts are rounded shares."""
+    assert deviations(MixOrder.of([0.7, 0.3]), 5000).max() <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1, 10])
+def test_parts_of_any_weights_are_near_their_share(alpha):
+    """Whatever the weights, no count is further from its share than the documented limit."""
+    generator = np.random.default_rng(7)
+    for count in (3, 5, 17, 35, 64):
+        order = MixOrder.of(generator.dirichlet([alpha] * count))
+        assert deviations(order, 5000).max() < 1.4
+
+
+def test_counts_are_exact_at_far_positions():
+    """At position 10^15 counts are as near to the shares as at the beginning."""
+    weights = np.random.default_rng(3).dirichlet([1] * 35)
+    order = MixOrder.of(weights)
+    shares = weights / weights.sum() * FAR
+    assert np.abs(order.counts(FAR) - shares).max() < 1.5  # a float of 10^15 has steps of an eighth
+    assert order.counts(FAR).sum() == FAR
+
+
+@pytest.mark.parametrize("first", [0, 990, FAR])
+def test_many_positions_at_once_and_one_by_one_agree(first):
+    """`places`, `place`, `count` and `counts` tell the same of every position, near and far, in all stages."""
+    generator = np.random.default_rng(5)
+    order = MixOrder.of([(start, generator.dirichlet([0.5] * 9)) for start in range(0, 1000, 10)])
+    parts, indices = order.places(np.arange(first, first + 300))
+    counts = order.counts(first)
+    for position, part, index in zip(range(first, first + 300), parts.tolist(), indices.tolist()):
+        assert order.place(position) == (part, index)
+        assert index == counts[part] == order.count(part, position)
+        counts[part] += 1
+    assert counts.tolist() == order.counts(first + 300).tolist()
+
+
+def test_an_array_longer_than_a_block_gives_the_same():
+    """The size of the array that is asked for changes nothing."""
+    order = MixOrder.of([0.5, 0.3, 0.2])
+    long = order.places(np.arange(20_000))
+    parts = [order.places(np.arange(start, start + 1000)) for start in range(0, 20_000, 1000)]
+    for number in (0, 1):
+        assert np.array_equal(long[number], np.concatenate([some[number] for some in parts]))
+
+
+def test_position_of_is_the_inverse():
+    """`position_of` finds every element, near and far, also in a stage that makes up for another."""
+    generator = np.random.default_rng(11)
+    order = MixOrder.of([(start, generator.dirichlet([0.3] * 6)) for start in range(0, 2000, 50)])
+    for position in [*range(2100), *range(FAR, FAR + 50)]:
+        assert order.position_of(*order.place(position)) == position
+
+
+def test_a_part_without_weight_is_never_drawn():
+    """Weight 0 draws nothing, and `position_of` says that it is never."""
+    order = MixOrder.of({"a": 1, "b": 0, "c": 3})
+    assert order.counts(1000).tolist() == [250, 0, 750]
+    assert order.position_of(1, 0) is None
+
+
+def test_a_single_part_is_its_own_order():
+    """A mix of one part is that part."""
+    parts, indices = MixOrder.of([5]).places(np.array([0, 7, FAR]))
+    assert parts.tolist() == [0, 0, 0]
+    assert indices.tolist() == [0, 7, FAR]
+
+
+def test_a_schedule_of_100_stages_keeps_to_its_shares():
+    """Counts follow the sum of all stages' shares, and errors do not add up from stage to stage."""
+    generator = np.random.default_rng(2)
+    starts = [0, *np.cumsum(generator.integers(1, 400, 99)).tolist()]
+    far = deviations(MixOrder.of([(start, generator.dirichlet([1] * 12)) for start in starts]), starts[-1] + 3000)
+    assert far.max() < 2.5
+    assert far[:, -1].max() < 1.4
+
+
+def test_a_ramp_changes_the_weights_bit_by_bit():
+    """With `ramp`, the counts between two stages are those of weights that change linearly."""
+    order = MixOrder.of([(0, {"a": 1, "b": 0}), (100, {"a": 0, "b": 10})], ramp=True, positions_per_step=100)
+    assert len(order.stages) == RAMP + 1
+    for position in range(0, 10_000, 500):
+        share = position - position**2 / 20_000
+        assert abs(order.counts(position)[0] - share) < 5
+    assert order.counts(20_000)[0] == order.counts(10_000)[0]
+
+
+def test_a_part_that_ends_is_drawn_no_longer():
+    """After `without` the others go on in their proportions, from where they were; None if there are none."""
+    order = MixOrder.of({"a": 2, "b": 1, "c": 1})
+    rest = order.without(0, 101)
+    assert np.array_equal(rest.places(np.arange(101)), order.places(np.arange(101)))
+    assert rest.count(0, FAR) == order.count(0, 101)
+    grown = rest.counts(1101) - order.counts(101)
+    assert grown[0] == 0
+    assert abs(grown[1] - 500) <= 1
+    assert rest.without(1, 200).without(2, 300) is None
+
+
+def test_the_end_of_a_part_leaves_out_stages_that_draw_nobody_else():
+    """Where a later stage would draw nobody, the one before it goes on."""
+    order = MixOrder.of([(0, [1, 1]), (100, [1, 0]), (200, [1, 3])])
+    assert order.without(0, 50).stages == ((0, (1.0, 1.0)), (50, (0.0, 1.0)), (200, (0.0, 3.0)))
+
+
+def test_a_thousand_histories_of_changes_lose_and_repeat_nothing():
+    """However often weights are changed, parts added and removed: each part's elements come in order, each once."""
+    generator = np.random.default_rng(13)
+    names = [f"part {number}" for number in range(6)]
+    for _ in range(1000):
+        order, seen, position = None, dict.fromkeys(names, 0), 0
+        for _ in range(4):
+            some = generator.permutation(names)[: generator.integers(1, 7)].tolist()
+            other = MixOrder.of(dict(zip(some, generator.dirichlet([1] * len(some)))))
+            order = other if order is None else order.changed(position, other)
+            stop = position + int(generator.integers(1, 30))
+            parts, indices = order.places(np.arange(position, stop))
+            for part, index in zip(parts.tolist(), indices.tolist()):
+                name = order.names[part]
+                assert name in some
+                assert index == seen[name]
+                seen[name] += 1
+            position = stop
+        assert {name: seen[name] for name in order.names} == dict(zip(order.names, order.counts(position).tolist()))
+
+
+def test_a_change_leaves_what_came_before_as_it_was():
+    """Positions before a change keep their elements, and parts their numbers."""
+    order = MixOrder.of([(0, {"a": 1, "b": 2}), (70, {"a": 5, "b": 1})])
+    changed = order.changed(50, MixOrder.of({"c": 1, "b": 1}))
+    assert changed.names == ("a", "b", "c")
+    assert np.array_equal(changed.places(np.arange(50)), order.places(np.arange(50)))
+    assert changed.count(0, 10**6) == order.count(0, 50)
+
+
+def test_an_order_is_plain_json_and_pickles():
+    """An order that is written and read again is the same."""
+    order = MixOrder.of([(0, {"a": 0.1, "b": 0.2}), (5, {"a": 1 / 3, "b": 1})])
+    order.places(np.arange(100))
+    assert MixOrder.from_values(json.loads(json.dumps(order.to_values()))) == order
+    assert pickle.loads(pickle.dumps(order)) == order
+
+
+@pytest.mark.parametrize(
+    "values", [None, [], {}, {"names": ["a", "a"], "stages": []}, {"names": ["a"], "stages": [[1, [2]]]}]
+)
+def test_a_damaged_order_is_told(values):
+    """What is no order is a CheckpointError."""
+    with pytest.raises(CheckpointError, match="damaged"):
+        MixOrder.from_values(values)
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        ([1, -1], ValueError, "the weight of 'b' is -1; pass a finite number of at least 0"),
+        ([1, float("nan")], ValueError, "finite"),
+        ([1, float("inf")], ValueError, "finite"),
+        ([0, 0], ValueError, "all weights are 0"),
+        ([1], ValueError, "there are 1 weights for 2 parts"),
+        ([1, "2"], TypeError, "the weight of 'b' is '2'; pass a number"),
+        ([1, True], TypeError, "pass a number"),
+        ("ab", TypeError, "a list of numbers, a dict by name, or a schedule"),
+        (7, TypeError, "a list of numbers, a dict by name, or a schedule"),
+        ({"a": 1, "c": 2}, ValueError, "weights name c; there are parts a, b"),
+        ({"a": 1}, ValueError, "weights leave out b"),
+        ([(5, [1, 1])], ValueError, "begins at step 5"),
+        ([(0, [1, 1]), (9, [1, 1]), (9, [1, 2])], ValueError, "steps of the schedule, 0, 9, 9, must ascend"),
+        ([(0, [1, 1]), (-3, [1, 2])], ValueError, "step=-3"),
+        ([(0, [1, 1]), (0.5, [1, 2])], TypeError, "step=0.5"),
+        ([(0, [1, 1]), (5, {"a": 1, "x": 1})], ValueError, "weights name x"),
+    ],
+)
+def test_weights_that_are_none_are_refused(weights, error, message):
+    """Each message says what was given and what to give."""
+    with pytest.raises(error, match=message) as raised:
+        MixOrder.of(weights, ["a", "b"])
+    assert len(str(raised.value)) < 500
