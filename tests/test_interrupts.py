@@ -204,6 +204,22 @@ def test_a_stopped_zygote_does_not_stop_the_stream(caplog):
     assert "is started again" in caplog.text
 
 
+def test_a_zygote_that_is_stopped_again_and_again_is_an_error(monkeypatch):
+    """With a timeout, `next` does not wait for ever: the third time is the last."""
+    begin = Spawner.begin
+
+    def stopped(self):
+        begin(self)
+        os.kill(self._process, signal.SIGSTOP)
+
+    monkeypatch.setattr(Spawner, "begin", stopped)
+    monkeypatch.setattr("millrace.loader.executors.processes.executor.LOOK_AFTER_SECONDS", 0.01)
+    thrice = r"stopped by a signal, .*, 3 times without a result"
+    iterator = iter(millrace.load(range(12), batch_size=4, worker_count=1, timeout=60))
+    with iterator, pytest.raises(millrace.errors.WorkerCrashedError, match=thrice):
+        next(iterator)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked to end it")
 def test_a_stopped_zygote_ends_with_the_users_process(tmp_path):
     """Although it cannot look whether that is there."""

@@ -157,9 +157,9 @@ def test_when_all_end_all_is_given_again_in_order():
     for job in jobs:
         pool.assign([job], 0.0)
     pool.answered(0, 1, 0.0)
-    again = Warn("the process that makes the workers was terminated unexpectedly; it is started again")
+    again = Warn("the process that makes the workers was terminated; it is started again")
     gives = [Give(2, jobs[1:2]), Give(3, jobs[2:3]), Give(2, jobs[3:])]
-    assert pool.all_ended(-9, 0.0) == [again, Restart(), Spawn(2), Spawn(3), *gives]
+    assert pool.all_ended("was terminated", 0.0) == [again, Restart(), Spawn(2), Spawn(3), *gives]
     assert [job.tries for job in jobs] == [0] * 4
 
 
@@ -168,7 +168,7 @@ def test_a_job_that_was_late_when_all_ended_can_be_late_again():
     pool, jobs = _pool(timeout=5), _jobs(1)
     pool.assign(jobs, 0.0)
     assert pool.look(6.0) == [Kill(0)]
-    pool.all_ended(-9, 7.0)
+    pool.all_ended("was terminated", 7.0)
     pool.ready(1, 8.0)
     assert (pool.look(12.0), pool.look(13.1)) == ([], [Kill(1)])
 
@@ -180,13 +180,13 @@ def test_a_start_that_fails_again_and_again_ends_the_run(answers_between):
     for job in jobs:
         pool.assign([job], 0.0)
     for _ in range(MAX_TRIES - 1):
-        assert Restart() in pool.all_ended(-9, 0.0)
+        assert Restart() in pool.all_ended("was terminated", 0.0)
     if answers_between:
         pool.answered(MAX_TRIES - 1, 1, 0.0)
-        assert Restart() in pool.all_ended(-9, 0.0)
+        assert Restart() in pool.all_ended("was terminated", 0.0)
     else:
-        text = "the process that makes the workers was terminated unexpectedly with status -9, 3 times"
-        assert pool.all_ended(-9, 0.0) == [Fail(f"{text} without a result in between.")]
+        text = "the process that makes the workers was terminated, 3 times"
+        assert pool.all_ended("was terminated", 0.0) == [Fail(f"{text} without a result in between.")]
 
 
 class _World:
@@ -237,7 +237,7 @@ class _World:
 
     def end_all(self):
         self.workers.clear()
-        self.act(self.pool.all_ended(-9, self.now))
+        self.act(self.pool.all_ended("was terminated", self.now))
 
     def happen(self, kind, number, count):
         """One event; `number` chooses the worker."""

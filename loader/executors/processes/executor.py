@@ -286,10 +286,10 @@ class ProcessExecutor:
     def _start_anew(self) -> None:
         """The zygote has ended, and all workers with it."""
         self._selector.unregister(self._spawner.channel)
-        status = self._spawner.end()
+        self._spawner.end()
         for worker in list(self._workers.values()):
             self._hear_last_words(worker)
-        self._act(self._pool.all_ended(status, time.monotonic()))
+        self._act(self._pool.all_ended(self._spawner.last_end, time.monotonic()))
 
     def _until_late(self) -> float | None:
         """Seconds until the first task is late, or it is time to look after the zygote, which may have been stopped."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -155,11 +156,11 @@ class FakeSpawner(Spawner):
         self.workers.clear()
         self._zygote.close()
 
-    def end(self) -> int | None:
+    def end(self) -> None:
         """As that of `Spawner`. May be called twice."""
         self.die()
         self.channel.close()
-        return -9
+        self._status = signal.SIGKILL
 
 
 def _groups(message: RunGroups) -> list[tuple[int, list[Any], RowTags]]:

@@ -175,14 +175,14 @@ class WorkerPool(Generic[J]):
             return [GiveUp(head, f"{reason}, {MAX_TRIES} times"), *self._assign_again(gone.jobs, now)]
         return [again, *self._assign_again([head, *gone.jobs], now)]
 
-    def all_ended(self, status: int | None, now: float) -> list[Action[J]]:
-        """The process that makes the workers has ended, and they with it; all that they had answered is known."""
+    def all_ended(self, how: str, now: float) -> list[Action[J]]:
+        """The process that makes the workers "was …" (`how`), and they ended with it; all that they had answered is known."""
         jobs = sorted((job for worker in self._workers.values() for job in worker.jobs), key=attrgetter("number"))
         self._workers.clear()
         self._failed_starts += 1
-        event = "the process that makes the workers was terminated unexpectedly"
+        event = f"the process that makes the workers {how}"
         if self._failed_starts >= MAX_TRIES:
-            return [Fail(f"{event} with status {status}, {MAX_TRIES} times without a result in between.")]
+            return [Fail(f"{event}, {MAX_TRIES} times without a result in between.")]
         again = Warn(f"{event}; it is started again")
         return [again, Restart(), *self.spawn_missing(), *self._assign_again(jobs, now)]
 

@@ -33,6 +33,7 @@ class Spawner:
     def __init__(self) -> None:
         self._process: int | None = None
         self._status: int | None = None
+        self._was_stopped = False
         self._channels: dict[int, Channel] = {}
 
     def begin(self) -> None:
@@ -47,7 +48,7 @@ class Spawner:
             self.channel, theirs = Channel.pair()
             end = theirs.fileno()
             try:
-                self._owner = os.getpid()
+                self._owner, self._was_stopped = os.getpid(), False
                 self._process = start(["zygote", end, self._owner, int(dies_with_us)], [end], environment)
             except BaseException:
                 self.channel.close()
@@ -82,21 +83,28 @@ class Spawner:
         """A zygote that was stopped cannot do what it is asked for: kill it."""
         flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
         if self._process is not None and os.waitid(os.P_PID, self._process, flags) is not None:
+            self._was_stopped = True
             os.kill(self._process, signal.SIGKILL)
 
-    def end(self) -> int | None:
-        """End it and all its workers, and wait until they are gone; its exit status. May be called twice."""
+    def end(self) -> None:
+        """End it and all its workers, and wait until they are gone. May be called twice."""
         with Uninterrupted():
             if self._process is None:
-                return None
+                return
             self.channel.close()
             if os.getpid() != self._owner:
-                return None
+                return
             if not wait_until(lambda: self._reaped(os.WNOHANG), GRACE_SECONDS):
                 os.kill(self._process, signal.SIGKILL)
                 self._reaped(0)
             self._process = None
-            return self._status
+
+    @property
+    def last_end(self) -> str:
+        """How the last one ended."""
+        if self._was_stopped:
+            return "was stopped by a signal, and killed as it could make none"
+        return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
 
     def _reaped(self, flags: int) -> bool:
         """Whether it has ended."""
@@ -104,7 +112,7 @@ class Spawner:
             number, status = os.waitpid(self._process or 0, flags)
         except ChildProcessError:  # who reaps all children of this process has reaped it
             return True
-        self._status = os.waitstatus_to_exitcode(status) if number else None
+        self._status = status if number else None
         return number != 0
 
     def close(self) -> None:
