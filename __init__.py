@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import checkpoint
+    from .datasets import IterDataset, MapDataset
     from .loader import (
         DataLoader,
         DataLoaderIterator,
@@ -58,6 +59,8 @@ __all__ = [
     "Filter",
     "FlatMap",
     "IndexSampler",
+    "IterDataset",
+    "MapDataset",
     "MapTransform",
     "MapWithIndexTransform",
     "MemorySource",
@@ -84,7 +87,7 @@ __all__ = [
     "shard_options_for",
 ]
 
-_ROOMS = ("samplers", "operations", "sources", "loader", "tools")
+_ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "tools")
 
 
 def __getattr__(name: str) -> Any:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from .wording import shown
 
-_CHAINS = (
-    "chains of datasets are not here yet; a millrace.DataLoader, or millrace.load(source, …), does the same in one call"
-)
+_CHAINS = "what it does is a method of millrace.MapDataset or millrace.IterDataset, as far as it is here"
 
 _HERE = {
     "BatchOperation": "millrace.Batch",
@@ -50,8 +48,6 @@ _HERE = {
 }
 
 _REMARKS = {
-    "IterDataset": _CHAINS,
-    "MapDataset": _CHAINS,
     "compat": "Grain's names under an import of their own are not here yet; docs/from-grain.md says which of ours to use",
     "experimental": "of Grain's experimental names, device_put and batch_and_pad are in millrace; the others are not here yet",
     "multiprocessing": "worker_count= of millrace.DataLoader starts worker processes; there is nothing to set up",

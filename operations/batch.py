@@ -19,7 +19,7 @@ import numpy as np
 from ..checks import whole_number
 from ..wording import shown
 from .padding import batch_and_pad, pad_batch
-from .protocol import Context, Element, Operation, Step
+from .protocol import Context, Element, Operation, Step, allocate_plainly
 from .stacking import Stack
 
 BatchFunction = Callable[[Sequence[Element]], Element]
@@ -235,3 +235,17 @@ class Gather:
         """The batch."""
         elements, self._elements = self._elements, []
         return self._batch_fn(elements)
+
+
+def stacked(elements: Sequence[Element]) -> Element:
+    """The batch of these elements, at least one, as a plain `Batch` makes it.
+
+    Raises:
+        BatchError: as `Batch`.
+
+    >>> stacked([1, 2]).tolist()
+    [1, 2]
+    """
+    stack = Stack(len(elements), allocate_plainly)
+    stack.add(0, elements)
+    return stack.finish(len(elements))

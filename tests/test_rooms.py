@@ -22,6 +22,7 @@ ROOMS = (
     ("loader.iterator", "loader.epochs"),
     ("loader.device",),
     ("loader.data_loader",),
+    ("datasets",),
     ("checkpoint", "compat", "tools"),
 )
 """From the bottom to the top. No room imports from one that stands above it."""

@@ -19,7 +19,7 @@ from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 
 _PACKAGE = str(Path(__file__).parent.parent.parent)
-_ROOMS = tuple(f"{_PACKAGE}/{room}/" for room in ("loader", "operations", "samplers"))
+_ROOMS = tuple(f"{_PACKAGE}/{room}/" for room in ("loader", "operations", "samplers", "datasets"))
 
 READING, SAMPLER = "reading", "the sampler"
 """Who may fail, beside operations."""

@@ -1,0 +1,92 @@
+"""Arguments of datasets' methods, checked.
+
+In: what the user passed. Out: the same, as it is used; or an error that names the argument, the limit and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import whole_number
+from ..errors import SeedError
+from ..samplers.protocol import ENDLESS
+from ..wording import shown
+from .nodes import Seeds, default_seed
+
+BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
+
+
+def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32) -> int:
+    """The seed that was passed, or one made of those below.
+
+    Args:
+        method: that needs it.
+        seed: as passed.
+        seeds: that were set below.
+        high: largest seed.
+
+    Raises:
+        SeedError: there is none.
+    """
+    if seed is not None:
+        return checked_seed(seed, high)
+    found = default_seed(seeds)
+    if found is None:
+        raise SeedError(f"{method} needs a seed: {method}(…, seed=0), or dataset.seed(0) before it.")
+    return found
+
+
+def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
+    """A seed."""
+    return whole_number("seed", seed, 0, high, "an int, seed=0 for example")
+
+
+def finite(method: str, length: int) -> int:
+    """A length, if it is one.
+
+    Raises:
+        ValueError: it is that of a dataset that never ends.
+    """
+    if length >= ENDLESS:
+        raise ValueError(
+            f"{method}: the dataset never ends, as it is repeated without num_epochs=; {method} first, then repeat."
+        )
+    return length
+
+
+def indices_of(indices: Any) -> NDArray[np.int64]:
+    """Many indices.
+
+    Raises:
+        TypeError: they are no whole numbers.
+    """
+    array = np.asarray(indices)
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError(f"indices {shown(indices)} are no list of whole numbers; pass dataset[[3, 1, 4]].")
+    return array.astype(np.int64)
+
+
+def datasets_of(method: str, datasets: Any, kind: type) -> Sequence[Any]:
+    """Datasets of a kind, at least one, in a list.
+
+    Raises:
+        TypeError: they are not.
+        ValueError: there is none.
+    """
+    if not isinstance(datasets, (list, tuple)):
+        raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets.")
+    for number, dataset in enumerate(datasets):
+        if not isinstance(dataset, kind):
+            raise TypeError(
+                f"{method}: dataset {number} is a {type(dataset).__name__}, not a {kind.__name__}; "
+                "millrace.MapDataset.source(…) makes one of a source, and to_iter_dataset() a stream of that."
+            )
+    if not datasets:
+        raise ValueError(f"{method} needs at least one dataset; it got an empty list.")
+    return datasets

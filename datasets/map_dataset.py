@@ -1,0 +1,234 @@
+"""MapDataset: a chain of datasets with random access.
+
+In: sources, and what is to be done to their records. Out: elements at any index; a stream for the engine.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..sources import RangeDataSource, as_source
+from ..wording import shown
+from .arguments import datasets_of, finite, indices_of
+from .joined_nodes import ByMap, Chosen, OneAfterAnother, Own, Zipped
+from .map_methods import MapMethods
+from .nodes import Get, Node, Source, fingerprint_of_node
+
+if TYPE_CHECKING:
+    from ..loader import DataLoaderIterator, ReadOptions
+    from ..samplers import ShardOptions
+    from .iter_dataset import IterDataset
+
+T = TypeVar("T")
+
+
+class MapDataset(MapMethods[T], ABC):
+    """Elements at any index, made when they are asked for: `source(…)`, and methods that each give another dataset.
+
+    An index past the end is in the next epoch: what shuffles does so anew, all else repeats. Indices from -1 down are in the
+    epoch before the first. An element that a filter left out is None; transforms let None pass.
+
+    `iter(dataset)` runs on the engine of `DataLoader`: in order, read ahead, with states; without the elements that are None.
+    For worker processes, batches of what filters leave, and devices, see `to_iter_dataset`.
+
+    Subclass it for a dataset of your own: `__len__` and `__getitem__(int)`; with `super().__init__(parent)`, `self._parent` is
+    the dataset below. It may stand anywhere in a chain, and is asked element by element.
+
+    >>> import millrace
+    >>> dataset = millrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
+    >>> len(dataset), sorted(np.concatenate(list(dataset)).tolist())
+    (2, [10, 20, 30, 40])
+    >>> dataset[0].tolist() == next(iter(dataset)).tolist()
+    True
+    """
+
+    array_keys: ClassVar[bool] = True  # of `__getitems__`, see `DataSource`
+
+    _parents: tuple[MapDataset[Any], ...] = ()
+
+    def __init__(self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()) -> None:
+        self._parents = (parents,) if isinstance(parents, MapDataset) else tuple(parents)
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of elements in an epoch; `sys.maxsize` for a dataset that never ends."""
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Any:
+        """The element at an index; None where a filter left it out. A slice gives a dataset; many indices, a list of elements.
+
+        >>> dataset = MapDataset.range(10).filter(lambda x: x % 2 == 0)
+        >>> dataset[4], dataset[5], dataset[14], dataset[[0, 1, -2]], len(dataset[2:6])
+        (4, None, 4, [0, None, 8], 4)
+        """
+
+    @property
+    def parents(self) -> Sequence[MapDataset[Any]]:
+        """The datasets right below."""
+        return self._parents
+
+    @property
+    def _parent(self) -> MapDataset[Any]:
+        (parent,) = self._parents
+        return parent
+
+    @property
+    def _node(self) -> Node:
+        return Own(self, tuple(parent._node for parent in self._parents))
+
+    def __getitems__(self, indices: NDArray[np.int64]) -> Sequence[Any]:
+        """The elements at many indices, so that a dataset is a source, too."""
+        return self._node.records(indices)
+
+    @property
+    def reads_ahead(self) -> Any:
+        """As of a source."""
+        return self._node.reads_ahead
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """As of a source."""
+        return fingerprint_of_node(self._node)
+
+    def __iter__(self) -> DataLoaderIterator:
+        return iter(self.to_iter_dataset())
+
+    def to_iter_dataset(
+        self,
+        read_options: ReadOptions | None = None,
+        *,
+        allow_nones: bool = False,
+        shard_options: ShardOptions | None = None,
+    ) -> IterDataset[Any]:
+        """The stream of one epoch: the same elements in the same order, as an `IterDataset`.
+
+        What shuffles, slices and repeats, and operations after these, run as in a `DataLoader`. What comes before a `zip`, a
+        `concatenate`, a dataset of your own, or a shuffle of what depends on its index, is evaluated where records are read.
+
+        Args:
+            read_options: how records are read ahead; None (default): `ReadOptions()`.
+            allow_nones: True keeps elements that are None; False (default) leaves them out.
+            shard_options: the part for this process: every shard_count-th record, before batches are made; default: all.
+
+        >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
+        IterDataset(1 source, 2 operations)
+        """
+        from .iter_dataset import stream_of
+
+        return stream_of(self._node, read_options, allow_nones, shard_options)
+
+    @staticmethod
+    def source(source: Any) -> MapDataset[Any]:
+        """The records of a source: whatever `DataLoader` takes as one, a list or a dict of arrays too.
+
+        >>> MapDataset.source("a b c".split())[1]
+        'b'
+        """
+        return Chain(Source(as_source(source)))
+
+    @staticmethod
+    def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
+        """The integers of Python's `range`.
+
+        >>> list(MapDataset.range(1, 10, 4))
+        [1, 5, 9]
+        """
+        return Chain(Source(RangeDataSource(start, stop, step)))
+
+    @staticmethod
+    def concatenate(datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
+        """All elements of the first dataset, then those of the second, and so on; the next epoch has the next epoch of each.
+
+        Raises:
+            ValueError: there is none, or one never ends.
+
+        >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(5, 7)]))
+        [0, 1, 5, 6]
+        """
+        nodes = _nodes("concatenate", datasets)
+        for number, node in enumerate(nodes):
+            finite(f"concatenate (dataset {number})", node.length)
+        return Chain(Chosen(nodes, OneAfterAnother(tuple(node.length for node in nodes))))
+
+    @staticmethod
+    def select_from_datasets(datasets: Sequence[MapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
+        """Elements of several datasets, as `selection_map[index]` says: `(number of the dataset, index in it)`.
+
+        Args:
+            datasets: of any lengths.
+            selection_map: has `__len__`, the length of the result, and `__getitem__`, which takes any index, past the end too.
+
+        >>> swapped = [(1, 0), (0, 0)]
+        >>> list(MapDataset.select_from_datasets([MapDataset.range(2), MapDataset.range(5, 7)], swapped))
+        [5, 0]
+        """
+        return Chain(Chosen(_nodes("select_from_datasets", datasets), ByMap(selection_map)))
+
+    @staticmethod
+    def zip(datasets: Sequence[MapDataset[Any]]) -> MapDataset[tuple[Any, ...]]:
+        """Tuples of the elements that datasets of one length have at the same index.
+
+        Raises:
+            ValueError: there is none, or their lengths differ.
+
+        >>> list(MapDataset.zip([MapDataset.range(2), MapDataset.range(5, 7)]))
+        [(0, 5), (1, 6)]
+        """
+        nodes = _nodes("zip", datasets)
+        lengths = [node.length for node in nodes]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"zip: the datasets must have one length, not {shown(lengths)}; slice the longer ones.")
+        return Chain(Zipped(nodes))
+
+    def _made(self, node: Node) -> MapDataset[Any]:
+        return Chain(node)
+
+
+class Chain(MapDataset[T]):
+    """A dataset that one of the methods made."""
+
+    def __init__(self, node: Node) -> None:
+        self._tree = node
+
+    @property
+    def _node(self) -> Node:
+        return self._tree
+
+    @property
+    def _parents(self) -> tuple[MapDataset[Any], ...]:  # type: ignore[override]
+        return tuple(Chain(node) for node in self._tree.inputs)
+
+    @cached_property
+    def _get(self) -> Get:
+        if not len(self):
+            raise IndexError("the dataset is empty.")
+        return self._tree.getter()
+
+    def __len__(self) -> int:
+        return self._tree.length
+
+    def __getitem__(self, index: Any) -> Any:
+        if type(index) is int:
+            return self._get(index)
+        if isinstance(index, slice):
+            return self.slice(index)
+        if isinstance(index, (list, tuple, range, np.ndarray)):
+            return list(self._tree.records(indices_of(index)))
+        return self._get(operator.index(index))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._tree,)
+
+    def __repr__(self) -> str:
+        return f"MapDataset({type(self._tree).__name__}, {len(self)} elements)"
+
+
+def _nodes(method: str, datasets: Any) -> tuple[Node, ...]:
+    return tuple(dataset._node for dataset in datasets_of(method, datasets, MapDataset))

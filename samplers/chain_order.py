@@ -1,0 +1,63 @@
+"""The order of a chain of datasets as a sampler: index maps, one after the other.
+
+In: positions of the global order. Out: record keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .index_maps import IndexMap, parameters_of
+from .protocol import ENDLESS
+from .sharding import NoSharding, ShardOptions
+
+
+@dataclass(frozen=True)
+class ChainOrder:
+    """Positions are indices of the uppermost map; the shards together read all of them.
+
+    Attributes:
+        maps: from the top to the bottom.
+        length: number of positions of all shards together.
+        epoch_length: positions until all records come again.
+        records: of the source; None for a source that takes indices past its end.
+        shard_options: the part of the order that this process reads.
+    """
+
+    maps: Sequence[IndexMap]
+    length: int
+    epoch_length: int
+    records: int | None
+    shard_options: ShardOptions = field(default_factory=NoSharding)
+
+    seed: None = field(default=None, init=False)  # random operations of a chain have seeds of their own
+    block_size: int = field(default=16384, init=False)
+
+    def __len__(self) -> int:
+        whole = self.length // self.shard_options.shard_count * self.shard_options.shard_count
+        return whole if self.shard_options.drop_remainder and self.length < ENDLESS else self.length
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides the order."""
+        maps = [parameters_of(each) for each in self.maps]
+        return {"kind": "ChainOrder", "length": self.length, "maps": maps}
+
+    def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The records at many positions."""
+        for each in self.maps:
+            positions = each.many(positions)
+        return positions if self.records is None else positions % self.records
+
+    def seeds(self, positions: NDArray[np.int64]) -> None:
+        """No position has a seed of its own."""
+
+    def with_shard_options(self, shard_options: ShardOptions) -> ChainOrder:
+        """The same order, read by another shard."""
+        return dataclasses.replace(self, shard_options=shard_options)
