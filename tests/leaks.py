@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 
-NOT_OURS = ("tqdm_monitor",)
-"""Threads that a library keeps for as long as the process lives."""
-PATIENCE_SECONDS = 5
+NOT_OURS = ("tqdm_monitor", "grain-")
+"""Threads of libraries: some live as long as the process, and those of Grain end when they like."""
+PATIENCE_SECONDS = 30
 SHARED_MEMORY = Path("/dev/shm")
 DESCRIPTORS = Path("/proc/self/fd")
 

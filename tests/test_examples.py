@@ -15,7 +15,7 @@ def run(example, out, *arguments):
     """Runs one example with all warnings turned on; gives exit code and what it printed."""
     command = [sys.executable, str(example), "--out", str(out), *arguments]
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1200, env=environment, check=False)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
