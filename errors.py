@@ -57,6 +57,10 @@ class NothingPassesError(MillraceError, RuntimeError):
     """A filter dropped a whole epoch of an endless stream, so that the next batch would never come."""
 
 
+class JoinError(MillraceError, ValueError):
+    """Datasets cannot be joined as asked, or a join cannot go on: the message names which of them, and why."""
+
+
 class CheckpointError(MillraceError, ValueError):
     """A state cannot be read, or it belongs to another pipeline."""
 

@@ -24,6 +24,7 @@ from .iterator import DataLoaderIterator
 from .options import ExecutionOptions, ReadOptions
 from .plan import steps
 from .plan.build import make_pipeline, not_empty
+from .plan.compile import with_operations
 from .plan.pipeline import Pipeline
 from .plan.ranges import ranges_of
 from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
@@ -156,7 +157,7 @@ class DataLoader:
             )
         operations = list(self._pipeline.operations)
         operations[batches[0]] = operations[batches[0]].taking(batch_size)
-        return self._with(pipeline=not_empty(self._pipeline.with_operations(operations)))
+        return self._with(pipeline=not_empty(with_operations(self._pipeline, operations)))
 
     def records_at(self, step: int) -> NDArray[np.int64]:
         """The record keys `int64[records in the element]` of this shard's element number `step`, from 0.

@@ -31,7 +31,7 @@ from .state.resume import formers, joined, parsed, resumed
 from .state.unfinished import Row, rows
 from .stats import IteratorStats, Waits
 from .stream.flow import Flow
-from .stream.rows import RowRun
+from .stream.rows import JoinedRows, RowRun
 from .stream.running import Element, Elements, Running
 from .stream.skipped import SkippedRecords
 
@@ -61,7 +61,7 @@ class DataLoaderIterator:
         self._step = 0
         self._start = pipeline.start
         self._unfinished: tuple[Unfinished, ...] = ()
-        self._run: RowRun | Row | None = None  # of the last element delivered since the start …
+        self._run: RowRun | JoinedRows | Row | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
 
     def __iter__(self) -> DataLoaderIterator:
@@ -120,10 +120,10 @@ class DataLoaderIterator:
         """
         return self._epoch(self._mark())
 
-    def last_records(self) -> NDArray[np.int64]:
+    def last_records(self) -> Any:
         """The keys `int64[records]` of the records that the last element was made of, each once, in the stream's order.
 
-        Costs nothing until it is called. Records that a filter dropped are in no element.
+        Where datasets come together, a dict: the keys in each of them, by its name or number. Costs nothing until it is called. Records that a filter dropped are in no element.
 
         Raises:
             ValueError: nothing was delivered since the start, or since `set_state`.
@@ -307,12 +307,12 @@ class DataLoaderIterator:
 
     def _description(self, mark: Mark) -> str:
         place, pipeline = f"step={mark.step}, epoch={self._epoch(mark)}", self._pipeline
-        return f"{place}, worker_count={self._execution.workers}, data_source={shown(pipeline.leaf.source)}"
+        return f"{place}, worker_count={self._execution.workers}, data_source={shown(pipeline.leaves[0].source)}"
 
     def _epoch(self, mark: Mark) -> int:
         cursor = mark.cursor
         position = cursor.positions[0]
-        return self._pipeline.leaf.epoch_of(position if any(cursor.skips) else max(position - 1, 0))
+        return self._pipeline.leaves[0].epoch_of(position if any(cursor.skips) else max(position - 1, 0))
 
     def _length(self, mark: Mark) -> int:
         return number_of(self._pipeline, (mark.cursor.positions[0], mark.step), self._skipped_steps)
@@ -327,13 +327,19 @@ class DataLoaderIterator:
             )
         return records_of_step(self._pipeline, step, (mark.cursor.positions[0], mark.step), self._skipped_steps)
 
-    def _records_of(self, mark: Mark) -> NDArray[np.int64]:
+    def _records_of(self, mark: Mark) -> NDArray[np.int64] | dict[str, NDArray[np.int64]]:
         """What `last_records` gave at a mark of this iterator. Any thread may ask."""
         if mark.run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
         pipeline = mark.run.former if isinstance(mark.run, Row) else self._pipeline
-        leaf, local = pipeline.leaf, mark.run.records(mark.row).get(0, ())
-        return leaf.record_keys(leaf.positions_of(np.array(local, dtype=np.int64)))
+        records = mark.run.records(mark.row)
+        keys = [
+            leaf.record_keys(leaf.positions_of(np.array(records.get(number, ()), dtype=np.int64)))
+            for number, leaf in enumerate(pipeline.leaves)
+        ]
+        if len(keys) == 1:
+            return keys[0]
+        return {leaf.name or str(number): keys[number] for number, leaf in enumerate(pipeline.leaves)}
 
     def _go_back(self, mark: Mark) -> None:
         """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
@@ -344,7 +350,7 @@ class DataLoaderIterator:
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
         pipeline = resumed(self._loaders, state, strict)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
-        start = Cursor(state.cursor.positions, skips)
+        start = state.cursor._replace(skips=skips)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
         skipped, waits = SkippedRecords(self._skipped.limit), Waits()
         self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing
@@ -353,7 +359,7 @@ class DataLoaderIterator:
         self._skipped_steps, self._skipped, self._waits, self._ended = skipped_steps, skipped, waits, False
 
 
-def _run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, RowRun, int], None, None]:
+def _run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, RowRun | JoinedRows, int], None, None]:
     """The elements of a pipeline from a cursor on, made in this thread."""
     executor = make_executor(pipeline, ExecutionOptions(read_options=ReadOptions(num_threads=0)))
     try:

@@ -3,6 +3,7 @@
 from .batch import Batch
 from .padding import batch_and_pad, pad_batch
 from .protocol import Operation
+from .several import Together, WindowShuffle
 from .transforms import Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "MapWithIndexTransform",
     "Operation",
     "RandomMapTransform",
+    "Together",
+    "WindowShuffle",
     "batch_and_pad",
     "pad_batch",
 ]

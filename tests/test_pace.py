@@ -15,7 +15,7 @@ from millrace.loader.work.tasks import GroupTask, Rows, SpanTask
 
 def _after(*tasks, span: int = 100) -> Pace:
     """The pace after tasks, each given as (spans, seconds, bytes)."""
-    pace = Pace(span)
+    pace = Pace({0: span})
     for spans, seconds, size in tasks:
         pace.note(SpanTask(0, 0, spans * span), seconds, size)
     return pace
@@ -47,10 +47,10 @@ def test_tasks_are_smaller_where_tasks_read_what_others_wrote():
         (1, TASK_BYTES, 1),
         (2, REREAD_BYTES // 2, 2),
     ):
-        pace = Pace(100, stages)
+        pace = Pace({0: 100}, stages)
         pace.note(SpanTask(0, 0, 100), 1e-5, size)
         assert pace.together(0) == together
-    pace = Pace(100, stages=2)
+    pace = Pace({0: 100}, stages=2)
     pace.note(SpanTask(0, 0, 100 * MAX_REREAD_UNITS), 1e-5, 100)
     assert pace.together(0) == MAX_REREAD_UNITS
 

@@ -19,7 +19,9 @@ from millrace.loader.work.worker import Worker
 class Far:
     """An executor that has each task done twice, by workers that know of it only what pickle carries."""
 
-    units = 1
+    def units(self, stage):
+        return 1
+
 
     def __init__(self, pipeline: Pipeline) -> None:
         data = cloudpickle.dumps(pipeline)

@@ -26,15 +26,15 @@ def rows_of(elements) -> list:
 def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
     """The same rows, and tags that count units from the beginning of the task."""
     pipeline = iter(loader(name, records=250))._pipeline
-    worker, start = Worker(pipeline, stacks_rows=stacks_rows), pipeline.span
-    task = SpanTask(0, start, min(start + 3 * pipeline.span + 1, pipeline.leaf.total))
+    worker, start = Worker(pipeline, stacks_rows=stacks_rows), pipeline.spans[0]
+    task = SpanTask(0, start, min(start + 3 * pipeline.spans[0] + 1, pipeline.leaf.total))
     whole = worker.run(task)
-    parts = [worker.run(SpanTask(0, *span)) for span in spans(task.start, task.stop, pipeline.span)]
+    parts = [worker.run(SpanTask(0, *span)) for span in spans(task.start, task.stop, pipeline.spans[0])]
     assert len(parts) > 1
     assert whole.failure is None
     assert rows_of(whole.elements) == list(itertools.chain.from_iterable(rows_of(part.elements) for part in parts))
     if not pipeline.aligned:
-        units_per_span = pipeline.span // pipeline.stages[0].unit
+        units_per_span = pipeline.spans[0] // pipeline.stages[0].unit
         units = [[number * units_per_span + unit for unit in part.tags.units] for number, part in enumerate(parts)]
         assert list(whole.tags.units) == list(itertools.chain.from_iterable(units))
         assert list(whole.tags.positions) == [position for part in parts for position in part.tags.positions]

@@ -20,6 +20,7 @@ from ..checks import whole_number
 from ..errors import NotDeterministicError
 from ..loader.data_loader import DataLoader
 from ..loader.iterator import DataLoaderIterator
+from ..loader.plan.compile import with_operations
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
 from ..operations.trees import flatten
@@ -148,7 +149,7 @@ def _culprit(loader: DataLoader, step: int, workers: int) -> str:
 
 def _begun(pipeline: Pipeline, count: int) -> Pipeline:
     """The pipeline with its first operations only."""
-    return dataclasses.replace(pipeline.with_operations(pipeline.operations[:count]), identity=None)
+    return dataclasses.replace(with_operations(pipeline, pipeline.operations[:count]), identity=None)
 
 
 def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool) -> str:

@@ -18,7 +18,6 @@ class InlineExecutor:
     """Runs tasks on demand; reads the records of the next spans meanwhile."""
 
     elsewhere = False
-    units = 1
 
     def __init__(self, pipeline: Pipeline, read_options: ReadOptions) -> None:
         self._worker = Worker(pipeline)
@@ -27,6 +26,10 @@ class InlineExecutor:
     def window(self, stage: int) -> int:
         """As the protocol says: so many spans as are read ahead."""
         return 1 + self._ahead.spans
+
+    def units(self, stage: int) -> int:
+        """As the protocol says: to ask for a task costs nothing."""
+        return 1
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> InlineHandle:
         """Take a task; begin to read its records if that helps."""

@@ -40,9 +40,8 @@ class Executor(Protocol):
         Called by `stream.running` in a forked child, once.
         """
 
-    @property
-    def units(self) -> int:
-        """How many of the plan's spans the next task should be made of. The stream does not depend on it.
+    def units(self, stage: int) -> int:
+        """How many of the plan's spans the next task of a stage should be made of. The stream does not depend on it.
 
         Called by `stream.flow`, once for each task on a span, before it is submitted.
         """
@@ -66,3 +65,9 @@ class Executor(Protocol):
         Called by `stream.running` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or
         is closed; again if that was interrupted. An executor that is dropped without it leaves nothing either.
         """
+
+
+def window_of(worker_count: int, buffer_size: int, leaves: int) -> int:
+    """Tasks of a stage to have submitted at a time, where those of several leaves keep the same workers busy."""
+    window = worker_count * (1 + buffer_size)
+    return window if leaves == 1 else max(2, -(-window // leaves))

@@ -45,9 +45,8 @@ class ReadAhead:
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
         self._readers = readers_of(pipeline)
-        useful = getattr(pipeline.leaf.source, "reads_ahead", True)
-        threads = options.num_threads if useful is True else min(options.num_threads, int(useful))
-        self.spans = -(-options.prefetch_buffer_size // pipeline.span) if threads > 0 else 0
+        threads = max(_useful(leaf.source, options.num_threads) for leaf in pipeline.leaves)
+        self.spans = -(-options.prefetch_buffer_size // sum(pipeline.spans)) if threads > 0 else 0
         self._thread_count = min(threads, self.spans)
         self._pool: Pool | None = None
 
@@ -63,3 +62,9 @@ class ReadAhead:
         """Stop the threads, once they have read what they are at."""
         if self._pool is not None:
             self._pool.close()
+
+
+def _useful(source: Any, threads: int) -> int:
+    """How many threads help to read a source."""
+    useful = getattr(source, "reads_ahead", True)
+    return threads if useful is True else min(threads, int(useful))

@@ -12,6 +12,7 @@ from ..options import ReadOptions
 from ..plan.pipeline import Pipeline
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
+from .protocol import window_of
 from .read_ahead import ReadAhead, Reading
 from .thread_pool import Call, Pool
 
@@ -20,10 +21,9 @@ class ThreadExecutor:
     """Runs tasks on `worker_count` threads."""
 
     elsewhere = False
-    units = 1
 
     def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int, read_options: ReadOptions) -> None:
-        self._window = worker_count * (1 + buffer_size)
+        self._window = window_of(worker_count, buffer_size, len(pipeline.leaves))
         self._pipeline = pipeline
         self._own = threading.local()
         self._ahead = ReadAhead(pipeline, read_options)
@@ -32,6 +32,10 @@ class ThreadExecutor:
     def window(self, stage: int) -> int:
         """As the protocol says: the same for all."""
         return self._window
+
+    def units(self, stage: int) -> int:
+        """As the protocol says: to ask for a task costs nothing."""
+        return 1
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> ThreadHandle:
         """Take a task; begin to read its records if that helps."""

@@ -1,18 +1,25 @@
-"""Turns a tree of nodes into leaves and stages, purely.
+"""Turns a tree of nodes into leaves, stages and joins, purely.
 
 In: the tree that a user described. Out: the pipeline that runs.
 
-Leaves, stages and operations are numbered from the bottom of the tree to its top, inputs from left to right. So the numbers
-of all that belongs to a part of the tree follow one another, and a part keeps its numbers when something is put on top of it.
+Leaves, stages, joins and operations are numbered from the bottom of the tree to its top, inputs from left to right. So the
+numbers of all that belongs to a part of the tree follow one another, and a part keeps its numbers when something is put on
+top of it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from functools import reduce
+
 from ...operations import Operation
+from .cursor import Size
+from .joins import Join, Part
 from .leaf import Leaf
-from .nodes import Apply, Node
+from .nodes import Apply, Joined, Node, Read
 from .pipeline import Pipeline
-from .stages import stages_of
+from .stages import Stage, runs_of
 
 
 def compiled(tree: Node, skips_errors: bool = False) -> Pipeline:
@@ -22,13 +29,52 @@ def compiled(tree: Node, skips_errors: bool = False) -> Pipeline:
         tree: the node whose rows are the elements.
         skips_errors: a record that fails is left out.
     """
-    leaf, operations = _line(tree)
-    return Pipeline((leaf,), stages_of(operations, skips_errors), skips_errors)
+    numbering = _Numbering(skips_errors)
+    top = numbering.add(tree)
+    return Pipeline(tuple(numbering.leaves), tuple(numbering.stages), tuple(numbering.joins), top, skips_errors)
 
 
-def _line(node: Node) -> tuple[Leaf, tuple[Operation, ...]]:
-    """A leaf and all operations that are applied to it, one after the other."""
+def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipeline:
+    """A pipeline of one line, with operations that stand for those of now."""
+    other = compiled(Apply(Read(pipeline.leaf), tuple(operations)), pipeline.skips_errors)
+    return dataclasses.replace(other, identity=pipeline.identity)
+
+
+class _Numbering:
+    """What has a number already."""
+
+    def __init__(self, skips_errors: bool) -> None:
+        self._skips_errors = skips_errors
+        self._operations = 0
+        self.leaves: list[Leaf] = []
+        self.stages: list[Stage] = []
+        self.joins: list[Join] = []
+
+    def add(self, tree: Node) -> Part:
+        """Give numbers to all of a tree."""
+        base, operations = _line(tree)
+        if isinstance(base, Read):
+            self.leaves.append(base.leaf)
+            return self._with_stages(Part(None, None, Size(1, 0, 0)), len(self.leaves) - 1, operations)
+        inputs = tuple(map(self.add, base.inputs))
+        size = reduce(Size.plus, (one.size for one in inputs), Size(0, 0, 1))
+        self.joins.append(Join(len(self.joins), inputs, base.rule, base.names))
+        part = Part(None, len(self.joins) - 1, size)
+        return self._with_stages(part, None, operations) if operations else part
+
+    def _with_stages(self, part: Part, leaf: int | None, operations: Sequence[Operation]) -> Part:
+        """A part with operations on top of it."""
+        for number, run in enumerate(runs_of(operations, self._skips_errors)):
+            below = (None, None) if number else (leaf, part.join)
+            self.stages.append(Stage(len(self.stages), below[0], self._operations, run, below[1]))
+            self._operations += len(run)
+            part = Part(self.stages[-1].number, part.join, part.size.plus(Size(0, 1, 0)))
+        return part
+
+
+def _line(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:
+    """What stands at the bottom of a line of operations, and these operations."""
     if isinstance(node, Apply):
-        leaf, before = _line(node.input)
-        return leaf, (*before, *node.operations)
-    return node.leaf, ()
+        base, before = _line(node.input)
+        return base, (*before, *node.operations)
+    return node, ()

@@ -14,6 +14,7 @@ from ...operations.identity import fingerprints
 from ...samplers.protocol import VectorSampler
 from ...sources import fingerprint_of
 from .fingerprint import FINGERPRINT_VERSIONS, Fingerprint
+from .joins import Join
 
 VERSION = max(FINGERPRINT_VERSIONS)
 """Version 1 knew nothing of what source and sampler hold, nor of closures."""
@@ -35,16 +36,19 @@ class Identity:
     operations: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, source: Any, operations: Sequence[Operation]) -> Identity:
+    def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> Identity:
         """That of a pipeline now."""
-        return cls(fingerprint_of(source), tuple(map(fingerprints, operations)))
+        return cls(_one_or_all("sources", list(map(fingerprint_of, sources))), tuple(map(fingerprints, operations)))
 
-    def fingerprint(self, sampler: VectorSampler, operations: Sequence[Operation]) -> Fingerprint:
+    def fingerprint(
+        self, samplers: Sequence[VectorSampler], joins: Sequence[Join], operations: Sequence[Operation]
+    ) -> Fingerprint:
         """What a state of now keeps; the operations tell the sizes of batches."""
+        joined = {"joins": [_told(join) for join in joins]} if joins else {}
         return Fingerprint(
             version=VERSION,
             source=self.source,
-            sampler=sampler.fingerprint,
+            sampler={**_one_or_all("samplers", [sampler.fingerprint for sampler in samplers]), **joined},
             operations=[now for now, _ in self.operations],
             batch_sizes=[operation.takes for operation in operations if operation.takes is not None],
         )
@@ -58,3 +62,12 @@ class Identity:
             known = saved[part] if isinstance(saved[part], dict) else {}
             before[part] = {name: value for name, value in present[part].items() if name not in names or name in known}
         return {**before, "operations": [former for _, former in self.operations]}
+
+
+def _one_or_all(name: str, fingerprints: list[dict[str, Any]]) -> dict[str, Any]:
+    return fingerprints[0] if len(fingerprints) == 1 else {name: fingerprints}
+
+
+def _told(join: Join) -> dict[str, Any]:
+    """What tells a join from others: its rule, and the names and sizes of its inputs."""
+    return {**join.rule.fingerprint, "names": list(join.names), "sizes": [list(part.size) for part in join.inputs]}

@@ -28,6 +28,7 @@ class Leaf:
         shard: which positions are this process's.
         lineage: what former runs left of the order.
         epoch: the number of the first one.
+        name: where there are several leaves, for states and messages.
     """
 
     source: Any
@@ -35,6 +36,7 @@ class Leaf:
     shard: ShardOptions
     lineage: Lineage = field(default_factory=Lineage)
     epoch: int = 0
+    name: str = ""
 
     @property
     def endless(self) -> bool:

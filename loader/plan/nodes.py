@@ -1,6 +1,6 @@
 """What a user describes: a tree of nodes. Each is a stream; what stands below it is its input.
 
-In: what the user passed, checked. Out: a tree, which `compile` turns into leaves and stages.
+In: what the user passed, checked. Out: a tree, which `compile` turns into leaves, stages and joins.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...operations import Operation
+from .joins import Rule
 from .leaf import Leaf
 
 
@@ -27,4 +28,19 @@ class Apply:
     operations: tuple[Operation, ...]
 
 
-Node: TypeAlias = Read | Apply
+@dataclass(frozen=True)
+class Joined:
+    """Rows of other streams, as a rule takes them.
+
+    Attributes:
+        inputs: the streams.
+        rule: whose row comes next.
+        names: of the inputs, for states and messages; none: numbers.
+    """
+
+    inputs: tuple[Node, ...]
+    rule: Rule
+    names: tuple[str, ...] = ()
+
+
+Node: TypeAlias = Read | Apply | Joined

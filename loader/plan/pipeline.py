@@ -6,7 +6,6 @@ In: what `compile` made of the user's description. Out: what work, stream and st
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -17,11 +16,12 @@ import numpy as np
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
-from .cursor import Cursor
+from .cursor import Cursor, Size
 from .fingerprint import Fingerprint
 from .identity import Identity
+from .joins import Join, Part
 from .leaf import Leaf
-from .stages import Stage, column_span_length, span_length, stages_of
+from .stages import Stage, column_span_length, span_length
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class Pipeline:
 
     Attributes:
         leaves: where records come from.
-        stages: what is done to them, each after its inputs; the last gives the elements.
+        stages: what is done to them, each after its inputs.
+        joins: where rows of several of these come together, each after its inputs.
+        top: what gives the elements: the last stage or join.
         skips_errors: a record that fails is left out.
         identity: what identifies source and operations, taken when the pipeline was made, because what they load or remember
             while they work may change them. None: taken now.
@@ -38,12 +40,14 @@ class Pipeline:
 
     leaves: tuple[Leaf, ...]
     stages: tuple[Stage, ...]
+    joins: tuple[Join, ...]
+    top: Part
     skips_errors: bool = False
     identity: Identity | None = None
 
     def __post_init__(self) -> None:
         if self.identity is None:
-            object.__setattr__(self, "identity", Identity.of(self.leaf.source, self.operations))
+            object.__setattr__(self, "identity", Identity.of([leaf.source for leaf in self.leaves], self.operations))
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -57,8 +61,31 @@ class Pipeline:
         return leaf
 
     def leaf_of(self, stage: Stage) -> Leaf:
-        """The leaf that the rows of a stage come from."""
-        return self.leaves[stage.leaf] if stage.leaf is not None else self.leaf_of(self.stages[stage.number - 1])
+        """The leaf that the rows of a stage come from; the first one of those that are joined."""
+        return self.leaves[self.leaf_number(stage)]
+
+    def leaf_number(self, stage: Stage) -> int:
+        """The number of that leaf."""
+        while stage.leaf is None:
+            part = Part(stage.number - 1, None, Size(0, 0, 0)) if stage.join is None else self.joins[stage.join].inputs[0]
+            while part.stage is None:
+                assert part.join is not None, "a part ends with a stage or a join"
+                part = self.joins[part.join].inputs[0]
+            stage = self.stages[part.stage]
+        return stage.leaf
+
+    def place_of(self, tag: int) -> tuple[Leaf, int]:
+        """The leaf and the global position in it that the tag of a row of a leaf names; see `tags_of`."""
+        position, leaf = divmod(tag, len(self.leaves))
+        return self.leaves[leaf], position
+
+    def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What names global positions `int64[n]` in one of the leaves: one number for both."""
+        return positions * len(self.leaves) + leaf if len(self.leaves) > 1 else positions
+
+    def is_below_join(self, stage: Stage) -> bool:
+        """Whether the rows of a stage, or what groups make of them, come from a join."""
+        return stage.join is not None or (stage.leaf is None and self.is_below_join(self.stages[stage.number - 1]))
 
     def stage_on(self, leaf: int) -> Stage:
         """The stage that reads a leaf."""
@@ -72,7 +99,7 @@ class Pipeline:
     @property
     def aligned(self) -> bool:
         """Every position gives exactly one row, so that a span is a batch."""
-        return len(self.stages) == 1 and self.stages[0].one_to_one and not self.skips_errors
+        return len(self.stages) == 1 and self.stages[0].one_to_one and not self.joins and not self.skips_errors
 
     @property
     def endless(self) -> bool:
@@ -82,7 +109,18 @@ class Pipeline:
     @property
     def start(self) -> Cursor:
         """Where the stream begins."""
-        return Cursor((0,) * len(self.leaves), (0,) * len(self.stages))
+        return self.start_of(self.top)
+
+    def start_of(self, part: Part) -> Cursor:
+        """Where a part begins."""
+        size, last = part.size, part.join if part.stage is None else self._last_join(part.stage)
+        notes = [] if last is None else [join.rule.start for join in self.joins[last + 1 - size.joins : last + 1]]
+        return Cursor((0,) * size.leaves, (0,) * size.stages, tuple(notes))
+
+    def _last_join(self, number: int) -> int | None:
+        """The number of the join that the rows of a stage come from; None: of none."""
+        stage = self.stages[number]
+        return stage.join if stage.join is not None or stage.leaf is not None else self._last_join(number - 1)
 
     def whole_from(self, start: Cursor) -> bool:
         """Whether all of the stream, of all shards, comes from a cursor on."""
@@ -93,7 +131,7 @@ class Pipeline:
     def columns(self) -> Any:
         """The source's columns, a tree of arrays, if the pipeline stacks them before anything else; None if not."""
         columns = getattr(self.leaves[0].source, "columns", None)
-        if columns is None or self.skips_errors or not self.operations or not self.operations[0].only_stacks:
+        if columns is None or self.joins or self.skips_errors or not self.operations or not self.operations[0].only_stacks:
             return None
         usable = all(
             leaf.dtype == np.result_type(leaf.dtype) and leaf.dtype.kind != "O" for leaf in flatten(columns)[0]
@@ -101,18 +139,33 @@ class Pipeline:
         return columns if usable else None
 
     @cached_property
-    def span(self) -> int:
-        """Positions in a task."""
+    def spans(self) -> tuple[int, ...]:
+        """For each leaf, the positions in a task."""
+        return tuple(map(self._span, range(len(self.leaves))))
+
+    def _span(self, leaf: int) -> int:
+        stage = self.stage_on(leaf)
         if self.columns is None:
-            return span_length(self.stages)
+            return span_length(stage, self._following(stage))
         row_bytes = sum(leaf.nbytes // len(leaf) for leaf in flatten(self.columns)[0])
-        return column_span_length(self.stages[0].unit, row_bytes)
+        return column_span_length(stage.unit, row_bytes)
+
+    def _following(self, stage: Stage) -> Stage | None:
+        """The stage that takes the rows of another one, and of no other."""
+        following = self.stages[stage.number + 1 : stage.number + 2]
+        return next((one for one in following if one.leaf is None and one.join is None), None)
+
+    @cached_property
+    def regrouped(self) -> frozenset[int]:
+        """Numbers of the stages whose rows other stages take; those of the others are elements."""
+        last = self.top.stage
+        return frozenset(stage.number for stage in self.stages if last is not None and stage.number != last)
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Identity of source, sampler and operations, in plain JSON values."""
         assert self.identity is not None
-        return self.identity.fingerprint(self.leaf.sampler, self.operations)
+        return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], self.joins, self.operations)
 
     def fingerprint_like(self, saved: Fingerprint) -> dict[str, Any]:
         """The fingerprint in the form of a saved one, which an older version may have written."""
@@ -122,7 +175,3 @@ class Pipeline:
     def with_leaf(self, leaf: Leaf) -> Pipeline:
         """The same pipeline over another leaf."""
         return dataclasses.replace(self, leaves=(leaf,))
-
-    def with_operations(self, operations: Sequence[Operation]) -> Pipeline:
-        """The same pipeline with operations that stand for those of now."""
-        return dataclasses.replace(self, stages=stages_of(operations, self.skips_errors))

@@ -1,6 +1,6 @@
 """Stages: runs of operations that one task can do on its own; and the spans of positions that tasks are made of.
 
-In: operations. Out: stages; spans.
+In: operations. Out: runs of them, each a stage; spans.
 
 A stage's unit is the number of inputs that make one output as long as nothing is dropped or added: the product of what its
 operations take. An operation that takes several inputs (a `Batch`) and comes after one that is not one-to-one (a `Filter`, a
@@ -36,20 +36,27 @@ class Stage:
 
     Attributes:
         number: in the pipeline; the inputs of a stage have lower numbers.
-        leaf: number of the leaf whose spans are the input; None where rows of another stage are.
+        leaf: number of the leaf whose spans are the input; None where rows are.
         first: number of the first operation in the whole pipeline.
         operations: in order.
+        join: number of the join whose rows are the input; None where rows of the stage before it are.
     """
 
     number: int
     leaf: int | None
     first: int
     operations: tuple[Operation, ...]
+    join: int | None = None
 
     @property
     def unit(self) -> int:
         """Inputs to one output."""
         return unit_of(self.operations)
+
+    @property
+    def group(self) -> int:
+        """Rows in a task that is about rows: one unit; where units are single rows, as many as pay for the task."""
+        return self.unit if self.groups else MIN_SPAN
 
     @property
     def groups(self) -> bool:
@@ -88,8 +95,8 @@ def unit_of(operations: Sequence[Operation]) -> int:
     return prod(operation.takes or 1 for operation in operations)
 
 
-def stages_of(operations: Sequence[Operation], skips_errors: bool = False) -> tuple[Stage, ...]:
-    """The stages of one line of operations over leaf 0; at least one, possibly without operations.
+def runs_of(operations: Sequence[Operation], skips_errors: bool = False) -> list[tuple[Operation, ...]]:
+    """The operations of each stage of a line of them; at least one stage, possibly without operations.
 
     With `skips_errors` every operation may come to nothing, as a filter may.
     """
@@ -100,18 +107,14 @@ def stages_of(operations: Sequence[Operation], skips_errors: bool = False) -> tu
             one_to_one = not skips_errors
         one_to_one = one_to_one and operation.one_to_one
     stops = [*starts[1:], len(operations)]
-    return tuple(
-        Stage(number, None if number else 0, start, tuple(operations[start:stop]))
-        for number, (start, stop) in enumerate(zip(starts, stops))
-    )
+    return [tuple(operations[start:stop]) for start, stop in zip(starts, stops)]
 
 
-def span_length(stages: Sequence[Stage]) -> int:
+def span_length(stage: Stage, following: Stage | None) -> int:
     """Positions in a span: one unit; where units are single records, about a unit of the stage that follows."""
-    unit = stages[0].unit
-    if stages[0].groups:
-        return unit
-    wanted = stages[1].unit if len(stages) > 1 else MIN_SPAN
+    if stage.groups:
+        return stage.unit
+    wanted = following.unit if following is not None else MIN_SPAN
     return min(max(wanted, MIN_SPAN), MAX_SPAN)
 
 

@@ -43,7 +43,7 @@ class Unfinished:
     def to_values(self) -> list[Any]:
         """Plain JSON values."""
         lineages = [lineage.values for lineage in self.lineages]
-        return [list(self.shard), list(map(list, self.cursor)), lineages, self.delivered]
+        return [list(self.shard), _place_values(self.cursor), lineages, self.delivered]
 
     @classmethod
     def from_values(cls, values: Any) -> Unfinished:
@@ -90,12 +90,14 @@ class LoaderState:
 
         May be asked for at every step: what does not change in a run is text already.
         """
-        positions, skips = (",".join(map(str, numbers)) for numbers in self.cursor)
+        cursor = self.cursor
+        positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
+        notes = "," + _json(list(map(list, cursor.notes))) if cursor.notes else ""
         lineages = ",".join(lineage.json for lineage in self.lineages)
         skipped = _json([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
         unfinished = _json([rest.to_values() for rest in self.unfinished]) if self.unfinished else "[]"
         return (
-            f'{{"cursor":[[{positions}],[{skips}]],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
+            f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
             f'"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":{unfinished},'
             f'"version":{self.version}}}'
         ).encode()
@@ -163,11 +165,12 @@ def _are_counts(values: Any) -> bool:
 
 
 def _is_place(cursor: Any, shard: Any, lineages: Any) -> bool:
-    """Whether these are a position for each of the leaves, a skip for each of the stages, and a shard."""
-    if not isinstance(cursor, list) or len(cursor) != 2 or not isinstance(lineages, list):
+    """Whether these are a position for each of the leaves, a skip for each of the stages, notes of joins, and a shard."""
+    if not isinstance(cursor, list) or len(cursor) not in (2, 3) or not isinstance(lineages, list):
         return False
-    positions, skips = cursor
+    positions, skips, notes = cursor if len(cursor) == 3 else (*cursor, [])
     whole = _are_counts(positions) and _are_counts(skips) and _are_counts(shard)
+    whole = whole and isinstance(notes, list) and all(map(_are_counts, notes))
     return whole and len(lineages) == len(positions) <= len(skips) and positions != [] and _is_shard(shard)
 
 
@@ -175,8 +178,14 @@ def _is_shard(shard: list[int]) -> bool:
     return len(shard) == 2 and shard[0] < shard[1]
 
 
-def _cursor(values: list[list[int]]) -> Cursor:
-    return Cursor(tuple(values[0]), tuple(values[1]))
+def _cursor(values: list[Any]) -> Cursor:
+    return Cursor(tuple(values[0]), tuple(values[1]), tuple(tuple(note) for notes in values[2:] for note in notes))
+
+
+def _place_values(cursor: Cursor) -> list[Any]:
+    """Plain JSON values of a cursor; nothing is said of joins where there are none."""
+    notes = [list(map(list, cursor.notes))] if cursor.notes else []
+    return [list(cursor.positions), list(cursor.skips), *notes]
 
 
 def _skipped(values: Any) -> SkippedSteps:

@@ -12,12 +12,12 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from ...errors import CheckpointError
+from ...errors import CheckpointError, JoinError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import has_own_orders, order_of
 from ...samplers.protocol import VectorSampler
-from ...wording import brief, first_few
-from ..plan.cursor import Cursor
+from ...wording import brief, first_few, shown
+from ..plan.cursor import Cursor, Note
 from ..plan.fingerprint import differences
 from ..plan.leaf import Leaf
 from ..plan.lineage import Lineage
@@ -62,8 +62,8 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
     cursor = state.cursor
     if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or _is_outside(found, cursor):
         raise CheckpointError(
-            f"the state's cursor {list(map(list, cursor))} lies outside this pipeline, which has "
-            f"{[leaf.total for leaf in found.leaves]} positions and {len(found.stages)} stages."
+            f"the state's cursor {shown(list(cursor))} lies outside this pipeline, which has "
+            f"{shown([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and {len(found.joins)} joins."
         )
     formers(pipeline, state.unfinished)
     return found
@@ -94,7 +94,9 @@ def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
 def _is_outside(pipeline: Pipeline, cursor: Cursor) -> bool:
     """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
     ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves]
-    return any(position > end for position, end in zip(cursor.positions, ends))
+    beyond = any(position > end for position, end in zip(cursor.positions, ends))
+    known = len(cursor.notes) == len(pipeline.joins)
+    return beyond or not known or not all(join.rule.is_note(note) for join, note in zip(pipeline.joins, cursor.notes))
 
 
 def formers(pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> list[Pipeline]:
@@ -167,7 +169,19 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run:
         skipped = SkippedSteps(skipped.steps, union((*skipped.absorbed, *skipped.steps)))
     step = max(state.step for state in by_shard)
     own = tuple(unfinished[shard[0] :: shard[1]])
-    return LoaderState(pipeline.start, step, shard, first.fingerprint, lineages, skipped, own)
+    start = pipeline.start._replace(notes=_notes(pipeline, cursors))
+    return LoaderState(start, step, shard, first.fingerprint, lineages, skipped, own)
+
+
+def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[Note, ...]:
+    """The notes of the joins of each shard, after former shards that stand at these cursors."""
+    shards = pipeline.shard.shard_count
+    try:
+        return tuple(
+            join.rule.shared([cursor.notes[join.number] for cursor in cursors], shards) for join in pipeline.joins
+        )
+    except JoinError as error:
+        raise CheckpointError(str(error)) from None
 
 
 def _lineage_after(

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
-from ..stream.rows import Records, RowRun
+from ..stream.rows import JoinedRows, Records, RowRun
 from .loader_state import Unfinished
 
-Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, RowRun, int], None, None]]
+Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, RowRun | JoinedRows, int], None, None]]
 """Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
 
 MAX_ELEMENTS = 10_000
@@ -27,8 +27,8 @@ MAX_ELEMENTS = 10_000
 
 def in_a_batch(pipeline: Pipeline, cursor: Cursor) -> bool:
     """Whether a cursor stands inside what a `Batch` and a `FlatMap` after it make."""
-    first, *others = cursor.skips
-    return any(others) or (first > 0 and pipeline.stages[0].unit > 1)
+    stages = zip(cursor.skips, pipeline.stages)
+    return any(skip > 0 and (stage.leaf is None or stage.unit > 1) for skip, stage in stages)
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Row:
     start: Cursor
     unfinished: tuple[Unfinished, ...]
     former: Pipeline
-    run: RowRun
+    run: RowRun | JoinedRows
     index: int
 
     def cursor_after(self, index: int) -> Cursor:
@@ -82,7 +82,7 @@ def place_after(former: Pipeline, cursor: Cursor, run: Run) -> Cursor:
     Raises:
         CheckpointError: there is none nearby.
     """
-    count = 0
+    count, place = 0, cursor
     for _, rows, index in _elements(former, cursor, run):
         place, count = rows.cursor_after(index), count + 1
         if not in_a_batch(former, place):
@@ -92,10 +92,10 @@ def place_after(former: Pipeline, cursor: Cursor, run: Run) -> Cursor:
                 f"a shard stands inside a batch that a FlatMap takes apart, and so it does after {MAX_ELEMENTS} more elements; "
                 "take the checkpoint at another step, or keep the number of shards."
             )
-    return Cursor(tuple(leaf.total for leaf in former.leaves), former.start.skips)
+    return Cursor(tuple(leaf.total for leaf in former.leaves), former.start.skips, place.notes)
 
 
-def _elements(former: Pipeline, cursor: Cursor, run: Run) -> Iterator[tuple[Any, RowRun, int]]:
+def _elements(former: Pipeline, cursor: Cursor, run: Run) -> Iterator[tuple[Any, RowRun | JoinedRows, int]]:
     with closing(run(former, cursor)) as elements:
         for element, rows, index in elements:
             yield element, rows, index

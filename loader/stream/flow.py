@@ -3,28 +3,32 @@
 In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with where it comes from.
 
     spans → Ordered → RowRuns  [→ Regroup → Ordered → RowRuns  for every further stage]  → elements
+                       └→ JoinedRuns, with those of other inputs ─┘
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from itertools import chain
+from functools import partial
+from itertools import chain, count
 from typing import Any
 
 from ..executors.protocol import Executor
 from ..plan.cursor import Cursor
+from ..plan.joins import Part
 from ..plan.pipeline import Pipeline
 from ..plan.ranges import Ranges, kept
-from ..plan.stages import Stage, spans
+from ..plan.stages import MIN_SPAN, Stage, spans
 from ..stats import Waits
 from ..work.tasks import SpanTask
+from .join import JoinedRuns
 from .ordered import results
 from .pull import Ended, FromIterator, Pull
 from .regroup import Regroup
 from .requests import Request, SpanRequest
 from .row_runs import RowRuns
-from .rows import RowRun
+from .rows import JoinedRows, RowRun
 from .skipped import SkippedRecords
 
 
@@ -45,23 +49,38 @@ class Flow:
         self._skipped = skipped
         self._waits = waits
         self._whole = pipeline.whole_from(start)
-        self._runs = self._rows(pipeline.stages[-1], start, unread)
+        self._unread = unread
+        self._block_numbers = count()
+        self._runs = self._rows(pipeline.top, start)
 
-    def _rows(self, stage: Stage, start: Cursor, unread: Ranges) -> RowRuns:
-        """The rows that come out of a stage, which begins at a cursor."""
+    def _rows(self, part: Part, start: Cursor, size: int = MIN_SPAN) -> RowRuns | JoinedRuns:
+        """The rows that come out of a part, which begins at a cursor; of a join, so many at a time."""
+        if part.stage is None:
+            return self._joined(part, start, size)
+        stage = self._pipeline.stages[part.stage]
         if stage.leaf is not None:
-            requests: Pull[Request] = FromIterator(self._spans(stage, stage.leaf, start.positions[0], unread))
+            requests: Pull[Request] = FromIterator(self._spans(stage, stage.leaf, start.positions[0]))
         else:
-            before = Cursor(start.positions, start.skips[:-1])
-            inputs = self._rows(self._pipeline.stages[stage.number - 1], before, unread)
-            requests = Regroup(inputs, stage, before, self._whole)
+            before = Part(None if stage.join is not None else stage.number - 1, stage.join, part.size)
+            inputs = self._rows(before, start.before(), max(stage.group, MIN_SPAN))
+            requests = Regroup(inputs, stage, start.before(), self._whole)
         results_ = results(requests, self._executor, stage.number)
-        return RowRuns(results_, self._pipeline, stage, start, self._skipped)
+        leaf = self._pipeline.leaf_of(stage)
+        return RowRuns(results_, leaf, start, self._skipped, self._block_numbers)
 
-    def _spans(self, stage: Stage, leaf: int, start: int, unread: Ranges) -> Iterator[SpanRequest]:
+    def _joined(self, part: Part, start: Cursor, size: int) -> JoinedRuns:
+        assert part.join is not None, "a part ends with a stage or a join"
+        join = self._pipeline.joins[part.join]
+        sizes = [one.size for one in join.inputs]
+        opens = [partial(self._rows, one, size=size) for one in join.inputs]
+        starts = self._pipeline.start_of(part).parts(sizes)
+        return JoinedRuns(opens, start.parts(sizes), starts, join.rule, start.notes[-1], size)
+
+    def _spans(self, stage: Stage, leaf: int, start: int) -> Iterator[SpanRequest]:
         total = start + stage.useful(self._pipeline.leaves[leaf].left_from(start))
-        length, unit = self._pipeline.span, stage.unit
-        parts = (spans(*part, length, lambda: self._executor.units) for part in kept(unread, start, total))
+        length, unit = self._pipeline.spans[leaf], stage.unit
+        units = partial(self._executor.units, stage.number)
+        parts = (spans(*part, length, units) for part in kept(self._unread, start, total))
         for span in chain.from_iterable(parts):
             yield SpanRequest(SpanTask(stage.number, *span), leaf, unit)
 
@@ -69,7 +88,7 @@ class Flow:
         """Have work begin ahead of the first element, without waiting."""
         self._runs.fill()
 
-    def __iter__(self) -> Generator[tuple[Any, RowRun, int], None, None]:
+    def __iter__(self) -> Generator[tuple[Any, RowRun | JoinedRows, int], None, None]:
         """Elements, each with its run and its row there, which know the cursor that follows it.
 
         Raises what a task failed with, at its place in the stream.
@@ -78,11 +97,10 @@ class Flow:
             began = time.perf_counter()
             run = self._runs.next(wait=True)
             self._waits.note(began, time.perf_counter())
-            if isinstance(run, RowRun):
-                for row in range(run.start, run.stop):
-                    yield run.take(row), run, row
-            else:
-                assert isinstance(run, Ended)
+            assert run is not None, "it was waited for"
+            if isinstance(run, Ended):
                 if run.failure is not None:
                     raise run.failure.error
                 return
+            for row in range(run.start, run.stop):
+                yield run.take(row), run, row

@@ -6,27 +6,31 @@ Rows that are too few for any group are a failure, if they are all that a whole 
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...errors import EmptyStreamError
 from ..plan.cursor import Cursor
 from ..plan.stages import Stage
-from ..work.tasks import Failure, GroupTask, Rows
+from ..work.tasks import Failure, GroupTask
+from ..work.tasks import Rows as TaskRows
 from .pull import Ended, Pull
 from .requests import GroupRequest
-from .rows import RowRun
+from .rows import BlockRows, Rows
 
 
 class Regroup:
     """Groups for a stage; `start` is the cursor at which the first row stands, of a `whole` stream or not."""
 
-    def __init__(self, runs: Pull[RowRun], stage: Stage, start: Cursor, whole: bool) -> None:
+    def __init__(self, runs: Pull[Rows], stage: Stage, start: Cursor, whole: bool) -> None:
         self._runs = runs
         self._stage = stage
-        self._size = stage.unit
+        self._size = stage.group
         self._start = self._stop = start
         self._whole = whole
-        self._run: RowRun | None = None
+        self._run: Rows | None = None
         self._used = 0
-        self._parts: list[tuple[RowRun, int, int]] = []
+        self._parts: list[tuple[Rows, int, int]] = []
         self._count = 0
 
     def next(self, wait: bool) -> GroupRequest | Ended | None:
@@ -57,23 +61,44 @@ class Regroup:
             )
         )
 
-    def _take(self, run: RowRun) -> None:
+    def _take(self, run: Rows) -> None:
         """Move rows of the run into the group, as many as there is room for."""
         stop = min(run.stop, self._used + self._size - self._count)
         self._parts.append((run, self._used, stop))
         self._count += stop - self._used
         self._used = stop
-        self._stop = run.cursor_after(stop - 1)
+        self._stop = run.origin.cursor_after(stop - 1)
         if stop == run.stop:
             self._run = None
 
     def _group(self) -> GroupRequest:
         parts, start, stop = self._parts, self._start, self._stop
         self._start, self._parts, self._count, self._whole = stop, [], 0, False
+        rows, order = _of_blocks(parts)
+        first, at, _ = parts[0]
         return GroupRequest(
-            GroupTask(self._stage.number, tuple(Rows(run.number, first, last) for run, first, last in parts)),
-            {run.number: run.block for run, _, _ in parts},
+            GroupTask(
+                self._stage.number,
+                tuple(TaskRows(run.block_number, first, last) for run, first, last in rows),
+                order,
+                first.number + at,
+            ),
+            {run.block_number: run.block for run, _, _ in rows},
             tuple((run.origin, first, last) for run, first, last in parts),
             start,
             stop,
         )
+
+
+def _of_blocks(parts: list[tuple[Rows, int, int]]) -> tuple[list[BlockRows], bytes | None]:
+    """All rows as those of blocks, and their order among these."""
+    found: list[BlockRows] = []
+    orders: list[NDArray[np.int64]] = []
+    done, as_they_stand = 0, True
+    for run, start, stop in parts:
+        blocks, order = run.of_blocks(start, stop)
+        found += blocks
+        as_they_stand = as_they_stand and order is None
+        orders.append((np.arange(stop - start) if order is None else order) + done)
+        done += stop - start
+    return found, None if as_they_stand else np.concatenate(orders).astype(np.int32).tobytes()

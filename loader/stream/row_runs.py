@@ -6,12 +6,11 @@ In: blocks in order. Out: the same rows, in runs; rows that were delivered befor
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 from ...errors import NothingPassesError
 from ..plan.cursor import Cursor
 from ..plan.leaf import Leaf
-from ..plan.pipeline import Pipeline
-from ..plan.stages import Stage
 from ..work.notices import Notices
 from ..work.tasks import Failure
 from .pull import Ended
@@ -27,18 +26,30 @@ MIN_BARREN_GROUPS = 100
 
 
 class RowRuns:
-    """The rows of a stage, from a cursor on."""
+    """The rows of a stage, from a cursor on.
+
+    Args:
+        results: its tasks and their blocks.
+        leaf: that its rows come from; of several, the first.
+        start: the cursor.
+        skipped: takes what was left out.
+        numbers: for blocks: no two of an iterator share one.
+    """
 
     def __init__(
-        self, results: Results, pipeline: Pipeline, stage: Stage, start: Cursor, skipped: SkippedRecords
+        self,
+        results: Results,
+        leaf: Leaf,
+        start: Cursor,
+        skipped: SkippedRecords,
+        numbers: Iterator[int],
     ) -> None:
         self._results = results
         self._skip = start.skips[-1]
         self._skipped = skipped
         self._notices = Notices()
-        self._drought = Drought(pipeline, start)
-        self._number = stage.number
-        self._stages = len(pipeline.stages)
+        self._drought = Drought(leaf, start)
+        self._numbers = numbers
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
@@ -51,7 +62,6 @@ class RowRuns:
             if result is None or isinstance(result, Ended):
                 return result
             request, block = result
-            number, self._number = self._number, self._number + self._stages  # no two blocks of an iterator share one
             if block.notices:
                 self._notices.warn(block.notices)
             if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
@@ -61,7 +71,7 @@ class RowRuns:
                 skip = min(skip, bisect_right(block.tags.units, 0))  # never more than the unit that was being delivered
             if block.count > skip:
                 self._drought.end(request)
-                return RowRun(number, block, request.origin(block), skip, block.count)
+                return RowRun(next(self._numbers), block, request.origin(block), skip, block.count)
             if block.failure is not None:
                 continue  # the results tell it next; how much came before it says nothing about what passes
             if (failure := self._drought.go_on(request)) is not None:
@@ -71,9 +81,8 @@ class RowRuns:
 class Drought:
     """Notices when nothing passes the operations of an endless stream any more."""
 
-    def __init__(self, pipeline: Pipeline, start: Cursor) -> None:
-        self._leaf: Leaf = pipeline.leaves[0]
-        self._endless = pipeline.endless
+    def __init__(self, leaf: Leaf, start: Cursor) -> None:
+        self._leaf = leaf
         self._since = start.positions[0]
         self._groups = 0
 
@@ -86,7 +95,7 @@ class Drought:
         in_groups = isinstance(request, GroupRequest)
         self._groups += in_groups
         enough = not in_groups or self._groups >= MIN_BARREN_GROUPS
-        if not self._endless or not enough or request.stop < self._limit():
+        if not self._leaf.endless or not enough or request.stop < self._limit():
             return None
         return Failure(
             NothingPassesError(

@@ -1,16 +1,19 @@
 """Rows in order, and where they come from: the records that each was made of, and the cursor that follows it.
 
-In: what a task was about, and its block. Out: rows; local positions and cursors, found when somebody asks, not row by row. An
-origin holds no row, so that what is kept of a batch that was delivered is small.
+In: what a task was about, and its block; or what a join took of several. Out: rows; local positions and cursors, found when
+somebody asks, not row by row. An origin holds no row, so that what is kept of a batch that was delivered is small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
-from ..plan.cursor import Cursor
+import numpy as np
+from numpy.typing import NDArray
+
+from ..plan.cursor import Cursor, Note, joined
 from ..work.tasks import Block, RowTags
 
 Records: TypeAlias = dict[int, Sequence[int]]
@@ -83,7 +86,71 @@ class GroupOrigin:
         return self.stop.then(0) if row + 1 == self.count else self.start.then(row + 1)
 
 
-Origin: TypeAlias = SpanOrigin | GroupOrigin
+@dataclass(frozen=True, slots=True)
+class JoinedOrigin:
+    """Of rows that a join took.
+
+    Attributes:
+        choices: the input `int64[rows]` that each row comes from.
+        parts: of each input the origins of its rows, and the rows `[start, stop)` of each.
+        before: the cursors of the inputs before these rows.
+        note: that of the join after some number of rows.
+    """
+
+    choices: NDArray[np.int64]
+    parts: list[list[tuple[Origin, int, int]]]
+    before: Sequence[Cursor]
+    note: Callable[[int], Note]
+
+    def records(self, row: int) -> Records:
+        """The records that a row was made of."""
+        number = int(self.choices[row])
+        origin, inner = _at(self.parts[number], int(np.count_nonzero(self.choices[:row] == number)))
+        return origin.records(inner)
+
+    def cursor_after(self, row: int) -> Cursor:
+        """Where the stream goes on after a row."""
+        cursors = list(self.before)
+        for number, count in enumerate(np.bincount(self.choices[: row + 1]).tolist()):
+            if count:
+                origin, inner = _at(self.parts[number], count - 1)
+                cursors[number] = origin.cursor_after(inner)
+        return joined(cursors, self.note(row + 1))
+
+
+def _at(parts: list[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
+    """The origin of one of the rows of an input, and its number there."""
+    for origin, start, stop in parts:
+        if number < stop - start:
+            return origin, start + number
+        number -= stop - start
+    raise IndexError(number)
+
+
+Origin: TypeAlias = SpanOrigin | GroupOrigin | JoinedOrigin
+
+
+class Rows(Protocol):
+    """Rows `[start, stop)`, one after the other: of a block, or those that a join took."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def stop(self) -> int: ...
+
+    @property
+    def origin(self) -> Origin: ...
+
+    @property
+    def number(self) -> int:
+        """The first row's, among those of a join that it comes out of; 0 elsewhere."""
+
+    def take(self, row: int) -> Any:
+        """A row, which is let go of, so that its memory is free once the user drops it."""
+
+    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64] | None]:
+        """Some of the rows as those of blocks, and their numbers among these in order; None: as they stand."""
 
 
 @dataclass(slots=True)
@@ -91,20 +158,29 @@ class RowRun:
     """Rows `[start, stop)` of a block.
 
     Attributes:
-        number: of the block, among those of its iterator.
+        block_number: of the block, among those of its iterator.
     """
 
-    number: int
+    block_number: int
     block: Block
     origin: Origin
     start: int
     stop: int
 
+    @property
+    def number(self) -> int:
+        """As the protocol says."""
+        return 0
+
     def take(self, row: int) -> Any:
-        """Row `row` of the block, which lets go of it, so that its memory is free once the user drops it."""
+        """As the protocol says."""
         elements = self.block.elements
         element, elements[row] = elements[row], None
         return element
+
+    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], None]:
+        """As the protocol says."""
+        return [(self, start, stop)], None
 
     def records(self, row: int) -> Records:
         """The records that row `row` of the block was made of."""
@@ -113,3 +189,79 @@ class RowRun:
     def cursor_after(self, row: int) -> Cursor:
         """Where the stream goes on after row `row` of the block."""
         return self.origin.cursor_after(row)
+
+
+BlockRows: TypeAlias = tuple[RowRun, int, int]
+"""Rows `[start, stop)` of a block that a run knows."""
+
+
+@dataclass(slots=True)
+class JoinedRows:
+    """Rows that a join took.
+
+    Attributes:
+        parts: of each input, its rows: what has them, and which.
+        origin: of them all.
+        number: of the first one, among all that came out of the join.
+    """
+
+    parts: list[list[tuple[Rows, int, int]]]
+    origin: JoinedOrigin
+    number: int
+
+    start: ClassVar[int] = 0
+
+    @property
+    def stop(self) -> int:
+        """As the protocol says."""
+        return len(self.origin.choices)
+
+    def take(self, row: int) -> Any:
+        """As the protocol says."""
+        choices = self.origin.choices
+        number = int(choices[row])
+        at = int(np.count_nonzero(choices[:row] == number))
+        for rows, start, stop in self.parts[number]:
+            if at < stop - start:
+                return rows.take(start + at)
+            at -= stop - start
+        raise IndexError(row)
+
+    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64]]:
+        """As the protocol says."""
+        choices = self.origin.choices
+        some = choices[start:stop]
+        before, count = (np.bincount(part, minlength=len(self.parts)).tolist() for part in (choices[:start], some))
+        found: list[BlockRows] = []
+        places = np.empty(len(some), dtype=np.int64)  # of the rows of all inputs, one input after the other
+        done = 0
+        for number in np.flatnonzero(count).tolist():
+            for rows, first, last in _some_of(self.parts[number], before[number], before[number] + count[number]):
+                blocks, order = rows.of_blocks(first, last)
+                found += blocks
+                numbers = np.arange(last - first, dtype=np.int64) if order is None else order
+                places[done : done + last - first] = numbers + done
+                done += last - first
+        by_input = np.argsort(some, kind="stable")
+        result = np.empty(len(some), dtype=np.int64)
+        result[by_input] = places
+        return found, result
+
+    def records(self, row: int) -> Records:
+        """The records that a row was made of."""
+        return self.origin.records(row)
+
+    def cursor_after(self, row: int) -> Cursor:
+        """Where the stream goes on after a row."""
+        return self.origin.cursor_after(row)
+
+
+def _some_of(parts: list[tuple[Rows, int, int]], start: int, stop: int) -> list[tuple[Rows, int, int]]:
+    """What of these stands at `[start, stop)` of all of them."""
+    found = []
+    for rows, first, last in parts:
+        low, high = max(start, 0), min(stop, last - first)
+        if low < high:
+            found.append((rows, first + low, first + high))
+        start, stop = start - (last - first), stop - (last - first)
+    return found

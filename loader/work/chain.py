@@ -19,10 +19,10 @@ from ...errors import NoElementError
 from ...operations.protocol import Allocate, Context, Element, Step, Tell
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
-from .explain import explained, maker_for, name_of
+from .explain import explained, maker_for, name_of, place
 from .passage import Passage, plain_at_front
 from .stacked_rows import StackedRows, batch_of
-from .tasks import Block, Failure, Parts, RowTags, SpanTask
+from .tasks import Block, Failure, GroupTask, Parts, RowTags, SpanTask
 
 
 @dataclass(slots=True)
@@ -33,6 +33,7 @@ class Inputs:
         elements: tells exactly how many are left.
         count: number of elements.
         positions: gives their positions; not asked for where nobody wants to know.
+        tags: gives what names the records that they come from, where one fails.
         rows: of the positions.
         place: number within the stage of the operation that they are pushed into.
     """
@@ -40,6 +41,7 @@ class Inputs:
     elements: Iterator[Any]
     count: int
     positions: Callable[[], NDArray[np.int64]]
+    tags: Callable[[], NDArray[np.int64]]
     rows: Iterable[int]
     place: int
 
@@ -56,6 +58,7 @@ class Chain:
         for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
             self._steps.insert(0, operation.connect(self._steps[0], self._context, number))
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
+        self._below_join = pipeline.is_below_join(stage)
         self._tags_rows = not pipeline.aligned
         self._tracks = stage.reads_position or self._tags_rows
         self._elements: list[Element] = []
@@ -85,17 +88,37 @@ class Chain:
         def positions() -> NDArray[np.int64]:
             return self._leaf.positions(span.start, span.stop)[:: self._positions_per_input]
 
-        return self._run(Inputs(iter(inputs), len(inputs), positions, repeat(0), self._place), read_failure)
+        def tags() -> NDArray[np.int64]:
+            return self._tags_of(positions())
 
-    def run_group(self, parts: Parts) -> Block:
-        """Push rows of earlier blocks, which make one unit."""
-        positions, rows = _places_of(parts)
+        return self._run(Inputs(iter(inputs), len(inputs), positions, tags, repeat(0), self._place), read_failure)
+
+    def run_group(self, task: GroupTask, parts: Parts) -> Block:
+        """Push rows of earlier blocks."""
+        order = None if task.order is None else np.frombuffer(task.order, dtype=np.int32)
+        tags, rows = _tags_of(parts, order)
+        positions = self._positions_of(tags, task.first)
         if self._batches_columns(parts):
             columns = [(block.elements, start, stop) for block, start, stop in parts]
-            batch = map(batch_of, [columns], [self._context.allocate])  # made when it is asked for: that may fail
-            return self._run(Inputs(batch, 1, lambda: positions[:1], rows, 1))
+            batch = map(batch_of, [columns], [self._context.allocate], [order])  # made when it is asked for: that may fail
+            return self._run(Inputs(batch, 1, lambda: positions[:1], lambda: tags[:1], rows, 1))
         elements = _elements_of(parts)
-        return self._run(Inputs(iter(elements), len(elements), lambda: positions, rows, 0))
+        if order is not None:
+            elements = list(map(elements.__getitem__, order.tolist()))
+        return self._run(Inputs(iter(elements), len(elements), lambda: positions, lambda: tags, rows, 0))
+
+    def _positions_of(self, tags: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+        """The positions of rows: in their leaf; or, of what comes from a join, their numbers there, of all shards."""
+        if self._stage.join is not None:
+            shard = self._pipeline.shard
+            return (first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
+        return tags if self._below_join else tags // len(self._pipeline.leaves)
+
+    def _tags_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What names these positions to others; see `Pipeline.tags_of`."""
+        if self._below_join:
+            return positions
+        return self._pipeline.tags_of(self._pipeline.leaf_number(self._stage), positions)
 
     def _run(self, inputs: Inputs, read_failure: Exception | None = None) -> Block:
         try:
@@ -109,8 +132,8 @@ class Chain:
                 finish()
         except Exception as error:
             number = max(inputs.count - length_hint(inputs.elements) - 1, 0)
-            position = int(inputs.positions()[self._at_fault(number)])
-            return self._failed(self._explained(error, position), number // self._inputs_per_unit)
+            tag = int(inputs.tags()[self._at_fault(number)])
+            return self._failed(self._explained(error, tag), number // self._inputs_per_unit)
         return self._block()
 
     def _push_each(self, inputs: Inputs) -> None:
@@ -121,7 +144,7 @@ class Chain:
                 push(element)
             return
         positions = inputs.positions()
-        seeds = self._leaf.sampler.seeds(positions)
+        seeds = None if self._below_join else self._leaf.sampler.seeds(positions)
         if self._tags is None and seeds is None:
             for context.position, element in zip(positions.tolist(), inputs.elements):
                 push(element)
@@ -182,13 +205,15 @@ class Chain:
     def _inputs_of(self, number: int) -> int:
         return max(self._stage.inputs_of(number) // self._positions_per_input, 1)
 
-    def _explained(self, error: Exception, position: int) -> Exception:
+    def _explained(self, error: Exception, tag: int) -> Exception:
         fault = self._context.fault
         number = None if fault is None else fault.number
         who = (
             maker_for(self._pipeline, number) if isinstance(error, NoElementError) else name_of(self._pipeline, number)
         )
-        return explained(error, self._leaf, position, who)
+        if self._below_join and self._stage.join is None:
+            return explained(error, f"at row {tag} of what was joined", who)
+        return explained(error, place(*self._pipeline.place_of(tag)), who)
 
     def _keep(self, element: Element) -> None:
         self._elements.append(element)
@@ -196,6 +221,8 @@ class Chain:
             self._tags.add(self._context.unit, self._context.position, self._context.row)
 
     def _block(self, failure: Failure | None = None) -> Block:
+        if self._tags is not None and len(self._pipeline.leaves) > 1:
+            self._tags.positions = array("q", self._tags_of(np.array(self._tags.positions, dtype=np.int64)).tobytes())
         block = Block(self._elements, self._tags, failure)
         self._elements, self._tags = [], RowTags() if self._tags_rows else None
         return block
@@ -208,14 +235,15 @@ class Chain:
         return self._block(Failure(error))
 
 
-def _places_of(parts: Parts) -> tuple[NDArray[np.int64], list[int]]:
-    """Position and row of each row."""
+def _tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
+    """What names the record of each row, and which of its rows it is."""
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:
         assert block.tags is not None, "only blocks with tags are regrouped"
         positions += block.tags.positions[start:stop]
         rows += block.tags.rows[start:stop]
-    return np.array(positions, dtype=np.int64), rows
+    tags = np.array(positions, dtype=np.int64)
+    return (tags, rows) if order is None else (tags[order], list(map(rows.__getitem__, order.tolist())))
 
 
 def _elements_of(parts: Parts) -> list[Element]:

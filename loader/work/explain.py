@@ -37,16 +37,25 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
     return name_of(pipeline, makers[-1]) if makers else READING
 
 
-def explained(error: Exception, leaf: Leaf, position: int, who: str) -> Exception:
+def place(leaf: Leaf, position: int) -> str:
+    """Where a record stands.
+
+    Args:
+        leaf: that it comes from.
+        position: global position there (of a batch: of its first record).
+    """
+    name = f" of {leaf.name}" if leaf.name else ""
+    return f"on record key {_key_at(leaf, position)} at position {position}{name}"
+
+
+def explained(error: Exception, where: str, who: str) -> Exception:
     """The exception, saying where in the pipeline it was raised; in place of StopIteration, one that can be raised.
 
     Args:
         error: raised while a task was run.
-        leaf: where the record comes from.
-        position: global position of the record (of a batch: its first) that was being worked on.
+        where: the record stands that was being worked on.
         who: failed.
     """
-    where = f"on record key {_key_at(leaf, position)} at position {position}"
     note = f"millrace: {who} failed {where}."
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)

@@ -17,7 +17,7 @@ from ...operations.trees import flatten
 from ...sources import reader_of
 from ..plan.leaf import KeyBlocks, Leaf
 from ..plan.pipeline import Pipeline
-from .explain import READING, SAMPLER, explained
+from .explain import READING, SAMPLER, explained, place
 from .tasks import SpanTask
 
 
@@ -54,8 +54,8 @@ class Reader:
                 who = READING
                 records.append(leaf.source[key])
         except Exception as error:
-            return records, explained(error, leaf, position, who)
-        return [], explained(failure, leaf, leaf.position(span.start), READING)
+            return records, explained(error, place(leaf, position), who)
+        return [], explained(failure, place(leaf, leaf.position(span.start)), READING)
 
 
 def readers_of(pipeline: Pipeline) -> dict[int, Reader]:

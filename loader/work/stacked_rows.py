@@ -130,14 +130,24 @@ def _kind(leaf: Any) -> str | None:
     return PYTHON.get(type(leaf))
 
 
-def batch_of(parts: Sequence[tuple[StackedRows, int, int]], allocate: Allocate) -> Element:
-    """One batch of rows `[start, stop)` of several blocks that are like one another."""
+def batch_of(
+    parts: Sequence[tuple[StackedRows, int, int]], allocate: Allocate, order: NDArray[np.int32] | None = None
+) -> Element:
+    """One batch of rows `[start, stop)` of several blocks that are like one another.
+
+    Args:
+        parts: blocks, with their first and last rows.
+        allocate: gives the memory of the batch.
+        order: numbers of the rows among all these, in the order in which they come; None: as they stand.
+    """
     first = parts[0][0]
     rows = sum(stop - start for _, start, stop in parts)
     arrays = allocate([ArraySpec((rows, *column.shape[1:]), column.dtype) for column in first.columns])
+    places = None if order is None else np.argsort(order)
     for number, array in enumerate(arrays):
         at = 0
         for block, start, stop in parts:
-            array[at : at + stop - start] = block.columns[number][start:stop]
-            at += stop - start
+            to = at + stop - start
+            array[slice(at, to) if places is None else places[at:to]] = block.columns[number][start:stop]
+            at = to
     return flatten(first.example)[1].unflatten(arrays)

@@ -137,10 +137,19 @@ class Rows(NamedTuple):
 
 
 class GroupTask(NamedTuple):
-    """Do what a stage does to rows of earlier tasks, which make one unit of it."""
+    """Do what a stage does to rows of earlier tasks.
+
+    Attributes:
+        stage: which.
+        rows: the rows.
+        order: their numbers among these, `int32[n]` as bytes, in the order in which they come; None: as they stand.
+        first: where they come from a join, the number of the first one there.
+    """
 
     stage: int
     rows: tuple[Rows, ...]
+    order: bytes | None = None
+    first: int = 0
 
 
 Task: TypeAlias = SpanTask | GroupTask
@@ -159,3 +168,10 @@ def input_count(task: Task) -> int:
     if isinstance(task, SpanTask):
         return task.stop - task.start
     return sum(rows.stop - rows.start for rows in task.rows)
+
+
+def single_rows(task: GroupTask) -> list[GroupTask]:
+    """A task for each of the rows of one, in their order."""
+    rows = [Rows(some.block, row, row + 1) for some in task.rows for row in range(some.start, some.stop)]
+    order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
+    return [GroupTask(task.stage, (rows[row],), None, task.first + number) for number, row in enumerate(order)]

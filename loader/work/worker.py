@@ -18,7 +18,7 @@ from .notices import Notices
 from .reader import ColumnReader, readers_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
-from .tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task
+from .tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task, input_count, single_rows
 
 
 class Worker:
@@ -55,7 +55,7 @@ class Worker:
         """
         block = self._run_whole(task, blocks, records)
         if block.failure is not None and self._pipeline.skips_errors:
-            block = self._without_failures(task, block.failure)
+            block = self._without_failures(task, blocks, block.failure)
         block.notices = self._notices.take()
         return block
 
@@ -65,8 +65,8 @@ class Worker:
         try:
             if isinstance(task, GroupTask):
                 parts = [(blocks[rows.block], rows.start, rows.stop) for rows in task.rows]
-                block = self._chains[task.stage].run_group(parts)
-            elif records is None and task.stop - task.start > self._pipeline.span:
+                block = self._chains[task.stage].run_group(task, parts)
+            elif records is None and task.stop - task.start > self._span(task):
                 block = self._run_one_by_one(task)
             else:
                 block = self._run(task, records)
@@ -81,7 +81,7 @@ class Worker:
         whole = Block([], None if self._pipeline.aligned else RowTags())
         stacks, unit = self._stacks_rows[task.stage], self._pipeline.stages[task.stage].unit
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
-        for span in spans(task.start, task.stop, self._pipeline.span):
+        for span in spans(task.start, task.stop, self._span(task)):
             block = self._run(SpanTask(task.stage, *span), None)
             rows.extend(block.elements)
             if whole.tags is not None and block.tags is not None:
@@ -92,21 +92,32 @@ class Worker:
         whole.elements = rows.finish() if stacks else rows
         return whole
 
-    def _without_failures(self, task: Task, failure: Failure) -> Block:
-        """The same task without what fails: a span position by position, a group as a whole."""
-        if isinstance(task, GroupTask):
-            return Block([], RowTags(), skipped=[told(failure.error)])
+    def _span(self, task: SpanTask) -> int:
+        """Positions in a span of the plan."""
+        leaf = self._pipeline.stages[task.stage].leaf
+        assert leaf is not None, "only stages on leaves are given spans"
+        return self._pipeline.spans[leaf]
+
+    def _without_failures(self, task: Task, blocks: Blocks, failure: Failure) -> Block:
+        """The same task without what fails, one position or row after the other; a group that makes one unit as a whole."""
+        tried: list[Block] = []
+        if isinstance(task, SpanTask):
+            for position in range(task.start, task.stop):
+                tried.append(self._run_whole(SpanTask(task.stage, position, position + 1), NO_BLOCKS, None))
+        elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
+            tried.append(Block([], RowTags(), failure))
+        else:
+            for group in single_rows(task):
+                tried.append(self._run_whole(group, blocks, None))
         elements: list[Element] = []
         tags, skipped = RowTags(), []
-        for position in range(task.start, task.stop):
-            block = self._run(SpanTask(task.stage, position, position + 1), None)
+        for number, block in enumerate(tried):
             if block.failure is not None:
                 skipped.append(told(block.failure.error))
-                self._chains[task.stage] = self._chain(task.stage)
                 continue
             assert block.tags is not None, "what may be skipped is tagged"
             elements += block.elements
-            tags.extend(block.tags, position - task.start)
+            tags.extend(block.tags, number)
         return Block(elements, tags, skipped=skipped)
 
     def _run(self, task: SpanTask, records: Sequence[Any] | None) -> Block:
@@ -144,4 +155,4 @@ def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
 
 def _makes_rows(pipeline: Pipeline, stage: Stage) -> bool:
     """Whether a stage makes rows of a leaf, no batches, which another stage puts into batches."""
-    return stage.leaf is not None and stage.number + 1 < len(pipeline.stages) and not stage.groups
+    return stage.leaf is not None and stage.number in pipeline.regrouped and not stage.groups

@@ -19,12 +19,14 @@ from itertools import chain
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....errors import WorkerCrashedError
 from ....wording import first_few
 from ...interrupts import Uninterrupted
 from ...options import ReadOptions
 from ...plan import stages as plan
+from ...plan.leaf import Leaf
 from ...plan.pipeline import Pipeline
 from ...plan.stages import Span
 from ...work.explain import told
@@ -32,9 +34,10 @@ from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags,
 from . import remote_errors as errors
 from .channel import Channel
 from .leases import EncodedBlock, Slabs
-from .messages import Answer, Broken, Done, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
+from .messages import Answer, Broken, Done, EncodedGroup, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
 from .pace import Pace
 from .payload import Payload
+from ..protocol import window_of
 from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
 from .spawner import Spawner, description
 from .tuned import LOOK_AFTER_SECONDS
@@ -96,8 +99,11 @@ class ProcessExecutor:
         read_options: ReadOptions,
         spawner: Spawner | None = None,
     ) -> None:
-        self._window = worker_count * (1 + buffer_size)
-        self._pace = Pace(pipeline.span, len(pipeline.stages))
+        self._window = window_of(worker_count, buffer_size, len(pipeline.leaves))
+        self._pace = Pace(
+            {stage.number: pipeline.spans[stage.leaf] for stage in pipeline.stages if stage.leaf is not None},
+            len(pipeline.stages),
+        )
         self._pipeline = pipeline
         self._timeout = timeout
         self._gathered: list[ProcessHandle] = []
@@ -120,10 +126,9 @@ class ProcessExecutor:
             self.close()
             raise
 
-    @property
-    def units(self) -> int:
+    def units(self, stage: int) -> int:
         """As the protocol says: several while tasks are short. With a timeout, which is one for a span, one."""
-        return self._together(0)
+        return self._together(stage)
 
     def window(self, stage: int) -> int:
         """As the protocol says: so many messages."""
@@ -305,7 +310,7 @@ class ProcessExecutor:
 
 def _encoded(
     handles: Sequence[ProcessHandle], blocks: Mapping[int, Any]
-) -> tuple[list[tuple[int, int, list[tuple[int, int, int]]]], list[EncodedRows]]:
+) -> tuple[list[EncodedGroup], list[EncodedRows]]:
     """The groups of a message, and the rows that they name, which count from the first one that goes along."""
     tasks = [(handle.number, cast(GroupTask, handle.task)) for handle in handles]
     ranges: dict[int, tuple[int, int]] = {}
@@ -313,11 +318,13 @@ def _encoded(
         for block, start, stop in task.rows:
             first, last = ranges.get(block, (start, stop))
             ranges[block] = min(first, start), max(last, stop)
-    groups = [
+    groups: list[EncodedGroup] = [
         (
             number,
             task.stage,
             [(block, start - ranges[block][0], stop - ranges[block][0]) for block, start, stop in task.rows],
+            task.order,
+            task.first,
         )
         for number, task in tasks
     ]
@@ -347,14 +354,25 @@ def _given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Bl
 
 def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
     """Positions and record keys of a task."""
-    leaf = pipeline.leaf_of(pipeline.stages[task.stage])
+    stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
-        positions = leaf.positions(task.start, task.stop)
-    else:
-        tags = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
-        positions = np.array(list(dict.fromkeys(chain.from_iterable(tags))), dtype=np.int64)
+        leaf = pipeline.leaf_of(stage)
+        return _keys_told(leaf, leaf.positions(task.start, task.stop))
+    parts = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
+    tags = list(dict.fromkeys(chain.from_iterable(parts)))
+    if pipeline.is_below_join(stage) and stage.join is None:
+        return f"rows {min(tags)} to {max(tags)} of what was joined"
+    by_leaf: dict[int, list[int]] = {}
+    for tag in tags:
+        by_leaf.setdefault(tag % len(pipeline.leaves), []).append(tag // len(pipeline.leaves))
+    told_of = [_keys_told(pipeline.leaves[leaf], np.array(places)) for leaf, places in by_leaf.items()]
+    return first_few(told_of, 2) if len(told_of) > 1 else told_of[0]
+
+
+def _keys_told(leaf: Leaf, positions: NDArray[np.int64]) -> str:
     keys = leaf.record_keys(positions).tolist()
-    return f"positions {positions.min()} to {positions.max()}, record keys {first_few(keys, 8)}"
+    of = f" of {leaf.name}" if leaf.name else ""
+    return f"positions {positions.min()} to {positions.max()}{of}, record keys {first_few(keys, 8)}"
 
 
 def _close(spawner: Spawner, selector: selectors.BaseSelector, payload: Payload) -> None:

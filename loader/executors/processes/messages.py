@@ -55,6 +55,10 @@ EncodedRows = tuple[int, Encoded, int, int, PackedTags]
 """Rows `[start, stop)` of an encoded block: its number, all its rows, which of them, and their tags."""
 
 
+EncodedGroup = tuple[int, int, list[tuple[int, int, int]], bytes | None, int]
+"""A `GroupTask`, after its number."""
+
+
 class Ready(NamedTuple):
     """From a worker: it has begun."""
 
@@ -71,7 +75,7 @@ class RunGroups(NamedTuple):
     """To a worker: do groups, one after the other.
 
     Attributes:
-        groups: of each the task's number, the stage, and the rows: `(block, start, stop)`.
+        groups: of each the task's number, the stage, the rows, `(block, start, stop)`, and the rest of a `GroupTask`.
         blocks: that they name; rows count from the first one that goes along.
         slabs: the slabs that the rows stand on, with their sizes.
         introduced: those of them whose descriptors go along, in this order.
@@ -79,7 +83,7 @@ class RunGroups(NamedTuple):
         released: slabs of its own that it may use again.
     """
 
-    groups: list[tuple[int, int, list[tuple[int, int, int]]]]
+    groups: list[EncodedGroup]
     blocks: list[EncodedRows]
     slabs: dict[SlabName, int]
     introduced: list[SlabName]

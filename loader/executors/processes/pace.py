@@ -9,6 +9,8 @@ one message asks for grows to several batches, while it stays short and its batc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...work.tasks import SpanTask, Task, input_count
 from .tuned import MAX_REREAD_UNITS, MAX_UNITS, REREAD_BYTES, TASK_BYTES, TASK_SECONDS
 
@@ -17,12 +19,12 @@ class Pace:
     """What tasks take, and the length of the next one.
 
     Args:
-        span: positions in a span.
+        spans: positions in a span, of each stage that has such.
         stages: of the pipeline.
     """
 
-    def __init__(self, span: int, stages: int = 1) -> None:
-        self._span = span
+    def __init__(self, spans: Mapping[int, int], stages: int = 1) -> None:
+        self._spans = spans
         self._most_bytes = TASK_BYTES if stages == 1 else REREAD_BYTES
         self._most_units = MAX_UNITS if stages == 1 else MAX_REREAD_UNITS
         self._seconds_per_input: dict[int, float] = {}
@@ -37,7 +39,7 @@ class Pace:
         stage, inputs, on_leaf = task.stage, max(input_count(task), 1), isinstance(task, SpanTask)
         before = self._seconds_per_input.get(stage, seconds / inputs)
         self._seconds_per_input[stage] = (before + seconds / inputs) / 2
-        units = inputs / self._span if on_leaf else 1
+        units = inputs / self._spans[stage] if on_leaf else 1
         room = units * min(TASK_SECONDS / max(seconds, 1e-9), self._most_bytes / max(size, 1))
         room = min(room, 2 * (units if on_leaf else self.together(stage)), self._most_units)
         self._together[stage] = 1 << max(int(room).bit_length() - 1, 0)

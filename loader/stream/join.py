@@ -1,0 +1,178 @@
+"""Takes rows of several streams, as a rule says, a good number at a time.
+
+In: runs of rows of each input. Out: runs of rows of all. Looks at counts alone, never at a row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import JoinError
+from ..plan.cursor import Cursor, Note
+from ..plan.joins import Rule
+from ..work.tasks import Failure
+from .pull import Ended, Pull
+from .rows import JoinedOrigin, JoinedRows, Rows
+
+Open = Callable[[Cursor], Pull[Rows]]
+"""Opens an input, from a cursor on."""
+
+
+class Input:
+    """One of the streams, from a cursor on. It is opened when its first row is needed.
+
+    Attributes:
+        cursor: after the rows that were taken.
+        at_hand: rows that were not.
+        ended: what came after these, if all are at hand.
+        rows: how many were taken since it was opened.
+    """
+
+    def __init__(self, open_: Open, cursor: Cursor) -> None:
+        self._open = open_
+        self._pull: Pull[Rows] | None = None
+        self._runs: deque[tuple[Rows, int, int]] = deque()
+        self.cursor = cursor
+        self.at_hand = self.rows = 0
+        self.ended: Ended | None = None
+
+    def has(self, count: int, wait: bool) -> bool:
+        """Whether so many rows are at hand, or all that there are; False: not without waiting."""
+        if self._pull is None:
+            self._pull = self._open(self.cursor)
+        while self.at_hand < count and self.ended is None:
+            run = self._pull.next(wait)
+            if run is None:
+                return False
+            if isinstance(run, Ended):
+                self.ended = run
+            else:
+                self._runs.append((run, run.start, run.stop))
+                self.at_hand += run.stop - run.start
+        return True
+
+    def take(self, count: int) -> list[tuple[Rows, int, int]]:
+        """Rows that are at hand."""
+        taken = []
+        self.at_hand -= count
+        self.rows += count
+        while count:
+            run, start, stop = self._runs.popleft()
+            to = min(stop, start + count)
+            if to < stop:
+                self._runs.appendleft((run, to, stop))
+            taken.append((run, start, to))
+            count -= to - start
+            if not count:
+                self.cursor = run.origin.cursor_after(to - 1)
+        return taken
+
+    def begin(self) -> None:
+        """Have work begin, without waiting."""
+        self.has(1, wait=False)
+
+
+class JoinedRuns:
+    """The rows of a join, from a note and the cursors of its inputs on.
+
+    Args:
+        opens: open the inputs.
+        cursors: where these begin.
+        starts: where they begin anew.
+        rule: whose row comes next.
+        note: where the rule begins.
+        size: rows to take at a time.
+    """
+
+    def __init__(
+        self, opens: Sequence[Open], cursors: Sequence[Cursor], starts: Sequence[Cursor], rule: Rule, note: Note, size: int
+    ) -> None:
+        self._opens = opens
+        self._inputs = [Input(open_, cursor) for open_, cursor in zip(opens, cursors)]
+        self._starts = starts
+        self._rule = rule
+        self._note = note
+        self._size = size
+        self._choices: NDArray[np.int64] | None = None
+        self._ended: Ended | None = None
+
+    def fill(self) -> None:
+        """Have work begin, without waiting."""
+        for number in np.unique(self._chosen()).tolist():
+            self._inputs[number].begin()
+
+    def next(self, wait: bool) -> JoinedRows | Ended | None:
+        """The next rows, at least one."""
+        while self._ended is None:
+            choices = self._chosen()
+            counts = np.bincount(choices, minlength=len(self._inputs))
+            chosen = np.flatnonzero(counts).tolist()
+            at_hand = [self._inputs[number].has(int(counts[number]), wait) for number in chosen]
+            if not all(at_hand):
+                return None
+            count = min([len(choices), *(self._missing(number, choices) for number in chosen)])
+            if count:
+                return self._take(choices[:count])
+            if not self._go_on(int(choices[0]) if len(choices) else None, wait):
+                return None
+        return self._ended
+
+    def _chosen(self) -> NDArray[np.int64]:
+        if self._choices is None:
+            self._choices = self._rule.choices(self._note, self._size)
+        return self._choices
+
+    def _missing(self, number: int, choices: NDArray[np.int64]) -> int:
+        """The first row for which an input has none."""
+        rows = np.flatnonzero(choices == number)
+        at_hand = self._inputs[number].at_hand
+        return int(rows[at_hand]) if at_hand < len(rows) else len(choices)
+
+    def _take(self, choices: NDArray[np.int64]) -> JoinedRows:
+        note, rule = self._note, self._rule
+        before = [one.cursor for one in self._inputs]
+        counts = np.bincount(choices, minlength=len(self._inputs)).tolist()
+        parts = [one.take(count) if count else [] for one, count in zip(self._inputs, counts)]
+        origins = [[(rows.origin, start, stop) for rows, start, stop in part] for part in parts]
+        self._note, self._choices = rule.after(note, len(choices)), None
+        origin = JoinedOrigin(choices, origins, before, lambda count: rule.after(note, count))
+        return JoinedRows(parts, origin, note[0])
+
+    def _go_on(self, number: int | None, wait: bool) -> bool:
+        """Ask the rule what comes after the end of an input, or of itself; False: that is not known without waiting."""
+        ended = None if number is None else self._inputs[number].ended
+        if number is None or ended is None or ended.failure is not None:
+            self._ended = ended or Ended()
+            return True
+        try:
+            if self._rule.together and number == 0 and not self._all_ended(wait):
+                return False
+            note = self._rule.ended(self._note, number)
+        except JoinError as error:
+            self._ended = Ended(Failure(error))
+            return True
+        if note is None or (self._rule.restarts and not self._begin_anew(number)):
+            self._ended = ended
+        else:
+            self._note, self._choices = note, None
+        return True
+
+    def _all_ended(self, wait: bool) -> bool:
+        for number, one in enumerate(self._inputs):
+            if not one.has(1, wait):
+                return False
+            if one.at_hand:
+                raise JoinError(f"zip: argument 1 is shorter than argument {number + 1}; pass strict=False to end with it.")
+        return True
+
+    def _begin_anew(self, number: int) -> bool:
+        """Open an input from its beginning; not if nothing came of it."""
+        before = self._inputs[number]
+        if before.cursor == self._starts[number] and not before.rows:
+            return False
+        self._inputs[number] = Input(self._opens[number], self._starts[number])
+        return True

@@ -1,0 +1,114 @@
+"""Operations on several elements at a time, which stay elements: shuffled within a window, or put together.
+
+In: elements. Out: the same ones in another order; or a tuple or dict of some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..checks import whole_number
+from ..keyed_random import KeyedGenerator
+from .protocol import Context, Element, Operation, Step
+
+
+class WindowShuffle(Operation):
+    """Shuffles elements within windows: those of one come before those of the next.
+
+    Args:
+        window_size: elements of a window, at least 1; the last window may have fewer.
+        seed: of this shuffle; None (default): the sampler's.
+
+    >>> from millrace import load
+    >>> shuffled = [*load(range(8), transformations=[WindowShuffle(4, seed=1)], num_epochs=1)]
+    >>> sorted(shuffled[:4]), sorted(shuffled[4:])
+    ([0, 1, 2, 3], [4, 5, 6, 7])
+    """
+
+    one_to_one = False
+    reads_position = True
+
+    def __init__(self, window_size: int, seed: int | None = None) -> None:
+        self.window_size = whole_number("window_size", window_size, 1, None, "a positive number of elements")
+        self.seed = None if seed is None else whole_number("seed", seed, 0, (1 << 64) - 1, "an int")
+        self.takes = self.window_size
+
+    @property
+    def needs_seed(self) -> bool:  # type: ignore[override]
+        """As the base says."""
+        return self.seed is None
+
+    def __repr__(self) -> str:
+        return f"WindowShuffle({self.window_size})"
+
+    def connect(self, then: Step, context: Context, number: int) -> Step:
+        generator_at = KeyedGenerator(number).at
+
+        def push_window(window: Sequence[tuple[Any, ...]]) -> None:
+            seed, position, row, _ = window[0]
+            order = generator_at(seed if self.seed is None else self.seed, position, row).permutation(len(window))
+            for place in order.tolist():
+                context.seed, context.position, context.row, element = window[place]
+                then(element)
+
+        return _in_groups(self.window_size, push_window, context, number, keeps_rest=True)
+
+
+class Together(Operation):
+    """Puts elements together that come one after the other, those of several datasets in turn.
+
+    Args:
+        count: how many.
+        names: of the items of a dict; none (default): a tuple.
+    """
+
+    drops_remainder = True
+
+    def __init__(self, count: int, names: Sequence[str] = ()) -> None:
+        self.takes = count
+        self.names = tuple(names)
+
+    def __repr__(self) -> str:
+        return f"Together({', '.join(self.names) or self.takes})"
+
+    def connect(self, then: Step, context: Context, number: int) -> Step:
+        def push_together(group: Sequence[tuple[Any, ...]]) -> None:
+            context.seed, context.position, context.row, _ = group[0]
+            elements = tuple(element for *_, element in group)
+            then(dict(zip(self.names, elements)) if self.names else elements)
+
+        assert self.takes is not None, "set when it was made"
+        return _in_groups(self.takes, push_together, context, number, keeps_rest=False)
+
+
+def _in_groups(
+    size: int, push_group: Callable[[Sequence[tuple[Any, ...]]], None], context: Context, number: int, keeps_rest: bool
+) -> Step:
+    """A step that gathers elements, each with its place, and pushes them on when there are enough.
+
+    An element's unit is that of its group, as a group lies in one.
+    """
+    group: list[tuple[Any, ...]] = []
+
+    def emit() -> None:
+        gathered = group.copy()
+        group.clear()
+        try:
+            push_group(gathered)
+        except Exception:
+            context.blame(number)
+            raise
+
+    def step(element: Element) -> None:
+        group.append((context.seed, context.position, context.row, element))
+        if len(group) == size:
+            emit()
+
+    def finish() -> None:
+        if group and keeps_rest:
+            emit()
+        group.clear()
+
+    context.at_end.append(finish)
+    return step
