@@ -123,7 +123,8 @@ class DataLoaderIterator:
     def last_records(self) -> Any:
         """The keys `int64[records]` of the records that the last element was made of, each once, in the stream's order.
 
-        Where datasets come together, a dict: the keys in each of them, by its name or number. Costs nothing until it is called. Records that a filter dropped are in no element.
+        Where datasets come together, a dict: the keys in each of them, by its name or number. Costs nothing until it is
+        called. Records that a filter dropped are in no element.
 
         Raises:
             ValueError: nothing was delivered since the start, or since `set_state`.

@@ -11,7 +11,7 @@ ONE = NoSharding()
 
 
 @pytest.mark.parametrize("name", TREES)
-@pytest.mark.parametrize("worker_count, worker_kind", [(1, "process"), (2, "process"), (3, "thread")])
+@pytest.mark.parametrize(("worker_count", "worker_kind"), [(1, "process"), (2, "process"), (3, "thread")])
 def test_the_stream_does_not_depend_on_workers(name, worker_count, worker_kind):
     """Byte for byte."""
     expected = stream(iterate(TREES[name](ONE)))
@@ -35,7 +35,7 @@ def test_a_state_at_every_step_goes_on_exactly(name):
 
 
 @pytest.mark.parametrize("name", [name for name in TREES if name.split(",")[0] not in ("zip", "limit", "repeat")])
-@pytest.mark.parametrize("before, after, steps", [(2, 3, (3, 5)), (3, 1, (2, 0, 4)), (1, 2, (6,))])
+@pytest.mark.parametrize(("before", "after", "steps"), [(2, 3, (3, 5)), (3, 1, (2, 0, 4)), (1, 2, (6,))])
 def test_other_shards_go_on_with_each_record_once(name, before, after, steps):
     """Also where the former shards stand at unequal steps."""
     every = sorted(flat(_whole(name, before)))
@@ -64,7 +64,8 @@ def test_a_mix_ends_with_the_first_that_ends_or_goes_on_without_it():
     """As told."""
     first = [*iterate(mix(numbers(0, 10), numbers(100, 100), weights=[1, 1]))]
     every = [*iterate(mix(numbers(0, 10), numbers(100, 100), weights=[1, 1], goes_on=True))]
-    assert len([x for x in first if x < 100]) == 10 and 20 <= len(first) <= 21
+    assert len([x for x in first if x < 100]) == 10
+    assert 20 <= len(first) <= 21
     assert sorted(every) == [*range(10), *range(100, 200)]
 
 
@@ -75,7 +76,7 @@ def test_a_mix_takes_rows_in_proportion():
         assert abs(sum(x < 1000 for x in elements[:count]) - 0.7 * count) <= 1
 
 
-@pytest.mark.parametrize("counts, wording", [((5, 3), "argument 2 is shorter"), ((3, 5), "argument 1 is shorter")])
+@pytest.mark.parametrize(("counts", "wording"), [((5, 3), "argument 2 is shorter"), ((3, 5), "argument 1 is shorter")])
 def test_a_strict_zip_of_unequal_lengths_says_which_is_shorter(counts, wording):
     """After the elements that there are."""
     from trees import InTurn, Joined, Together, apply
@@ -109,7 +110,8 @@ def test_a_failure_after_a_mix_names_dataset_and_key():
     node = apply(mix(numbers(0, 10, name="a"), numbers(100, 10, name="b"), weights=[1, 1]), fail)
     with pytest.raises(ValueError, match="no") as raised:
         list(iterate(node))
-    assert "record key 5 at position" in raised.value.__notes__[0] and "of b" in raised.value.__notes__[0]
+    assert "record key 5 at position" in raised.value.__notes__[0]
+    assert "of b" in raised.value.__notes__[0]
 
 
 def test_a_limit_refuses_other_shards():

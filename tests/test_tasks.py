@@ -22,7 +22,6 @@ class Far:
     def units(self, stage):
         return 1
 
-
     def __init__(self, pipeline: Pipeline) -> None:
         data = cloudpickle.dumps(pipeline)
         self._workers = [Worker(cloudpickle.loads(data)) for _ in range(2)]

@@ -11,7 +11,7 @@ from millrace import Batch, Filter, FlatMap, IndexSampler, MapWithIndexTransform
 from millrace.loader.iterator import DataLoaderIterator
 from millrace.loader.options import ExecutionOptions
 from millrace.loader.plan.compile import compiled
-from millrace.loader.plan.joins import Again, First, InTurn, Interleaved, MixRows
+from millrace.loader.plan.joins import Again, First, Interleaved, InTurn, MixRows
 from millrace.loader.plan.leaf import Leaf
 from millrace.loader.plan.nodes import Apply, Joined, Node, Read
 from millrace.operations import Together, WindowShuffle
@@ -19,8 +19,10 @@ from millrace.operations.transforms import as_operation
 from millrace.samplers.mix_order import MixOrder
 from millrace.sources import as_source
 
+ONE = NoSharding()
 
-def numbers(first: int, count: int, shard: Any = NoSharding(), epochs: int | None = 1, name: str = "") -> Read:
+
+def numbers(first: int, count: int, shard: Any = ONE, epochs: int | None = 1, name: str = "") -> Read:
     """The numbers from `first` on, shuffled."""
     sampler = IndexSampler(count, shard, shuffle=True, seed=first % 97, num_epochs=epochs)
     return Read(Leaf(as_source(list(range(first, first + count))), sampler, sampler.shard_options, name=name))
@@ -67,13 +69,17 @@ TREES: dict[str, Callable[[Any], Node]] = {
     "mix of all": lambda shard: mix(*three(shard), weights=[0.5, 0.3, 0.2], goes_on=True),
     "mix, batch": lambda shard: apply(mix(*three(shard), weights=[0.7, 0.2, 0.1], goes_on=True), Batch(4)),
     "mix, random, filter, batch": lambda shard: apply(
-        mix(*three(shard), weights=[1, 1, 2], goes_on=True), RandomMapTransform(_noise), Filter(lambda x: x % 3 > 1), Batch(5)
+        mix(*three(shard), weights=[1, 1, 2], goes_on=True),
+        RandomMapTransform(_noise),
+        Filter(lambda x: x % 3 > 1),
+        Batch(5),
     ),
     "mix, index": lambda shard: apply(
         mix(*three(shard), weights=[1, 1, 2]), MapWithIndexTransform(lambda index, x: (index, x))
     ),
     "mix of a mix": lambda shard: apply(
-        mix(mix(*three(shard), weights=[1, 2, 1], goes_on=True), batches(shard), weights=[0.6, 0.4], goes_on=True), Batch(3)
+        mix(mix(*three(shard), weights=[1, 2, 1], goes_on=True), batches(shard), weights=[0.6, 0.4], goes_on=True),
+        Batch(3),
     ),
     "mix of batches": lambda shard: mix(
         apply(numbers(0, 40, shard), Batch(4)), apply(batches(shard), Batch(2)), weights=[1, 1], goes_on=True
@@ -85,7 +91,9 @@ TREES: dict[str, Callable[[Any], Node]] = {
         mix(*three(shard), weights=[2, 1, 1], goes_on=True), Batch(6), FlatMap(lambda b: b[: int(b[0]) % 4]), Batch(5)
     ),
     "zip": lambda shard: apply(
-        Joined((numbers(0, 20, shard), apply(numbers(500, 40, shard), Filter(lambda x: x % 2))), InTurn(2, strict=False)),
+        Joined(
+            (numbers(0, 20, shard), apply(numbers(500, 40, shard), Filter(lambda x: x % 2))), InTurn(2, strict=False)
+        ),
         Together(2, ["a", "b"]),
         Batch(3),
     ),
@@ -96,10 +104,14 @@ TREES: dict[str, Callable[[Any], Node]] = {
     "interleave": lambda shard: Joined(
         tuple(apply(numbers(100 * n, 5 + 3 * n, shard), Filter(_odd)) for n in range(5)), Interleaved(5, 2)
     ),
-    "window": lambda shard: apply(mix(*three(shard), weights=[1, 1, 1], goes_on=True), WindowShuffle(8, seed=5), Batch(3)),
+    "window": lambda shard: apply(
+        mix(*three(shard), weights=[1, 1, 1], goes_on=True), WindowShuffle(8, seed=5), Batch(3)
+    ),
     "window on records": lambda shard: apply(numbers(0, 50, shard), WindowShuffle(8), Batch(3)),
     "batch of batches of a mix": lambda shard: apply(
-        mix(*three(shard), weights=[1, 1, 1], goes_on=True), Batch(2, drop_remainder=True), Batch(3, drop_remainder=True)
+        mix(*three(shard), weights=[1, 1, 1], goes_on=True),
+        Batch(2, drop_remainder=True),
+        Batch(3, drop_remainder=True),
     ),
 }
 

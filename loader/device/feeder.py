@@ -135,7 +135,7 @@ class DeviceFeeder:
         """How long you waited for batches, and what for."""
         return self._watch.stats()
 
-    def last_records(self) -> NDArray[np.int64]:
+    def last_records(self) -> Any:
         """The record keys `int64[records]` of the batch delivered last; see `DataLoaderIterator.last_records`.
 
         Raises:

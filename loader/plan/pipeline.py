@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...operations import Operation
 from ...operations.trees import flatten
@@ -67,7 +68,9 @@ class Pipeline:
     def leaf_number(self, stage: Stage) -> int:
         """The number of that leaf."""
         while stage.leaf is None:
-            part = Part(stage.number - 1, None, Size(0, 0, 0)) if stage.join is None else self.joins[stage.join].inputs[0]
+            part = (
+                Part(stage.number - 1, None, Size(0, 0, 0)) if stage.join is None else self.joins[stage.join].inputs[0]
+            )
             while part.stage is None:
                 assert part.join is not None, "a part ends with a stage or a join"
                 part = self.joins[part.join].inputs[0]
@@ -131,7 +134,13 @@ class Pipeline:
     def columns(self) -> Any:
         """The source's columns, a tree of arrays, if the pipeline stacks them before anything else; None if not."""
         columns = getattr(self.leaves[0].source, "columns", None)
-        if columns is None or self.joins or self.skips_errors or not self.operations or not self.operations[0].only_stacks:
+        if (
+            columns is None
+            or self.joins
+            or self.skips_errors
+            or not self.operations
+            or not self.operations[0].only_stacks
+        ):
             return None
         usable = all(
             leaf.dtype == np.result_type(leaf.dtype) and leaf.dtype.kind != "O" for leaf in flatten(columns)[0]

@@ -63,7 +63,8 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
     if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or _is_outside(found, cursor):
         raise CheckpointError(
             f"the state's cursor {shown(list(cursor))} lies outside this pipeline, which has "
-            f"{shown([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and {len(found.joins)} joins."
+            f"{shown([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and "
+            f"{len(found.joins)} joins."
         )
     formers(pipeline, state.unfinished)
     return found

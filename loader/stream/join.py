@@ -89,7 +89,13 @@ class JoinedRuns:
     """
 
     def __init__(
-        self, opens: Sequence[Open], cursors: Sequence[Cursor], starts: Sequence[Cursor], rule: Rule, note: Note, size: int
+        self,
+        opens: Sequence[Open],
+        cursors: Sequence[Cursor],
+        starts: Sequence[Cursor],
+        rule: Rule,
+        note: Note,
+        size: int,
     ) -> None:
         self._opens = opens
         self._inputs = [Input(open_, cursor) for open_, cursor in zip(opens, cursors)]
@@ -166,7 +172,9 @@ class JoinedRuns:
             if not one.has(1, wait):
                 return False
             if one.at_hand:
-                raise JoinError(f"zip: argument 1 is shorter than argument {number + 1}; pass strict=False to end with it.")
+                raise JoinError(
+                    f"zip: argument 1 is shorter than argument {number + 1}; pass strict=False to end with it."
+                )
         return True
 
     def _begin_anew(self, number: int) -> bool:

@@ -100,7 +100,9 @@ class Chain:
         positions = self._positions_of(tags, task.first)
         if self._batches_columns(parts):
             columns = [(block.elements, start, stop) for block, start, stop in parts]
-            batch = map(batch_of, [columns], [self._context.allocate], [order])  # made when it is asked for: that may fail
+            batch = map(
+                batch_of, [columns], [self._context.allocate], [order]
+            )  # made when it is asked for: that may fail
             return self._run(Inputs(batch, 1, lambda: positions[:1], lambda: tags[:1], rows, 1))
         elements = _elements_of(parts)
         if order is not None:
@@ -112,7 +114,8 @@ class Chain:
         if self._stage.join is not None:
             shard = self._pipeline.shard
             return (first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
-        return tags if self._below_join else tags // len(self._pipeline.leaves)
+        positions: NDArray[np.int64] = tags if self._below_join else tags // len(self._pipeline.leaves)
+        return positions
 
     def _tags_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """What names these positions to others; see `Pipeline.tags_of`."""

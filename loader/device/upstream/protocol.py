@@ -34,7 +34,7 @@ class Upstream(Protocol):
     def state_at(self, mark: Any) -> Any:
         """The state of the place of a mark."""
 
-    def last_records(self, mark: Any) -> NDArray[np.int64]:
+    def last_records(self, mark: Any) -> Any:
         """The keys of the records that the batch before a mark was made of."""
 
     def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:

@@ -168,7 +168,7 @@ def _groups(message: RunGroups) -> list[tuple[int, list[Any], RowTags]]:
     blocks = {number: _rows(encoded)[start:stop] for number, encoded, start, stop, _ in message.blocks}
     groups = [
         (number, list(chain.from_iterable(blocks[block][start:stop] for block, start, stop in rows)))
-        for number, _, rows in message.groups
+        for number, _, rows, *_ in message.groups
     ]
     return [(number, [rows], RowTags()) for number, rows in groups]
 

@@ -90,8 +90,8 @@ class WorkerProcess:
 
     def _answers(self, message: RunGroups, blocks: Blocks) -> list[Answer]:
         return [
-            self._answer(number, GroupTask(stage, tuple(Rows(*some) for some in rows), *rest), blocks)
-            for number, stage, rows, *rest in message.groups
+            self._answer(number, GroupTask(stage, tuple(Rows(*some) for some in rows), order, first), blocks)
+            for number, stage, rows, order, first in message.groups
         ]
 
     def _blocks(self, message: RunGroups, descriptors: list[int]) -> Blocks:
