@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import SourceError, SourceNotFoundError
+from ..mapped import map_readable
 from ..wording import TEXT, brief, shown
 
 Array = npt.NDArray[Any]
@@ -66,26 +67,25 @@ def map_integers(path: str, dtype: np.dtype[Any] | None = None) -> Array:
     try:
         with open(path, "rb") as file:
             is_npy = file.read(len(MAGIC)) == MAGIC
-        mapped = _map_npy(path, dtype) if is_npy else _map_raw(path, dtype)
+        return _map_npy(path, dtype) if is_npy else _map_raw(path, dtype)
     except FileNotFoundError:
         raise SourceNotFoundError(f"no file {shown(path, TEXT)}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise SourceError(f"{brief(path)} cannot be read: {brief(error)}") from error
-    return mapped.view(np.ndarray)  # the subclass makes every slice slower
 
 
 def _map_npy(path: str, dtype: np.dtype[Any] | None) -> Array:
-    mapped: Array = np.load(path, mmap_mode="r")
-    if mapped.ndim != 1:
+    found: np.memmap[Any, Any] = np.load(path, mmap_mode="r")
+    if found.ndim != 1:
         raise SourceError(
-            f"{brief(path)} has an array of shape {mapped.shape}; tokens have one axis. Save array.reshape(-1), and pass "
+            f"{brief(path)} has an array of shape {found.shape}; tokens have one axis. Save array.reshape(-1), and pass "
             "document_length= if all documents are of one length."
         )
-    if mapped.dtype.kind not in "iu":
-        raise SourceError(f"{brief(path)} has values of dtype {mapped.dtype}; tokens are integers.")
-    if dtype is not None and dtype != mapped.dtype:
-        raise SourceError(f"{brief(path)} has values of dtype {mapped.dtype}, not {dtype}; leave out dtype=.")
-    return mapped
+    if found.dtype.kind not in "iu":
+        raise SourceError(f"{brief(path)} has values of dtype {found.dtype}; tokens are integers.")
+    if dtype is not None and dtype != found.dtype:
+        raise SourceError(f"{brief(path)} has values of dtype {found.dtype}, not {dtype}; leave out dtype=.")
+    return np.ndarray(found.shape, found.dtype, map_readable(path), found.offset)
 
 
 def _map_raw(path: str, dtype: np.dtype[Any] | None) -> Array:
@@ -101,7 +101,7 @@ def _map_raw(path: str, dtype: np.dtype[Any] | None) -> Array:
             f"{brief(path)} has {size} bytes, which is no multiple of the {dtype.itemsize} of {dtype}; the file is cut off, "
             "or dtype= is another one."
         )
-    return np.memmap(path, dtype, "r")
+    return map_readable(path).view(dtype)
 
 
 def check_offsets(offsets: Array, tokens: int, name: str) -> None:

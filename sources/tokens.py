@@ -1,7 +1,8 @@
 """In: record keys. Out: documents, as slices of one file of tokens that is mapped into memory.
 
 Nothing is read before somebody looks at it, and nothing is copied: a document is a read-only view, and the system's page cache,
-which all worker processes share, holds what was read. Sources hold paths and open the files when they are first asked.
+which all worker processes share, holds what was read. Sources hold paths and open the files when they are first asked; no
+descriptor stays open, so that there may be thousands of sources.
 """
 
 from __future__ import annotations

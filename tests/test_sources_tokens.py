@@ -4,12 +4,13 @@ import os
 import pickle
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from source_conformance import SourceConformance, assert_same, exit_code
+from source_conformance import SourceConformance, assert_same, exit_code, open_files
 
 import millrace
 from millrace import TokenSource, TokenWriter
@@ -145,6 +146,19 @@ def test_closing_leaves_documents_readable(tmp_path):
     with TokenSource(tmp_path / "x.npy", name=None) as source:
         held = source[0]
     assert held.tolist() == source[0].tolist() == [1, 2]
+
+
+def test_a_source_holds_no_descriptor_and_gives_its_memory_back(tmp_path):
+    """Thousands of sources may be open at a time; one that died, with all its documents, leaves nothing mapped."""
+    write(tmp_path / "x.npy", [[1, 2], [3]])
+    source = TokenSource(tmp_path / "x.npy", name=None)
+    held = source[0]
+    assert open_files(tmp_path) == []
+    del source
+    assert held.tolist() == [1, 2]
+    assert str(tmp_path) in Path("/proc/self/maps").read_text()
+    del held
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
 def test_workers_give_the_same_batches(tmp_path):

@@ -5,7 +5,6 @@ In: a size. Out: a file descriptor, and from it an array of bytes, in any proces
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import sys
@@ -14,12 +13,11 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
+from ....mapped import map_to
 from .tuned import LARGE_PAGE
 
 _MADV_COLLAPSE = 25
 """Since Linux 6.1: large pages at once, whether or not the system gives any to shared memory by itself (`shmem_enabled`)."""
-
-_MAP_FIXED = 0x10
 
 PORTABLE = "MILLRACE_PORTABLE_MEMORY"
 """Environment variable: use the portable way where there is a better one, too. For tests."""
@@ -74,21 +72,12 @@ def attach(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]
 
 
 def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
-    """At an address that is a multiple of a large page if the memory is large: otherwise the system maps none there.
-
-    `mmap` of Python takes no address, and keeps a descriptor of its own for each mapping. So it reserves addresses alone,
-    and the memory is mapped to some of these.
-    """
+    """At an address that is a multiple of a large page if the memory is large: otherwise the system maps none there."""
     large = size >= LARGE_PAGE
     reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
     whole = np.frombuffer(reserved, np.uint8)
     start = -whole.ctypes.data % LARGE_PAGE if large else 0
-    system = ctypes.CDLL(None, use_errno=True)
-    system.mmap.restype = ctypes.c_void_p
-    system.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    address, access = whole.ctypes.data + start, mmap.PROT_READ | mmap.PROT_WRITE
-    if system.mmap(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0) != address:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    map_to(whole.ctypes.data + start, size, mmap.PROT_READ | mmap.PROT_WRITE, descriptor)
     memory = whole[start : start + size]
     if large:
         with suppress(OSError):  # a kernel without large pages, or none is to be had: small ones do
