@@ -30,6 +30,7 @@ class InterruptedAt:
 
     def __init__(self, number):
         self.left, self.fired = number, False
+        sys._getframe().f_trace_opcodes = True  # since 3.12 it must have been set somewhere before `settrace`
 
     def __call__(self, frame, event, argument):
         if not frame.f_code.co_filename.startswith(OURS + "device/"):
