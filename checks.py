@@ -37,12 +37,12 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     return number
 
 
-def warn(message: str) -> None:
-    """A UserWarning at the line of the user's program that called this package."""
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning at the line of the user's program that called this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == __package__:
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def one_of(name: str, value: Any, *choices: str) -> Any:

@@ -33,14 +33,15 @@ _NAMES = ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
 __all__ = [*_NAMES, "StateFile", "from_grain_state"]
 
 
-def from_grain_state(state: bytes, loader: DataLoader) -> DataLoaderIterator:
+def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataLoaderIterator:
     """An iterator over the records that a Grain `DataLoader` had not yet delivered when its state was taken.
 
     Each comes exactly once, whatever number of workers Grain had. While these stood at different places, what the slower
     ones left comes first. The iterator's own states are millrace's from then on, for any number of workers.
 
     Args:
-        state: the JSON that the `get_state()` of Grain's iterator gave (version 2), of the process with the same shard.
+        state: the JSON that the `get_state()` of Grain's iterator gave (version 2), of the process with the same shard; or
+            the dict that it stands for.
         loader: reads the same records with `IndexSampler(…, algorithm="grain")` of the same arguments and shard.
 
     Raises:

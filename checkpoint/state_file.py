@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import CheckpointError, ClosedError
 from ..loader.state.files import from_bytes, to_bytes, unreadable
-from ..wording import brief
+from ..wording import TEXT, brief
 
 PAGE = 4096
 """The bytes that the kernel copies into a file without a look at signals between them; JSON may end in blanks."""
@@ -39,7 +39,7 @@ class StateFile:
         path: the file; folders above it are made. Only its owner may read it (mode 0600).
 
     Raises:
-        CheckpointError: the path is that of a folder, or it is a relative one and the current folder was deleted.
+        CheckpointError: the path is that of a folder, or too long, or it is a relative one and the current folder was deleted.
 
     >>> import pathlib, tempfile
     >>> import millrace
@@ -78,7 +78,10 @@ class StateFile:
             self._write(descriptor, content)
         else:
             self._check_place()
-            self._replace(content)
+            try:
+                self._replace(content)
+            except OSError as error:
+                raise _told_briefly(error) from None
 
     def restore(self, iterator: Any) -> bool:
         """Bring an iterator to the saved place, and have it begin to prefetch there. False: nothing was saved yet.
@@ -131,8 +134,8 @@ class StateFile:
             return
         if (found.st_dev, found.st_ino) != self._identity:
             raise CheckpointError(
-                f"{self._path}: another file has taken the place of the one that was written to; give each iterator a path of "
-                "its own, and make a new StateFile after moving files."
+                f"{brief(self._path)}: another file has taken the place of the one that was written to; give each iterator a "
+                "path of its own, and make a new StateFile after moving files."
             )
 
     def _replace(self, content: bytes) -> None:
@@ -167,11 +170,21 @@ class StateFile:
             self._let_go()
 
 
+def _told_briefly(error: OSError) -> OSError:
+    """The error, or one like it where its paths are too long for a message."""
+    if len(str(error)) <= 2 * TEXT:
+        return error
+    return OSError(error.errno, error.strerror, brief(error.filename))
+
+
 def _resolved(path: str | os.PathLike[str]) -> Path:
     try:
         resolved = Path(path).resolve()
+        is_folder = resolved.is_dir()
     except FileNotFoundError:
         raise CheckpointError(f"{brief(path)}: the current folder was deleted; pass an absolute path.") from None
-    if resolved.is_dir():
-        raise CheckpointError(f"{resolved} is a folder; pass the path of a file in it.")
+    except OSError as error:
+        raise CheckpointError(f"{brief(path)}: {error.strerror}; pass another path.") from None
+    if is_folder:
+        raise CheckpointError(f"{brief(resolved)} is a folder; pass the path of a file in it.")
     return resolved

@@ -27,7 +27,7 @@ VERSION = 2
 _ARGUMENT = re.compile(r"(num_records|shard_index|shard_count|drop_remainder|shuffle|num_epochs|seed)=([\w.-]+)")
 
 
-def state_after(data: bytes | str, pipeline: Pipeline) -> LoaderState:
+def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> LoaderState:
     """The state of a pipeline that goes on from a Grain state.
 
     Raises:
@@ -49,15 +49,15 @@ def state_after(data: bytes | str, pipeline: Pipeline) -> LoaderState:
     )
 
 
-def _parsed(data: bytes | str) -> dict[str, Any]:
+def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
     try:
-        state = json.loads(data)
+        state = data if isinstance(data, dict) else json.loads(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"Grain's state is not JSON ({error}); pass the bytes that its get_state() gave."
         ) from None
     if not isinstance(state, dict) or "last_seen_indices" not in state:
-        raise CheckpointError("this is not the state of a Grain DataLoader: it has no last_seen_indices.")
+        raise CheckpointError(f"this is not the state of a Grain DataLoader: {shown(state)} has no last_seen_indices.")
     if state.get("version") != VERSION:
         raise CheckpointError(
             f"Grain's state has version {shown(state.get('version'))}; version {VERSION} can be read."

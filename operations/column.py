@@ -51,6 +51,7 @@ class Column:
         self.is_plain = not self.spec.dtype.hasobject and self.spec.dtype.itemsize > 0
         self._shape = leaf.shape
         self._type = type(example)
+        self._text = next((kind for kind in (str, bytes) if isinstance(example, kind)), None)
         self._dtype = leaf.dtype if isinstance(example, (np.ndarray, np.generic)) else None
         self._type_tells = self._dtype is None or (isinstance(example, np.generic) and leaf.dtype.kind in NUMBERS)
         self.many_at_once = self.is_plain and (
@@ -128,9 +129,13 @@ class Column:
         array = as_array(leaf, self.name)
         if array.shape != self._shape:
             raise self._unequal(array)
-        if array.dtype != self.array.dtype:
+        if array.dtype != self.array.dtype or (self._text is not None and self._mixes(leaf)):
             self._widen(row, array.dtype, type(leaf))
         self.array[row] = array[()]  # of a 0-d array of dtype object, the object
+
+    def _mixes(self, leaf: Any) -> bool:
+        """Whether text stands among bytes, or bytes among text."""
+        return isinstance(leaf, (str, bytes)) and not isinstance(leaf, self._text or object)
 
     def _widen(self, rows: int, dtype: np.dtype[Any], kind: type) -> None:
         """Take a dtype that holds this one too, in place of the one so far."""

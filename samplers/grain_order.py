@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,14 @@ from .sharding import ShardOptions
 
 Positions = NDArray[np.int64]
 Words = NDArray[np.uint64]
+Word = NDArray[Any]
+"""Words of some unsigned dtype."""
 
 BLOCK = 8192
 ROUNDS = 4
 TABLE_BITS = 16
-"""A cipher of this many bits, the smallest, serves up to 65,537 records. It is computed whole once an epoch: to walk
-through a domain far larger than the number of records would be slow."""
+"""A cipher of this many bits, the smallest, serves up to 65,537 records. The order of such an epoch is computed whole, and
+once: each record of a few would walk through a domain far larger than their number."""
 
 _MASK32 = 0xFFFFFFFF
 
@@ -85,26 +88,27 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
         return np.zeros(len(places), dtype=np.int64)
     bits = _bits(max_index)
     keys = round_keys(seed, bits // 2)
+    if bits == TABLE_BITS:
+        return _small_epoch(max_index, keys).take(places & 0xFFFF).astype(np.int64)
     out = np.empty(len(places), dtype=np.int64)
     for start in range(0, len(places), BLOCK):
         block = slice(start, start + BLOCK)
-        numbers = places[block].astype(np.uint64)
-        if bits == TABLE_BITS:
-            out[block] = _walk_table(numbers, max_index, keys)
-        else:
-            out[block] = _walk_cipher(numbers, max_index, keys, bits // 2)
+        out[block] = _walk_cipher(places[block].astype(np.uint64), max_index, keys, bits // 2)
     return out
 
 
 def place_of(key: int, max_index: int, seed: int) -> int:
     """Which place `shuffled` sends to `key`."""
+    if max_index == 0:
+        return 0
     bits = _bits(max_index)
-    keys, width = round_keys(seed, bits // 2), bits // 2
-    while max_index > 0:
-        key = int(_inverse_table(keys)[key]) if bits == TABLE_BITS else _decipher(key, keys, width)
-        if key <= max_index:
-            return key
-    return 0
+    keys = round_keys(seed, bits // 2)
+    if bits == TABLE_BITS:
+        return int(np.argmax(_small_epoch(max_index, keys) == key))
+    key = _decipher(key, keys, bits // 2)
+    while key > max_index:
+        key = _decipher(key, keys, bits // 2)
+    return key
 
 
 def _bits(max_index: int) -> int:
@@ -122,22 +126,25 @@ def _decipher(number: int, keys: tuple[int, ...], width: int) -> int:
     return int(left[0]) << width | int(right[0])
 
 
-def _walk_table(numbers: Words, max_index: int, keys: tuple[int, ...]) -> Words:
-    table = _cipher_table(keys)
-    numbers = table[numbers & np.uint64(0xFFFF)]
-    while (outside := np.flatnonzero(numbers > max_index)).size:
-        numbers[outside] = table[numbers[outside]]
+@lru_cache(maxsize=16)
+def _small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
+    """Where every number that the smallest cipher has, up to `max_index`, is sent.
+
+    All walk at once, twice as far each time: `walk` is a step of the cipher, then two, then four, and ends inside.
+    """
+    walk = _cipher_table(keys)
+    numbers = walk[: max_index + 1].copy()
+    walk[: max_index + 1] = np.arange(len(numbers))
+    while (numbers > max_index).any():
+        numbers, walk = walk.take(numbers), walk.take(walk)
     return numbers
 
 
-@lru_cache(maxsize=16)
 def _cipher_table(keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    return _encipher(np.arange(1 << TABLE_BITS, dtype=np.uint64), keys, TABLE_BITS // 2).astype(np.uint16)
-
-
-@lru_cache(maxsize=4)
-def _inverse_table(keys: tuple[int, ...]) -> Positions:
-    return np.argsort(_cipher_table(keys))
+    """The smallest cipher of all its numbers; its words are bytes."""
+    byte = np.arange(256, dtype=np.uint8)
+    left, right = _rounds(byte[:, None], byte, keys, TABLE_BITS // 2, np.uint8(0xFF))
+    return ((left.astype(np.uint16) << np.uint16(8)) | right).ravel()
 
 
 def _walk_cipher(numbers: Words, max_index: int, keys: tuple[int, ...], width: int) -> Words:
@@ -150,16 +157,25 @@ def _walk_cipher(numbers: Words, max_index: int, keys: tuple[int, ...], width: i
 def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
     """Four rounds over two words of `width` bits; the high word is the left one."""
     mask = np.uint64((1 << width) - 1)
-    left, right = (numbers >> np.uint64(width)) & mask, numbers & mask
-    for index in range(0, ROUNDS, 2):
-        left = left ^ _mixed(right, width, mask) ^ np.uint64(keys[index])
-        right = right ^ _mixed(left, width, mask) ^ np.uint64(keys[index + 1])
+    left, right = _rounds((numbers >> np.uint64(width)) & mask, numbers & mask, keys, width, mask)
     return (left << np.uint64(width)) | right
 
 
-def _mixed(word: Words, width: int, mask: np.uint64) -> Words:
-    def rotated(bits: int) -> Words:
-        return ((word << np.uint64(bits)) | (word >> np.uint64(width - bits))) & mask
+def _rounds(left: Word, right: Word, keys: tuple[int, ...], width: int, mask: np.unsignedinteger) -> tuple[Word, Word]:
+    """What the rounds make of the words; the mask is of their dtype."""
+    number = type(mask)
+    for index in range(0, ROUNDS, 2):
+        left = left ^ _mixed(right, width, mask) ^ number(keys[index])
+        right = right ^ _mixed(left, width, mask) ^ number(keys[index + 1])
+    return left, right
+
+
+def _mixed(word: Word, width: int, mask: np.unsignedinteger) -> Word:
+    number = type(mask)
+
+    def rotated(bits: int) -> Word:
+        turned: Word = ((word << number(bits)) | (word >> number(width - bits))) & mask
+        return turned
 
     return (rotated(1) & rotated(8 % width)) ^ rotated(2)
 

@@ -105,8 +105,11 @@ class IndexSampler:
 
     @property
     def block_size(self) -> int:
-        """Positions worth asking for at a time: below some thousands, NumPy's calls cost more than its work."""
-        return 16384
+        """Positions worth asking for at a time: below some thousands, NumPy's calls cost more than its work.
+
+        But each epoch of Grain's order has its price, however few its records are.
+        """
+        return 16384 if self.algorithm == "millrace" else min(16384, 4 * self._grain_order().part()[1])
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from ..described import digest, plain_attributes
-from ..errors import StopIterationError
+from ..errors import RecordKeyError, StopIterationError
 from ..wording import shown
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
@@ -104,7 +104,7 @@ class ScalarSampler:
         explicit: dict[str, Any] | None = getattr(self._sampler, "fingerprint", None)
         if explicit:
             return explicit
-        first = None if self._first is None else int(self._first.record_key or 0)
+        first = None if self._first is None else int(self._checked([self._first.record_key])[0])
         parameters = digest([plain_attributes(self._sampler), first, self.seed], 8)
         return {"kind": type(self._sampler).__qualname__, "length": len(self), "parameters": parameters}
 
@@ -121,7 +121,17 @@ class ScalarSampler:
         return metadata
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.array([self._metadata(position).record_key for position in positions.tolist()], dtype=np.int64)
+        return self._checked([self._metadata(position).record_key for position in positions.tolist()])
+
+    def _checked(self, keys: list[Any]) -> NDArray[np.int64]:
+        try:
+            return np.array(keys, dtype=np.int64)
+        except (OverflowError, TypeError, ValueError):
+            wrong = next((key for key in keys if not _is_key(key)), keys)
+            raise RecordKeyError(
+                f"{type(self._sampler).__name__} gave record_key={shown(wrong)}, which no source has; a sampler gives "
+                "RecordMetadata(index, record_key) with an int in [0, len(source))."
+            ) from None
 
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
         if self.seed is None:
@@ -131,6 +141,13 @@ class ScalarSampler:
 
     def with_shard_options(self, shard_options: ShardOptions) -> ScalarSampler:
         return ScalarSampler(self._sampler, shard_options, self.epoch_length)
+
+
+def _is_key(value: Any) -> bool:
+    try:
+        return np.array([value], dtype=np.int64).ndim == 1
+    except (OverflowError, TypeError, ValueError):
+        return False
 
 
 def _asked(ask: Callable[[int], RecordMetadata], position: int) -> RecordMetadata:

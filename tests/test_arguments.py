@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pathlib
 import re
 import threading
 
+import grain
 import numpy as np
 import pytest
 
@@ -243,10 +245,34 @@ def test_the_text_of_what_cannot_be_pickled_is_in_the_message():
 
 
 def test_the_state_of_a_grain_loader_is_told_as_such():
-    """Grain's state given to set_state says what goes on with it."""
-    state = b'{"version": 2, "last_seen_indices": {"0": 2}, "last_worker_index": 0, "worker_count": 0}'
-    with pytest.raises(CheckpointError, match="from_grain_state"):
-        iter(make()).set_state(state)
+    """Grain's state given to set_state says what goes on with it, as bytes and as a dict."""
+    state = {"version": 2, "last_seen_indices": {"0": 2}, "last_worker_index": 0, "worker_count": 0}
+    for given in (state, json.dumps(state).encode()):
+        with pytest.raises(CheckpointError, match="from_grain_state"):
+            iter(make()).set_state(given)
+
+
+def test_the_state_of_a_grain_dataset_is_told_with_what_leaves_as_much_out():
+    """Which takes it up where the order is the same."""
+    theirs = iter(grain.MapDataset.range(9).batch(2).to_iter_dataset())
+    for _ in range(3):
+        next(theirs)
+    loader = load(range(9), batch_size=2, num_epochs=1)
+    for given in (theirs.get_state(), json.dumps(theirs.get_state()).encode()):
+        with pytest.raises(CheckpointError, match=r"loader\.skip\(\[\(0, 3\)\]\)"):
+            iter(loader).set_state(given)
+    assert [batch.tolist() for batch in loader.skip([(0, 3)])] == [batch.tolist() for batch in theirs]
+
+
+def test_a_state_as_a_dict_is_told_how_to_be_given():
+    """To set_state and set_states."""
+    iterator = iter(make())
+    for act in (
+        lambda: iterator.set_state(iterator.state_dict()),
+        lambda: iterator.set_states([iterator.state_dict()]),
+    ):
+        with pytest.raises(CheckpointError, match=r"json\.dumps\(state\)\.encode\(\)"):
+            act()
 
 
 def test_metadata_prints_no_address():

@@ -111,6 +111,7 @@ def test_without_workers_the_batches_are_grains(grain_runs):
     [
         (b"\xff", _ours((0, 1)), "not JSON"),
         (b"[]", _ours((0, 1)), "last_seen_indices"),
+        ({"next_index": 3}, _ours((0, 1)), "last_seen_indices"),
         (b'{"version": 3, "last_seen_indices": {}}', _ours((0, 1)), "version 3"),
         (b'{"version": 2, "last_seen_indices": {}, "worker_count": 1}', _ours((0, 1)), "damaged"),
         (b'{"version": 2, "last_seen_indices": {"0": 3}, "worker_count": 0}', _ours((1, 3)), "another shard"),

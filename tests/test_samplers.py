@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 import millrace
 from millrace import DataLoader, IndexSampler, NoSharding, RecordMetadata, Sampler, SequentialSampler, ShardOptions
+from millrace.errors import RecordKeyError
 from millrace.samplers.protocol import as_vector_sampler
+from millrace.wording import shown
 
 RECORDS = st.integers(1, 300)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -166,6 +168,23 @@ def test_a_users_own_scalar_sampler_answers_for_many_positions():
     sampler = as_vector_sampler(Backwards())
     assert sampler.record_keys(np.arange(4)).tolist() == [3, 2, 1, 0]
     assert sampler.seed is None
+
+
+@pytest.mark.parametrize("key", [10**400, 10**5000, 1 << 63, np.uint64(1 << 63), "a"], ids=shown)
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_record_key_that_no_source_has_is_told(key, place):
+    """Whatever it is, and at whatever position: by an error that names the sampler, and the key, briefly."""
+
+    class Odd:
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return RecordMetadata(index=index, record_key=key if index == place else index)
+
+    with pytest.raises(RecordKeyError, match="Odd gave record_key=") as caught:
+        list(DataLoader(data_source=range(4), sampler=Odd()))
+    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("thing", [[1, 2, 3], None, 5, "sampler"])

@@ -125,6 +125,14 @@ def test_what_does_not_exist_is_named_with_what_does(prepared, name, split, text
         TfdsDataSource(name, split, data_dir=prepared)
 
 
+def test_a_name_or_folder_that_is_too_long_is_told_briefly(prepared):
+    """As one that does not exist."""
+    for name, folder in (("x", f"{prepared}/{'a' * 5000}"), ("x" * 5000, prepared)):
+        with pytest.raises(SourceError, match="no TFDS dataset 'x") as caught:
+            TfdsDataSource(name, "train", data_dir=folder)
+        assert len(str(caught.value)) < 500
+
+
 def test_a_folder_without_a_dataset_is_told_as_such(tmp_path):
     """A dataset whose making was broken off is not listed as one that there is."""
     (tmp_path / "tiny" / "incomplete.ABC_1.0.0").mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 
 import numpy as np
@@ -55,6 +56,7 @@ GOOD = {
     millrace.ReadOptions: {},
     millrace.SequentialSampler: {"num_records": 3},
     millrace.ShardOptions: {"shard_index": 0, "shard_count": 1},
+    millrace.checkpoint.StateFile: {"path": "none"},
     millrace.batch_and_pad: {"elements": [1], "batch_size": 2},
     millrace.load: {"source": [1, 2, 3]},
     millrace.pad_batch: {},
@@ -120,6 +122,14 @@ def test_what_arises_later_is_short_too(kind):
     ):
         assert len(told(act)) <= LIMIT
     iterator.close()
+
+
+def test_a_state_file_that_cannot_be_written_is_told_briefly(tmp_path):
+    """By an OSError of its kind, however long the path is."""
+    path = tmp_path.joinpath(*["a" * 200] * 4, "b" * 250)
+    with pytest.raises(OSError, match="File name too long") as caught:
+        millrace.checkpoint.StateFile(path).save(iter(millrace.load([1, 2, 3])))
+    assert (caught.value.errno, len(str(caught.value)) <= LIMIT) == (errno.ENAMETOOLONG, True)
 
 
 @pytest.mark.parametrize("kind", ["str", "tuple", "list", "dict", "int", "array", "talkative"])

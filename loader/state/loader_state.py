@@ -114,6 +114,11 @@ class LoaderState:
         Raises:
             CheckpointError: the bytes are no such state.
         """
+        if isinstance(data, dict):
+            _refuse_grains(data)
+            raise CheckpointError(
+                f"the state is a dict, {shown(data)}; pass the bytes that get_state() gave, or json.dumps(state).encode()."
+            )
         try:
             values = json.loads(data)
         except (ValueError, TypeError, RecursionError) as error:
@@ -129,10 +134,7 @@ class LoaderState:
         Raises:
             CheckpointError: the values are no such state.
         """
-        if isinstance(values, dict) and "last_seen_indices" in values:
-            raise CheckpointError(
-                "this is the state of a Grain DataLoader; millrace.checkpoint.from_grain_state(state, loader) goes on with it."
-            )
+        _refuse_grains(values)
         if isinstance(values, dict) and values.get("version") == 1 and set(values) == version1.NAMES:
             values = version1.upgraded(values)
         if not isinstance(values, dict) or "version" not in values:
@@ -158,6 +160,22 @@ class LoaderState:
         rests = tuple(map(Unfinished.from_values, values["unfinished"]))
         fingerprint = Fingerprint(values["fingerprint"])
         return cls(_cursor(cursor), step, (shard[0], shard[1]), fingerprint, read, _skipped(values["skipped"]), rests)
+
+
+def _refuse_grains(values: Any) -> None:
+    """Raise for a state of Grain's."""
+    if not isinstance(values, dict):
+        return
+    if "last_seen_indices" in values:
+        raise CheckpointError(
+            "this is the state of a Grain DataLoader; millrace.checkpoint.from_grain_state(state, loader) goes on with it."
+        )
+    if "next_index" in values:
+        taken = shown(values["next_index"], 24)
+        raise CheckpointError(
+            f"this is the state of a Grain dataset, of which {taken} elements were taken; where the loader has the same order, "
+            f"loader.skip([(0, {taken})]) leaves them out."
+        )
 
 
 def _are_counts(values: Any) -> bool:

@@ -5,9 +5,9 @@ In: the names of leaves, and texts. Out: those of leaves that nothing was told o
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
+from ...checks import warn
 from ...errors import PromotionWarning
 
 Told = Sequence[tuple[str, str]]
@@ -39,4 +39,4 @@ class Notices:
         for leaf, text in told:
             self.tell(leaf, text)
         for _, text in self.take():
-            warnings.warn(text, PromotionWarning, stacklevel=2)
+            warn(text, PromotionWarning)
