@@ -49,9 +49,10 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
     All other leaves are stacked as they are.
 
     Args:
-        length: None (default) pads to the longest of the batch; an int pads what is ragged to that length, so that all batches
-            have one shape; a dict by key of the elements (`{"tokens": 512}`) pads these leaves, ragged or not, and others that
-            are ragged to the longest. A longer leaf is an error.
+        length: None (default) pads to the longest of the batch; an int pads what is ragged to that length; a dict by key of the
+            elements (`{"tokens": 512}`) pads these leaves, ragged or not, and others that are ragged to the longest. A longer
+            leaf is an error. What is ragged, each batch shows for itself: lengths may agree by chance, and a last batch may
+            have one element. So where elements have several leaves with an axis, only a dict gives all batches one shape.
         value: what to pad with (default 0).
         mask_key: adds a mask `bool[n, length]` to batches of dicts under this name, True where nothing was filled in. A dict
             adds one for each of several leaves (`{"tokens": "tokens_mask"}`). None (default) adds none.
