@@ -6,8 +6,7 @@ In: the stream of a `MapDataset`, and what is to be done to it. Out: iterators w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
@@ -17,48 +16,33 @@ from ..loader.iterator import DataLoaderIterator
 from ..loader.options import ExecutionOptions
 from ..loader.plan.build import not_empty
 from ..loader.plan.compile import compiled
-from ..loader.plan.nodes import Apply, Read
+from ..loader.plan.leaf import Leaf
+from ..loader.plan.nodes import Apply
 from ..loader.plan.nodes import Node as Tree
 from ..loader.plan.pipeline import Pipeline
 from ..loader.plan.skipped_steps import NONE_SKIPPED
 from ..loader.plan.steps import number_of
-from ..operations import Batch, Filter, MapTransform, MapWithIndexTransform, Operation, RandomMapTransform
+from ..operations import (
+    Batch,
+    Filter,
+    MapTransform,
+    MapWithIndexTransform,
+    Operation,
+    RandomMapTransform,
+    WindowShuffle,
+)
 from ..operations.keyed import KeyedRandomMap
 from ..samplers import NoSharding, ShardOptions
 from ..samplers.sharding import as_shard_options
 from ..wording import brief
 from .arguments import BELOW_2_64, checked_seed, seed_of
-from .nodes import Evaluated, Node, Seeds
+from .iter_joins import Exhausted, as_named, interleaved, limited, mixed, over_leaves, repeated, zipped
+from .nodes import Evaluated, Node
 from .rows import rows_of
+from .stream import Stream
 from .transforms import as_kind, each_of, fan_out_of, method_for
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Stream:
-    """What an `IterDataset` is made of.
-
-    Attributes:
-        tree: what the engine compiles.
-        seeds: that were set below.
-        operations: how many an element has gone through, those included that are evaluated inside sources.
-        execution: where the work is done.
-        skips_errors: a record that fails is left out.
-        max_errors: how many may be.
-    """
-
-    tree: Tree
-    seeds: Seeds
-    operations: int
-    execution: ExecutionOptions = field(default_factory=ExecutionOptions)
-    skips_errors: bool = False
-    max_errors: int | None = None
-
-    def on(self, tree: Tree, operations: int = 0) -> Stream:
-        """The same with another tree, which has so many more operations on the way."""
-        seeds = tuple((seed, depth + 1) for seed, depth in self.seeds)
-        return dataclasses.replace(self, tree=tree, seeds=seeds, operations=self.operations + operations)
 
 
 class IterDataset(Generic[T]):
@@ -98,7 +82,7 @@ class IterDataset(Generic[T]):
         return number_of(self._pipeline, (0, 0), NONE_SKIPPED)
 
     def __repr__(self) -> str:
-        leaves, operations = _counts(self._stream.tree)
+        leaves, operations = len(self._pipeline.leaves), len(self._pipeline.operations)
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
     def map(self, transform: MapTransform | Callable[[T], Any]) -> IterDataset[Any]:
@@ -180,6 +164,106 @@ class IterDataset(Generic[T]):
         [[0, 1, 2], [3, 4]]
         """
         return self.flat_map(rows_of).batch(batch_size, drop_remainder=drop_remainder)
+
+    @staticmethod
+    def mix(
+        datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]],
+        weights: Any = None,
+        *,
+        when_exhausted: Exhausted = "first",
+        ramp: bool = False,
+    ) -> IterDataset[Any]:
+        """Elements of several streams, in proportion to their weights, at every step.
+
+        Filters and flat maps may come before it: what is counted are the elements that come out of them.
+
+        Args:
+            datasets: in a list, or in a dict by name.
+            weights: a list of numbers, a dict by name, or a schedule, `[(first_element, weights), …]`; they need not sum to
+                one. None (default): equal.
+            when_exhausted: "first" (default) ends with the first dataset that has no more when it is its turn; "all" goes on
+                without it, until all have ended; "repeat" goes on with its next epoch.
+            ramp: whether weights change linearly from one stage of a schedule to the next.
+
+        Raises:
+            TypeError, ValueError: datasets or weights are none, or do not fit one another.
+
+        >>> from millrace import IterDataset, MapDataset
+        >>> ones = MapDataset.source([1] * 10).to_iter_dataset()
+        >>> twos = MapDataset.source([2] * 10).to_iter_dataset()
+        >>> list(IterDataset.mix({"ones": ones, "twos": twos}, {"ones": 0.75, "twos": 0.25}))[:8]
+        [1, 1, 2, 1, 1, 1, 2, 1]
+        """
+        listed, names = as_named("mix", datasets, IterDataset)
+        return IterDataset(mixed([each._stream for each in listed], names, weights, when_exhausted, ramp))
+
+    @staticmethod
+    def zip(
+        datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]], *, strict: bool = True
+    ) -> IterDataset[Any]:
+        """An element of each stream, in a tuple, or in a dict where the streams are.
+
+        Args:
+            datasets: in a list, or in a dict by name.
+            strict: True (default): that one ends before the others is an error, `JoinError`; False: it ends with the shortest.
+
+        >>> from millrace import IterDataset, MapDataset
+        >>> numbers = MapDataset.range(2).to_iter_dataset()
+        >>> list(IterDataset.zip({"x": numbers, "y": numbers.map(lambda x: x * 10)}))
+        [{'x': 0, 'y': 0}, {'x': 1, 'y': 10}]
+        """
+        listed, names = as_named("zip", datasets, IterDataset)
+        return IterDataset(zipped([each._stream for each in listed], names, strict))
+
+    @staticmethod
+    def interleave(datasets: Sequence[IterDataset[Any]], cycle_length: int | None = None) -> IterDataset[Any]:
+        """An element of each of the streams that are open, in turn; where one ends, the next one is opened in its place.
+
+        Args:
+            datasets: in a list.
+            cycle_length: how many are open at a time; None (default): all.
+
+        >>> from millrace import IterDataset, MapDataset
+        >>> files = [MapDataset.source([letter] * 2).to_iter_dataset() for letter in "abc"]
+        >>> "".join(IterDataset.interleave(files, cycle_length=2))
+        'ababcc'
+        """
+        listed, _ = as_named("interleave", datasets, IterDataset)
+        return IterDataset(interleaved([each._stream for each in listed], cycle_length))
+
+    def limit(self, count: int) -> IterDataset[T]:
+        """The first elements.
+
+        >>> from millrace import MapDataset
+        >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
+        [1, 3]
+        """
+        return IterDataset(limited(self._stream, count))
+
+    def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
+        """All elements, so many times, each time the same; None (default): for ever.
+
+        `MapDataset.repeat`, before `to_iter_dataset`, shuffles each epoch anew, and goes on with other shards.
+
+        >>> from millrace import MapDataset
+        >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
+        [0, 1, 2, 0, 1, 2]
+        """
+        return IterDataset(repeated(self._stream, num_epochs))
+
+    def window_shuffle(self, window_size: int, *, seed: int | None = None) -> IterDataset[T]:
+        """Shuffles elements within windows: those of one come before those of the next.
+
+        Args:
+            window_size: elements of a window.
+            seed: in `[0, 2^64)`; None (default): made of that of `seed()` before.
+
+        >>> from millrace import MapDataset
+        >>> shuffled = list(MapDataset.range(6).to_iter_dataset().window_shuffle(3, seed=1))
+        >>> sorted(shuffled[:3]), sorted(shuffled[3:])
+        ([0, 1, 2], [3, 4, 5])
+        """
+        return self._then(WindowShuffle(window_size, seed_of("window_shuffle", seed, self._stream.seeds, BELOW_2_64)))
 
     def seed(self, seed: int) -> IterDataset[T]:
         """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another."""
@@ -281,15 +365,7 @@ def _with_options(
 
 
 def _sharded(tree: Tree, shard: ShardOptions) -> Tree:
-    if isinstance(tree, Apply):
-        return dataclasses.replace(tree, input=_sharded(tree.input, shard))
-    leaf = tree.leaf
-    return Read(dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard))
+    def sharded(leaf: Leaf) -> Leaf:
+        return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard)
 
-
-def _counts(tree: Tree) -> tuple[int, int]:
-    """Sources and operations in a tree."""
-    if isinstance(tree, Apply):
-        leaves, operations = _counts(tree.input)
-        return leaves, operations + len(tree.operations)
-    return 1, 0
+    return over_leaves(tree, sharded)

@@ -61,3 +61,7 @@ class ChainOrder:
     def with_shard_options(self, shard_options: ShardOptions) -> ChainOrder:
         """The same order, read by another shard."""
         return dataclasses.replace(self, shard_options=shard_options)
+
+    def endless(self) -> ChainOrder:
+        """The same order, which goes on with the next epoch."""
+        return dataclasses.replace(self, length=ENDLESS)

@@ -1,0 +1,155 @@
+"""Streams that come together, or that are taken otherwise than from beginning to end: what `IterDataset` has methods for.
+
+In: streams. Out: one; the engine's joins do the work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, Literal
+
+from ..checks import one_of, whole_number
+from ..errors import JoinError
+from ..loader.options import ExecutionOptions
+from ..loader.plan.joins import Again, First, Interleaved, InTurn, MixRows
+from ..loader.plan.nodes import Apply, Joined, Node, Read
+from ..operations import Together
+from ..samplers.mix_order import MixOrder
+from ..wording import shown
+from .stream import Stream
+
+Exhausted = Literal["first", "all", "repeat"]
+
+
+def mixed(
+    streams: Sequence[Stream], names: Sequence[str] | None, weights: Any, when_exhausted: Exhausted, ramp: bool
+) -> Stream:
+    """Elements of several streams, in proportion to their weights."""
+    one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
+    labels = tuple(names) if names is not None else tuple(str(number) for number in range(len(streams)))
+    order = MixOrder.of(weights, labels, ramp)
+    inputs = [_named(stream.tree, label) for stream, label in zip(streams, labels)]
+    if when_exhausted == "repeat":
+        inputs = list(map(_endless, inputs))
+    return _joined(streams, Joined(tuple(inputs), MixRows(order, when_exhausted == "all"), labels))
+
+
+def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool) -> Stream:
+    """An element of each stream, together."""
+    labels = tuple(names or map(str, range(len(streams))))
+    inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
+    joined = Joined(inputs, InTurn(len(streams), bool(strict)), labels)
+    return _joined(streams, Apply(joined, (Together(len(streams), names or ()),)), 1)
+
+
+def interleaved(streams: Sequence[Stream], cycle_length: int | None) -> Stream:
+    """An element of each of the open streams, in turn."""
+    count = len(streams)
+    cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
+    inputs = tuple(_named(stream.tree, str(number)) for number, stream in enumerate(streams))
+    return _joined(streams, Joined(inputs, Interleaved(count, min(cycle, count))))
+
+
+def limited(stream: Stream, count: int) -> Stream:
+    """The first elements."""
+    first = whole_number("count", count, 1, None, "a number of elements, at least 1")
+    return stream.on(Joined((stream.tree,), First(first)))
+
+
+def repeated(stream: Stream, num_epochs: int | None) -> Stream:
+    """All elements, several times."""
+    times = None if num_epochs is None else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
+    return stream.on(Joined((stream.tree,), Again(times)))
+
+
+def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
+    """Datasets, and their names where they are given in a dict.
+
+    Raises:
+        TypeError: they are not datasets of that kind.
+        ValueError: there is none.
+    """
+    names = [str(name) for name in datasets] if isinstance(datasets, Mapping) else None
+    listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
+    if not isinstance(listed, (list, tuple)):
+        raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets, or a dict of them by name.")
+    for number, dataset in enumerate(listed):
+        if not isinstance(dataset, kind):
+            label = names[number] if names else number
+            raise TypeError(
+                f"{method}: dataset {label} is a {type(dataset).__name__}, not a {kind.__name__}; pass what "
+                "to_iter_dataset() gives."
+            )
+    if not listed:
+        raise ValueError(f"{method} needs at least one dataset; there is none.")
+    return list(listed), names
+
+
+def _joined(streams: Sequence[Stream], tree: Node, operations: int = 0) -> Stream:
+    """A stream of several: what was said of any of them holds for all."""
+    if len({leaf.shard for stream in streams for leaf in _leaves(stream.tree)}) > 1:
+        raise JoinError(
+            "the datasets have different shard_options; give them to the joined one: .shard(shard_options)."
+        )
+    limits = [stream.max_errors for stream in streams if stream.max_errors is not None]
+    return Stream(
+        tree,
+        (),
+        sum(stream.operations for stream in streams) + operations,
+        reduce(_both, (stream.execution for stream in streams)),
+        any(stream.skips_errors for stream in streams),
+        min(limits, default=None),
+    )
+
+
+def _both(one: ExecutionOptions, other: ExecutionOptions) -> ExecutionOptions:
+    """Options of one or another dataset: those that are not the default; of numbers the larger."""
+    default = ExecutionOptions()
+    changes: dict[str, Any] = {}
+    for option in dataclasses.fields(ExecutionOptions):
+        values = [getattr(each, option.name) for each in (one, other)]
+        told = [value for value in values if value != getattr(default, option.name)]
+        if told:
+            changes[option.name] = max(told) if isinstance(told[0], (int, float)) else told[-1]
+    return dataclasses.replace(default, **changes)
+
+
+def _leaves(tree: Node) -> list[Any]:
+    if isinstance(tree, Read):
+        return [tree.leaf]
+    return [leaf for below in _inputs(tree) for leaf in _leaves(below)]
+
+
+def _inputs(tree: Apply | Joined) -> tuple[Node, ...]:
+    return (tree.input,) if isinstance(tree, Apply) else tree.inputs
+
+
+def _named(tree: Node, name: str) -> Node:
+    """A tree whose sources are named after the dataset that they belong to."""
+
+    def renamed(leaf: Any) -> Any:
+        return dataclasses.replace(leaf, name=f"{name}/{leaf.name}" if leaf.name else name)
+
+    return over_leaves(tree, renamed)
+
+
+def _endless(tree: Node) -> Node:
+    """A tree whose sources go on with their next epoch; a stream that is joined itself begins anew."""
+    if any(isinstance(each, Joined) for each in _line(tree)):
+        return Joined((tree,), Again(None))
+    return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.endless()))
+
+
+def _line(tree: Node) -> list[Node]:
+    return [tree, *_line(tree.input)] if isinstance(tree, Apply) else [tree]
+
+
+def over_leaves(tree: Node, change: Any) -> Node:
+    """A tree with other sources."""
+    if isinstance(tree, Read):
+        return Read(change(tree.leaf))
+    if isinstance(tree, Apply):
+        return dataclasses.replace(tree, input=over_leaves(tree.input, change))
+    return dataclasses.replace(tree, inputs=tuple(over_leaves(each, change) for each in tree.inputs))
