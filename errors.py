@@ -33,6 +33,10 @@ class NoElementError(BatchError):
     """An element of a batch is None, as of a function without a return."""
 
 
+class PackError(MillraceError, ValueError):
+    """Elements cannot be packed: a leaf is no array of tokens, is unlike that of other elements, or is too long."""
+
+
 class PromotionWarning(UserWarning):
     """Numbers of several dtypes came together in a batch, which has a dtype that none of them may have."""
 

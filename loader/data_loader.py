@@ -150,7 +150,11 @@ class DataLoader:
         >>> [batch.tolist() for batch in large]
         [[2, 3, 4, 5], [6, 7, 8, 9]]
         """
-        batches = [number for number, operation in enumerate(self._pipeline.operations) if operation.takes is not None]
+        batches = [
+            number
+            for number, operation in enumerate(self._pipeline.operations)
+            if operation.takes is not None and operation.one_to_one
+        ]
         if len(batches) != 1:
             raise ValueError(
                 f"with_batch_size needs a pipeline with one Batch; this one has {len(batches)}. Make another DataLoader."

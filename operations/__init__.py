@@ -1,6 +1,7 @@
 """Operations: records to records, and records to batches."""
 
 from .batch import Batch
+from .pack import Pack
 from .padding import batch_and_pad, pad_batch
 from .protocol import Operation
 from .several import Together, WindowShuffle
@@ -13,6 +14,7 @@ __all__ = [
     "MapTransform",
     "MapWithIndexTransform",
     "Operation",
+    "Pack",
     "RandomMapTransform",
     "Together",
     "WindowShuffle",

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ..described import digest, record
 from ..wording import brief, first_few, shown
 from .keys import Keys, check_key, check_keys
+from .lengths import lengths_of, lengths_of_columns
 
 Array = npt.NDArray[Any]
 
@@ -80,6 +81,17 @@ class MemorySource:
         if self.columns is not None or isinstance(self._data, (list, tuple, range)):  # others may read at great cost
             told["content"] = digest([record(self._rows.one(key)) for key in _spread(self._length)], 12)
         return {"kind": "MemorySource", "records": self._length, **told}
+
+    @cached_property
+    def lengths(self) -> Any:
+        """Of arrays, `int64[records]`; of dicts a dict with such an array for each leaf that is an array. None if none is.
+
+        >>> MemorySource([np.arange(3), np.arange(5)]).lengths
+        array([3, 5])
+        """
+        if self.columns is not None:
+            return lengths_of_columns(self.columns)
+        return lengths_of(self._data) if isinstance(self._data, (list, tuple)) else None
 
     def __reduce__(self) -> tuple[type[MemorySource], tuple[Any]]:
         return type(self), (self._data,)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 import millrace
-from millrace import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
+from millrace import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, Pack, RandomMapTransform
 
 
 class Pair(NamedTuple):
@@ -60,6 +60,13 @@ def _large(x):
     }
 
 
+def _document(x):
+    return np.arange(x, x + x % 12, dtype=np.int32)
+
+
+_noisy = RandomMapTransform(lambda row, rng: {**row, "noise": rng.random()})
+
+
 PIPELINES: dict[str, list[Any]] = {
     "single records": [],
     "map": [lambda x: x * 2],
@@ -105,6 +112,16 @@ PIPELINES: dict[str, list[Any]] = {
     "batches of all dtypes": [_large, Batch(4)],
     "filter, batches of all dtypes": [_large, Filter(lambda row: int(row["big endian"][0]) % 3), Batch(4)],
     "mixed dtypes": [lambda x: x if x % 2 else x / 2, Batch(4)],
+    "pack": [_document, Pack(8, window=11)],
+    "map, batch, pack": [lambda x: np.arange(x, x + 5), Batch(2), Pack(6, "first_fit", window=3, too_long="cut")],
+    "pack, random, batch": [_document, Pack(8, "concat_then_split", window=9), _noisy, Batch(3)],
+    "filter, pack, batch, flat map": [
+        lambda x: {"inputs": _document(x), "targets": _document(x + 3), "id": x},
+        Filter(lambda element: element["id"] % 5 != 0),
+        Pack({"inputs": 9, "targets": 12}, "first_fit", 6, max_segments=3, pad_value=-1, meta_features=["id"]),
+        Batch(2),
+        FlatMap(lambda batch: [batch] * (int(batch["id"][0, 0]) % 3)),
+    ],
 }
 
 

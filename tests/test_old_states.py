@@ -16,10 +16,10 @@ OLD = json.loads(Path(__file__).with_name("states_of_version_1.json").read_text(
 
 
 def test_the_states_are_of_version_1():
-    """And of every pipeline."""
+    """And of every pipeline that there was then."""
     texts = [state for states in OLD["alone"].values() for state in states]
     assert {json.loads(text)["version"] for text in texts} == {1}
-    assert set(OLD["alone"]) == set(PIPELINES)
+    assert set(OLD["alone"]) <= set(PIPELINES)
 
 
 @pytest.mark.parametrize("name", OLD["alone"])

@@ -41,7 +41,7 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
         raise TypeError("this stream never ends, so it has no len(); pass num_epochs= to the sampler.")
     if not pipeline.aligned:
         raise TypeError(
-            "the number of elements is unknown before they are read, because of a Filter, a FlatMap or "
+            "the number of elements is unknown before they are read, because of a Filter, a FlatMap, a Pack or "
             'on_error="skip"; count them, or ask len(loader) without it.'
         )
     (position, step), outputs = at, pipeline.stages[0].outputs
@@ -112,7 +112,7 @@ def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
     """The leaf and the stage of a pipeline whose steps are known before anything is read."""
     if not pipeline.aligned:
         raise TypeError(
-            'a Filter, a FlatMap or on_error="skip" decides which records make an element, so that they are unknown '
+            'a Filter, a FlatMap, a Pack or on_error="skip" decides which records make an element, so that they are unknown '
             f"before they are read; {name} works for pipelines without. iterator.last_records() works for all."
         )
     return pipeline.leaf, pipeline.stages[0]

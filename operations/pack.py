@@ -1,0 +1,219 @@
+"""Pack: documents of unequal length become rows of one length, with little padding or none.
+
+In: elements with arrays of tokens. Out: rows of fixed length, which know of each token which segment it belongs to.
+
+A pack works on a window of elements, as a `Batch` does on its elements, and makes several rows of them. No row holds
+documents of two windows: so a window is a unit of work, like a batch, and a stream goes on from any row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ..checks import whole_number
+from ..errors import PackError
+from ..keyed_random import child_row
+from ..wording import shown
+from .packing.by_leaf import Path, value_at
+from .packing.documents import leaf_paths
+from .packing.packer import Packer
+from .packing.pieces import Ints, Pieces
+from .packing.plan import PackPlan
+from .packing.rules import Strategy, TooLong
+from .packing.settings import BARE, Settings
+from .protocol import Context, Element, Operation, Step
+
+
+class Pack(Operation):
+    """Packs documents, arrays of tokens of unequal length, into rows of `length` tokens.
+
+    Elements are dicts (of dicts) of arrays, whose first axes count tokens and may differ. For each leaf `x` a row has:
+
+    * `x`, `[length, …]`: the tokens of several documents, one after the other, then padding;
+    * `x_segment_ids`, `int32[length]`: from 1 the number in the row of the document that the token is of, 0 for padding;
+    * `x_positions`, `int32[length]`: the place of the token in its segment, from 0; 0 for padding.
+
+    An element that is one array and no dict is packed as if it was `{"tokens": array}`. Several leaves, as inputs and targets,
+    are packed together: a document has one segment id in all of them.
+
+    Documents of `window` elements are packed together, and no row holds documents of two windows. Nothing is left out but
+    documents without a token. Rows come in the order of the documents that they began with.
+
+    Args:
+        length: tokens of a row; or a dict with one for each leaf.
+        strategy: "best_fit" (default) puts each document where it leaves the least space, the longest first; 1,000 documents
+            with a mean of a quarter of the length fill 99 %. "first_fit" puts each into the first row that has room, in
+            the order in which they come. "concat_then_split" puts them one after the other, and splits one where a row
+            is full: only the last row of a window is padded.
+        window: elements that are packed together (default 1,000). More of them fill rows better, and take more memory.
+        max_segments: documents that a row may have. None (default): any number.
+        pad_value: stands after the last token (default 0); one number, or a dict with one for each leaf.
+        meta_features: keys of elements that are not packed but passed along: a row has an array `[segments, …]`, with the
+            value of segment i at i - 1. With `max_segments` it is `[max_segments, …]`, filled up with `pad_value` (None where
+            values are no numbers), so that rows can be batched.
+        too_long: what becomes of a document longer than a row. "split" (default) makes segments of it that are no longer,
+            "cut" drops what is over, "error" refuses it.
+        bos: a token that takes the place of others where `bos_at` says; a dict by leaf if there are several. None (default):
+            documents stay as they are, and begin with a token of their own or with none.
+        bos_at: "segments" (default) puts `bos` in the place of the first token of each segment: one that begins with it keeps
+            all its tokens, and the rest of a split document begins with it, too. "rows" does so for each row.
+
+    Raises:
+        TypeError, ValueError: an argument is not of its kind or outside its range.
+        PackError: while packing, when a leaf is no array or unlike that of the first document, a document is too long, or
+            arguments name leaves that are not there.
+
+    >>> import numpy as np
+    >>> import millrace
+    >>> documents = [np.array([1, 1, 1]), np.array([2, 2, 2]), np.array([3])]
+    >>> sampler = millrace.IndexSampler(3, num_epochs=1)
+    >>> loader = millrace.DataLoader(data_source=documents, sampler=sampler, operations=[Pack(4, window=3)])
+    >>> for row in loader:
+    ...     print(row["tokens"], row["tokens_segment_ids"], row["tokens_positions"])
+    [1 1 1 3] [1 1 1 2] [0 1 2 0]
+    [2 2 2 0] [1 1 1 0] [0 1 2 0]
+    """
+
+    one_to_one = False
+
+    def __init__(
+        self,
+        length: int | Mapping[Any, Any],
+        strategy: Strategy = "best_fit",
+        window: int = 1000,
+        *,
+        max_segments: int | None = None,
+        pad_value: Any = 0,
+        meta_features: Sequence[Any] = (),
+        too_long: TooLong = "split",
+        bos: Any = None,
+        bos_at: str = "segments",
+    ) -> None:
+        self.window = whole_number("window", window, 1, None, "a positive int")
+        self.settings = Settings(length, strategy, max_segments, pad_value, meta_features, too_long, bos, bos_at)
+
+    @property
+    def takes(self) -> int:  # type: ignore[override]
+        """As the base says."""
+        return self.window
+
+    def __repr__(self) -> str:
+        return f"Pack({shown(self.settings.length)}, {self.settings.strategy!r}, window={self.window})"
+
+    def identity_parameters(self) -> dict[str, Any]:
+        """All but the window: a stream may go on with another one."""
+        return vars(self.settings)
+
+    def connect(self, then: Step, context: Context, number: int) -> Step:
+        step = PackStep(self, then, context, number)
+        context.take_all[number] = step.take_all
+        context.at_end.append(step.finish)
+        return step.push
+
+    def plan(self, lengths: Any) -> PackPlan:
+        """The rows of documents whose lengths are known, before any is read.
+
+        Args:
+            lengths: `int[documents]`; or a dict with such an array for each leaf, in which `meta_features` may be missing.
+
+        Raises:
+            PackError: a document is too long and `too_long` is "error"; or arguments name other leaves than `lengths`.
+        """
+        arrays, packed = self._leaves_of(lengths)
+        found = np.stack(arrays, axis=1)
+        rules = self.settings.rules(packed)
+        for document in rules.refused(found)[:1].tolist():
+            raise self.settings.too_long_error(found[document].tolist(), packed)
+        return PackPlan(found, rules, self.window)
+
+    def _leaves_of(self, lengths: Any) -> tuple[list[Ints], list[Path]]:
+        """The lengths of each leaf that is packed, and these leaves in the order in which elements have them."""
+        named = lengths if isinstance(lengths, Mapping) else {self._only_leaf(): lengths}
+        found = [path for path in leaf_paths(named) if not self.settings.is_meta(path)]
+        self.settings.check([*found, *((key,) for key in self.settings.meta_features)])
+        return [np.asarray(value_at(named, path), dtype=np.int64) for path in found], found
+
+    def _only_leaf(self) -> Any:
+        """The leaf that lengths without a name are of."""
+        if not isinstance(self.settings.length, Mapping):
+            return BARE
+        if len(self.settings.length) > 1:
+            raise PackError(
+                f"lengths are given for one leaf, and length={shown(self.settings.length)} has several; pass a dict of lengths."
+            )
+        return next(iter(self.settings.length))
+
+    def row(self, elements: Sequence[Element], pieces: Pieces) -> Element:
+        """The row that a plan says, `plan.row(i)`, of its documents.
+
+        Args:
+            elements: the documents `pieces.documents`, in that order.
+            pieces: of the row.
+        """
+        return Packer(self.settings).row(elements, pieces)
+
+
+class PackStep:
+    """Documents wait until a window is full, and are pushed on as rows.
+
+    Args:
+        pack: the operation.
+        then: the step to push rows to.
+        context: of the chain. A row goes on with the place of the first element of its window, as a child of it.
+        number: of the operation.
+    """
+
+    __slots__ = ("_context", "_first", "_number", "_packer", "_then", "_waiting", "_window")
+
+    def __init__(self, pack: Pack, then: Step, context: Context, number: int) -> None:
+        self._window = pack.window
+        self._packer = Packer(pack.settings, context.allocate)
+        self._then, self._context, self._number = then, context, number
+        self._waiting: list[Element] = []
+        self._first = (0, 0, 0)
+
+    def push(self, element: Element) -> None:
+        """Take one element, which stands where the context says."""
+        if not self._waiting:
+            self._begin()
+        self._waiting.append(element)
+        if len(self._waiting) == self._window:
+            self._emit()
+
+    def take_all(self, elements: Iterator[Element]) -> None:
+        """Take all there are, wherever they stand."""
+        more = True
+        while more:  # no longer: a function that raised StopIteration would be called again
+            if not self._waiting:
+                self._begin()
+            self._waiting.extend(islice(elements, self._window - len(self._waiting)))
+            more = len(self._waiting) == self._window
+            if more:
+                self._emit()
+
+    def _begin(self) -> None:
+        self._first = self._context.seed, self._context.position, self._context.row
+
+    def _emit(self) -> None:
+        context, documents = self._context, self._waiting
+        last = context.seed, context.position, context.row
+        self._waiting = []
+        try:
+            rows = self._packer.rows(documents)
+        except Exception:
+            context.blame(self._number, self._packer.at)
+            raise
+        context.seed, context.position, first_row = self._first
+        for index, row in enumerate(rows):
+            context.row = child_row(first_row, index)
+            self._then(row)
+        context.seed, context.position, context.row = last
+
+    def finish(self) -> None:
+        """Push the rows of a last, shorter window on."""
+        if self._waiting:
+            self._emit()

@@ -1,0 +1,136 @@
+"""The arrays of rows: tokens end to end, and which segment and position each is.
+
+In: the leaves of documents, and the pieces that stand in the rows. Out: arrays with a row along the first axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import PackError
+from ..protocol import ArraySpec
+from .by_leaf import Path, name
+from .documents import Leaf
+from .pieces import Ints, Pieces
+
+Array = NDArray[Any]
+
+
+def specs_of(leaf: Leaf, rows: int) -> list[ArraySpec]:
+    """The arrays of a leaf: tokens, segment ids, positions."""
+    shape = (rows, leaf.capacity)
+    ids = ArraySpec(shape, np.dtype(np.int32))
+    return [ArraySpec((*shape, *leaf.tail), np.result_type(leaf.dtype)), ids, ids]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The rows of one leaf, end to end: pieces, and after those of each row a gap.
+
+    Attributes:
+        lengths: of all of them, in order.
+        pieces: which of them are pieces.
+        gaps: which are gaps.
+    """
+
+    lengths: Ints
+    pieces: Ints
+    gaps: Ints
+
+    @classmethod
+    def of(cls, sizes: Ints, pieces: Pieces, capacity: int) -> Line:
+        """The line of a leaf of which pieces have these sizes."""
+        at_pieces = np.arange(len(sizes)) + pieces.row_of_piece
+        at_gaps = pieces.ends + np.arange(pieces.rows)
+        until = np.concatenate([[0], np.cumsum(sizes)])[pieces.ends]
+        lengths = np.empty(len(sizes) + pieces.rows, np.int64)
+        lengths[at_pieces] = sizes
+        lengths[at_gaps] = capacity - np.diff(until, prepend=0)
+        return cls(lengths, at_pieces, at_gaps)
+
+    def join(self, out: Array, parts: Sequence[Array], filler: Array) -> None:
+        """Write the pieces' parts one after the other, and from the filler what the gaps need."""
+        line: list[Any] = [None] * len(self.lengths)
+        for at, part in zip(self.pieces.tolist(), parts):
+            line[at] = part
+        for at, length in zip(self.gaps.tolist(), self.lengths[self.gaps].tolist()):
+            line[at] = filler[:length]
+        np.concatenate(line, out=out.reshape(-1, *out.shape[2:]))
+
+    def number(self, out: Array, segments: Ints) -> None:
+        """Write the number of its segment for each token, 0 in gaps."""
+        numbers = np.zeros(len(self.lengths), np.int32)
+        numbers[self.pieces] = segments
+        out.reshape(-1)[:] = np.repeat(numbers, self.lengths)
+
+    def begins(self) -> Ints:
+        """Where the pieces that have tokens begin."""
+        begins = np.cumsum(self.lengths) - self.lengths
+        return begins[self.pieces[self.lengths[self.pieces] > 0]]
+
+
+def fill(arrays: Sequence[Array], leaf: Leaf, column: Sequence[Array], pieces: Pieces, at: int, bos_at: str) -> None:
+    """Write the rows of a leaf.
+
+    Args:
+        arrays: as `specs_of` says.
+        leaf: to write.
+        column: of all documents.
+        pieces: that stand in the rows.
+        at: number of the leaf among those that are packed.
+        bos_at: where the leaf's bos goes: to the first token of all "segments", or of "rows".
+    """
+    tokens, ids, positions = arrays
+    starts, stops = pieces.starts[:, at], pieces.stops[:, at]
+    sizes, rows = stops - starts, len(tokens)
+    line = Line.of(sizes, pieces, leaf.capacity)
+    each = zip(pieces.documents.tolist(), starts.tolist(), stops.tolist())
+    parts = [column[document][start:stop] for document, start, stop in each]
+    line.join(tokens, parts, np.full((leaf.capacity, *leaf.tail), leaf.pad, tokens.dtype))
+    line.number(ids, segments_of(pieces))
+    ramp = np.arange(leaf.capacity, dtype=np.int32)
+    line.join(positions, [ramp[:size] for size in sizes.tolist()], np.zeros_like(ramp))
+    if leaf.bos is not None:
+        begins = line.begins() if bos_at == "segments" else np.arange(rows)[ids[:, 0] > 0] * leaf.capacity
+        tokens.reshape(-1, *leaf.tail)[begins] = leaf.bos
+
+
+def segments_of(pieces: Pieces) -> Ints:
+    """`int64[pieces]`: the number of each in its row, from 1."""
+    counts = pieces.counts
+    return 1 + np.arange(len(pieces.documents)) - np.repeat(pieces.ends - counts, counts)
+
+
+def gathered(path: Path, values: Sequence[Any]) -> Array:
+    """What is passed along of all documents: an array of numbers where it is numbers, else one of objects.
+
+    Raises:
+        PackError: arrays of several shapes.
+    """
+    if not isinstance(values[0], (np.ndarray, np.generic, bool, int, float, complex)):
+        objects = np.empty(len(values), object)
+        for number, value in enumerate(values):  # all at once would take lists apart
+            objects[number] = value
+        return objects
+    try:
+        return np.stack([np.asarray(value) for value in values])
+    except ValueError:
+        shapes = sorted({np.shape(value) for value in values}, key=len)
+        raise PackError(
+            f"meta feature {name(path)} has the shapes {shapes[0]} and {shapes[-1]}; map it to one shape before Pack."
+        ) from None
+
+
+def by_segment(values: Array, pieces: Pieces, most: int | None, pad: Any) -> Sequence[Array]:
+    """Of each row, what is passed along of its segments; `most` of them, the last ones padding, if that is given."""
+    values = values[pieces.documents]
+    if most is None:
+        return np.split(values, pieces.ends[:-1])
+    out = np.full((pieces.rows, most, *values.shape[1:]), None if values.dtype.hasobject else pad, values.dtype)
+    out[pieces.row_of_piece, segments_of(pieces) - 1] = values
+    return list(out)

@@ -1,0 +1,58 @@
+"""Documents one after the other, cut where a row is full.
+
+In: lengths of documents, `int64[documents, leaves]`. Out: pieces.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import numpy as np
+
+from .pieces import Ints, Pieces
+
+
+def concat_then_split(lengths: Ints, capacity: Ints, most: int | None) -> Pieces:
+    """A row ends in the first document of which some leaf does not fit; what is left of it begins the next row.
+
+    Args:
+        lengths: `int64[documents, leaves]`, each document with a token at least.
+        capacity: `int64[leaves]`, the length of a row in each leaf.
+        most: pieces that a row may have; None: any number.
+    """
+    ends = np.cumsum(lengths, axis=0)  # all tokens have numbers, leaf by leaf
+    begins = ends - lengths
+    firsts, counts, places = _rows(begins, ends, capacity.tolist(), most or len(lengths))
+    stops_of_pieces = np.cumsum(counts)
+    documents = np.repeat(firsts - stops_of_pieces + counts, counts) + np.arange(counts.sum())
+    begin = begins[documents]
+    starts = np.maximum(begin, np.repeat(places[:-1], counts, axis=0)) - begin
+    stops = np.minimum(ends[documents], np.repeat(places[1:], counts, axis=0)) - begin
+    return Pieces(documents, starts, stops, stops_of_pieces)
+
+
+def _rows(begins: Ints, ends: Ints, capacity: list[int], most: int) -> tuple[Ints, Ints, Ints]:
+    """First document and number of pieces of each row; and `int64[rows + 1, leaves]`, the tokens at which rows begin.
+
+    Looks at each row, not at each document.
+    """
+    begin_of, ends_of = [*begins.tolist(), ends[-1].tolist()], ends.T.tolist()
+    firsts, counts, place = list[int](), list[int](), [0] * len(capacity)
+    places, document = [place], 0
+    while document < len(begins):
+        full = [tokens + length for tokens, length in zip(place, capacity)]
+        last = min(bisect_right(leaf, tokens) for leaf, tokens in zip(ends_of, full))  # the first that does not fit
+        count, begin = last - document, begin_of[last]
+        if count >= most:
+            last, count = document + most, most
+            place = begin_of[last]
+        elif last == len(begins):
+            place = begin
+        else:
+            former, place = place, [min(tokens, leaf[last]) for tokens, leaf in zip(full, ends_of)]
+            count += any(now > max(first, at) for now, first, at in zip(place, begin, former))
+        firsts.append(document)
+        counts.append(count)
+        places.append(place)
+        document = last
+    return np.array(firsts), np.array(counts), np.array(places)

@@ -1,0 +1,197 @@
+"""What documents look like, and their leaves one by one.
+
+In: elements. Out: for each leaf the arrays of all documents; or a `PackError` that says what is wrong with which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optree
+from numpy.typing import NDArray
+
+from ...errors import PackError
+from ...wording import brief, shown
+from ..protocol import Element
+from ..trees import NAMESPACE
+from .by_leaf import Path, name, value_at
+from .pieces import Ints
+from .settings import BARE, Settings
+
+Columns = list[Sequence[Any]]
+"""For each leaf, those of all documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf that is packed.
+
+    Attributes:
+        number: among the leaves of an element.
+        path: the keys that lead to it.
+        capacity: the length of a row.
+        dtype: of each document, and of the rows.
+        tail: the shape of a token, () for a number.
+        pad: stands after the last token.
+        bos: begins segments or rows; None: nothing is put there.
+    """
+
+    number: int
+    path: Path
+    capacity: int
+    dtype: np.dtype[Any]
+    tail: tuple[int, ...]
+    pad: NDArray[Any]
+    bos: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, number: int, path: Path, example: Any, settings: Settings) -> Leaf:
+        """The leaf that the first document has this one of."""
+        array = _tokens(path, example)
+        pad, bos = value_at(settings.pad_value, path, 0), value_at(settings.bos, path)
+        return cls(
+            number,
+            path,
+            settings.capacity_of(path),
+            array.dtype,
+            array.shape[1:],
+            _fitting("pad_value", 0 if pad is None else pad, array.dtype, path),
+            None if bos is None else _fitting("bos", bos, array.dtype, path),
+        )
+
+    def are_alike(self, column: Sequence[Any]) -> bool:
+        """Whether all are plain arrays like the first document's."""
+        like = (np.ndarray, self.dtype, 1 + len(self.tail), self.tail)
+        try:
+            return {(type(leaf), leaf.dtype, leaf.ndim, leaf.shape[1:]) for leaf in column} == {like}
+        except AttributeError:
+            return False
+
+    def check(self, leaf: Any) -> None:
+        """Raise a `PackError` for one that is no array of tokens as the first document has."""
+        array = _tokens(self.path, leaf)
+        if array.dtype != self.dtype or array.shape[1:] != self.tail:
+            raise PackError(
+                f"leaf {name(self.path)} is {array.dtype}{list(array.shape)} in one document, and {self.dtype}"
+                f"{['…', *self.tail]} in the first; map them to one dtype and shape before Pack."
+            )
+
+
+def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
+    if not isinstance(leaf, np.ndarray) or hasattr(leaf, "mask"):
+        raise PackError(
+            f"leaf {name(path)} is {shown(leaf)}, a {type(leaf).__name__}, and only arrays can be packed: map it to one, "
+            f"np.asarray(…, np.int32), or pass it along, meta_features=[{shown(path[0])}]."
+        )
+    if leaf.ndim == 0 or leaf.dtype.kind in "OSU":
+        raise PackError(
+            f"leaf {name(path)} is an array of dtype {leaf.dtype} and shape {leaf.shape}, and packing needs numbers along a "
+            f"first axis: map it to them, or pass it along, meta_features=[{shown(path[0])}]."
+        )
+    return leaf
+
+
+def _fitting(setting: str, value: Any, dtype: np.dtype[Any], path: Path) -> NDArray[Any]:
+    """A value in the dtype of a leaf."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = np.asarray(value).astype(dtype)
+    if dtype.kind in "iub" and cast.tolist() != value:
+        raise PackError(
+            f"{setting}={shown(value)} does not fit leaf {name(path)} of dtype {dtype}; pass another, or map the leaf to a "
+            "dtype that holds it."
+        )
+    return cast
+
+
+class Documents:
+    """Documents that look like the first of them.
+
+    Args:
+        elements: the documents, at least one.
+        settings: what the user says of their leaves.
+
+    Raises:
+        PackError: the first cannot be packed.
+
+    Attributes:
+        packed: the leaves that are packed.
+        meta: the numbers of the others.
+        paths: of all leaves.
+        order: their numbers, in the order in which the first document has them.
+        at: the number of the document that is looked at; after a failure, of the one at fault.
+    """
+
+    def __init__(self, elements: Sequence[Element], settings: Settings) -> None:
+        self.at = 0
+        self._elements = elements
+        self._bare = not isinstance(elements[0], dict)
+        first: Any = {BARE: elements[0]} if self._bare else elements[0]
+        leaves, self._structure = optree.tree_flatten(first, is_leaf=_is_no_dict, namespace=NAMESPACE)
+        self.paths: list[Path] = self._structure.paths()
+        settings.check(self.paths)
+        self.order = list(_in_order(self._structure.unflatten(range(len(leaves)))))
+        both = list(enumerate(zip(self.paths, leaves)))
+        self.packed = [
+            Leaf.of(number, path, leaf, settings) for number, (path, leaf) in both if not settings.is_meta(path)
+        ]
+        self.meta = [number for number, (path, _) in both if settings.is_meta(path)]
+
+    def columns(self) -> Columns:
+        """All leaves.
+
+        Raises:
+            PackError: a document is unlike the first.
+        """
+        columns = [self._elements] if self._bare else self._split()
+        for leaf in self.packed:
+            if not leaf.are_alike(columns[leaf.number]):
+                for self.at, value in enumerate(columns[leaf.number]):
+                    leaf.check(value)
+        return columns
+
+    def _split(self) -> Columns:
+        elements, flatten_up_to, leaves = self._elements, self._structure.flatten_up_to, []
+        for self.at, element in enumerate(elements):
+            try:
+                leaves.append(flatten_up_to(element))
+            except ValueError:
+                raise self._unlike(element) from None
+        return list(zip(*leaves))
+
+    def _unlike(self, element: Element) -> PackError:
+        if element is None:
+            return PackError("an element is None; the function that makes it may lack its return.")
+        if not isinstance(element, dict):
+            return PackError(f"an element is a {type(element).__name__}, and the first one a dict; map them to dicts.")
+        return PackError(
+            f"elements that are packed together differ: the first has {_told(self.paths)}, this one "
+            f"{_told(leaf_paths(element))}; map them to one structure before Pack."
+        )
+
+    def lengths(self, columns: Columns) -> Ints:
+        """`int64[documents, leaves]`, of the leaves that are packed."""
+        return np.array([list(map(len, columns[leaf.number])) for leaf in self.packed], dtype=np.int64).T
+
+
+def _told(paths: Sequence[Path]) -> str:
+    return brief(", ".join(map(name, paths)) or "nothing", 120)
+
+
+def _in_order(tree: Any) -> Iterator[int]:
+    if isinstance(tree, dict):
+        for inner in tree.values():
+            yield from _in_order(inner)
+    else:
+        yield tree
+
+
+def leaf_paths(tree: Any) -> list[Path]:
+    """The paths of all that is no dict in a tree of dicts, in the order in which documents have their leaves."""
+    return optree.tree_paths(tree, is_leaf=_is_no_dict, namespace=NAMESPACE)
+
+
+def _is_no_dict(tree: Any) -> bool:
+    return not isinstance(tree, dict)

@@ -1,0 +1,188 @@
+"""Documents into the rows that they fit in, whole as far as they are no longer than a row.
+
+In: lengths of documents, `int64[documents, leaves]`. Out: pieces. A document goes into a row if all of its leaves fit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .pieces import Ints, Pieces
+
+SPREADS = (0.5, 0.75, 0.85)
+"""Shares of the tokens, in the longest pieces, that are spread evenly over the rows before the rest fills them up, where
+the pieces that a row may have are limited.
+
+With 1,000 documents of 500 tokens on average (exponential, uniform, lognormal, gamma, normal lengths) and rows of 2,048,
+best fit alone fills 99.5 to 99.8 %; but its last rows have forty pieces, and with at most 16, it fills 97.7 to 99.5 %. The
+best of it and these shares then fills 99.5 to 99.7 %; with at most 8, 98.0 to 99.5 %."""
+
+Choose = Callable[[Ints], int]
+"""Says which row to take, of `int64[rows]` tokens that would be left in the fullest leaf of each. The last one always fits."""
+
+
+def best_fit(lengths: Ints, capacity: Ints, most: int | None) -> Pieces:
+    """Each document where it leaves the least space, the longest document first.
+
+    Where there may be `most` pieces in a row, the longest are spread over all rows first, if that takes fewer of them.
+
+    Args:
+        lengths: `int64[documents, leaves]`.
+        capacity: `int64[leaves]`, the length of a row in each leaf.
+        most: pieces that a row may have; None: any number.
+    """
+    documents, starts, stops = _split(lengths, capacity)
+    share = ((stops - starts) / capacity).max(axis=1)
+    order = np.argsort(-share, kind="stable")
+    tokens = np.cumsum(share[order])
+    bins = Bins(stops - starts, capacity, most)
+    bins.put_tightly(order)
+    for spread in SPREADS if most is not None else ():
+        if bins.count == bins.fewest:
+            break
+        others = Bins(stops - starts, capacity, most)
+        long = int(np.searchsorted(tokens, spread * tokens[-1]))
+        others.put_tightly(np.concatenate([others.spread(order[:long]), order[long:]]))
+        bins = min(bins, others, key=lambda one: one.count)
+    return bins.pieces(documents, starts, stops)
+
+
+def first_fit(lengths: Ints, capacity: Ints, most: int | None) -> Pieces:
+    """Each document, as they come, into the first row that has room for it. Arguments as for `best_fit`."""
+    documents, starts, stops = _split(lengths, capacity)
+    bins = Bins(stops - starts, capacity, most)
+    bins.put(np.arange(len(documents)), _first)
+    return bins.pieces(documents, starts, stops)
+
+
+def _fullest(left: Ints) -> int:
+    return int(left.view(np.uint64).argmin())  # what is below 0 does not fit, and is the largest of numbers so
+
+
+def _first(left: Ints) -> int:
+    return int((left >= 0).argmax())
+
+
+def _split(lengths: Ints, capacity: Ints) -> tuple[Ints, Ints, Ints]:
+    """Documents, starts and stops of pieces that are no longer than a row."""
+    counts = (-(-lengths // capacity)).max(axis=1)
+    documents = np.repeat(np.arange(len(lengths)), counts)
+    number = np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.minimum(number[:, None] * capacity, lengths[documents])
+    return documents, starts, np.minimum(starts + capacity, lengths[documents])
+
+
+class Bins:
+    """Rows that are being filled.
+
+    Args:
+        sizes: `int64[pieces, leaves]`, the lengths of what is to be put into them.
+        capacity: `int64[leaves]`, the length of a row in each leaf.
+        most: pieces that a row may have; None: any number.
+    """
+
+    def __init__(self, sizes: Ints, capacity: Ints, most: int | None) -> None:
+        self._sizes = sizes
+        self._capacity = capacity
+        self._most = most or len(sizes)
+        self._spaces = np.tile(capacity[:, None], len(sizes) + 1)  # one row is always empty
+        self._filled = np.zeros(len(sizes) + 1, np.int64)
+        self._rows = np.zeros(len(sizes), np.int64)
+        self._openers: list[int] = []  # the piece that each row began with
+
+    @property
+    def count(self) -> int:
+        """Rows that have a piece."""
+        return len(self._openers)
+
+    @property
+    def fewest(self) -> int:
+        """Rows that all pieces need at least."""
+        tokens = (-(-self._sizes.sum(axis=0) // self._capacity)).max()
+        return max(int(tokens), -(-len(self._sizes) // self._most))
+
+    def spread(self, order: Ints) -> Ints:
+        """Put these pieces, longest first, into as few rows as all pieces need, one into each, until all are put.
+
+        Each time the longest goes to the emptiest row. Those that do not fit there are given back.
+        """
+        count = min(len(order), self.fewest)
+        self._openers = order[:count].tolist()
+        left = [order[:0]]
+        for start in range(0, len(order), max(count, 1)):
+            pieces = order[start : start + count]
+            room = (self._spaces[:, :count] / self._capacity[:, None]).min(axis=0)
+            rows = np.argsort(-room, kind="stable")[: len(pieces)]
+            fits = (self._sizes[pieces] <= self._spaces[:, rows].T).all(axis=1) & (self._filled[rows] < self._most)
+            self._take(pieces[fits], rows[fits])
+            left.append(pieces[~fits])
+        return np.concatenate(left)
+
+    def _take(self, pieces: Ints, rows: Ints) -> None:
+        self._rows[pieces] = rows
+        self._filled[rows] += 1
+        self._spaces[:, rows] -= self._sizes[pieces].T
+
+    def put_tightly(self, order: Ints) -> None:
+        """Put pieces one by one, each into the row in which it leaves the least space in its fullest leaf."""
+        if len(self._spaces) == 1:
+            self._put_by_space(order)
+        else:
+            self.put(order, _fullest)
+
+    def _put_by_space(self, order: Ints) -> None:
+        """The same for a single leaf: rows are sorted by their space, which takes a third of the time."""
+        base, filled, openers = len(self._filled), self._filled.tolist(), self._openers
+        row_of, sizes = self._rows, self._sizes[:, 0].tolist()
+        spaces = self._spaces[0].tolist()
+        open_rows = sorted(
+            spaces[row] * base + row for row in range(len(openers)) if filled[row] < self._most
+        )  # a number for a space and a row
+        whole = int(self._capacity[0]) * base
+        for piece in order.tolist():
+            need = sizes[piece] * base
+            at = bisect_left(open_rows, need)
+            if at < len(open_rows):
+                space = open_rows.pop(at) - need
+            else:
+                space = whole + len(openers) - need
+                openers.append(piece)
+            row = space % base
+            row_of[piece] = row
+            filled[row] += 1
+            if space >= base and filled[row] < self._most:
+                insort(open_rows, space)
+
+    def put(self, order: Ints, choose: Choose) -> None:
+        """Put pieces one by one, in this order, each into the row that is chosen."""
+        spaces, filled, openers, sizes = list(self._spaces), self._filled.tolist(), self._openers, self._sizes.tolist()
+        self._spaces[:, self._filled >= self._most] = -1
+        for piece in order.tolist():
+            size = sizes[piece]
+            row = choose(_left(spaces, size, len(openers) + 1))
+            if row == len(openers):
+                openers.append(piece)
+            self._rows[piece] = row
+            filled[row] += 1
+            for space, tokens in zip(spaces, size):
+                space[row] = space[row] - tokens if filled[row] < self._most else -1
+
+    def pieces(self, documents: Ints, starts: Ints, stops: Ints) -> Pieces:
+        """All pieces. Rows stand in the order of the pieces that they began with; in each, pieces stand as they came."""
+        rank = np.argsort(np.argsort(self._openers))
+        rows = rank[self._rows]
+        by_row = np.argsort(rows, kind="stable")
+        ends = np.cumsum(np.bincount(rows, minlength=len(rank)))
+        return Pieces(documents[by_row], starts[by_row], stops[by_row], ends)
+
+
+def _left(spaces: list[NDArray[np.int64]], size: list[int], rows: int) -> Ints:
+    """What would be left in the fullest leaf of each of the first rows, after a piece of this size."""
+    left = spaces[0][:rows] - size[0]
+    for space, tokens in zip(spaces[1:], size[1:]):
+        np.minimum(left, space[:rows] - tokens, out=left)
+    return left

@@ -1,0 +1,131 @@
+"""Documents in, rows out.
+
+In: the documents of a window, or those of one row. Out: rows, trees of arrays of fixed length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import PackError
+from ..protocol import Allocate, Element, allocate_plainly
+from ..trees import flatten
+from .arrays import by_segment, fill, gathered, specs_of
+from .by_leaf import Path, name, value_at
+from .documents import Columns, Documents
+from .pieces import Ints, Pieces
+from .settings import Settings
+
+
+class Packer:
+    """Makes rows of documents.
+
+    Args:
+        settings: what the user says.
+        allocate: gives the memory of rows.
+
+    Attributes:
+        at: after a failure, the number of the document at fault.
+    """
+
+    def __init__(self, settings: Settings, allocate: Allocate = allocate_plainly) -> None:
+        self._settings = settings
+        self._allocate = allocate
+        self.at = 0
+
+    def rows(self, elements: Sequence[Element]) -> list[Element]:
+        """All rows that documents make.
+
+        Raises:
+            PackError: a document cannot be packed.
+        """
+        documents, columns = self._read(elements)
+        lengths = documents.lengths(columns)
+        packed = [leaf.path for leaf in documents.packed]
+        rules = self._settings.rules(packed)
+        for self.at in rules.refused(lengths)[:1].tolist():
+            raise self._settings.too_long_error(lengths[self.at].tolist(), packed)
+        return self._made(documents, columns, rules.pieces(lengths))
+
+    def row(self, elements: Sequence[Element], pieces: Pieces) -> Element:
+        """The row that a plan says, of the documents `pieces.documents`.
+
+        Raises:
+            PackError: a document cannot be packed, or is shorter than the plan says.
+        """
+        documents, columns = self._read(elements)
+        self._check(documents.lengths(columns), pieces)
+        numbered = dataclasses.replace(pieces, documents=np.arange(len(elements)))
+        return self._made(documents, columns, numbered)[0]
+
+    def _read(self, elements: Sequence[Element]) -> tuple[Documents, Columns]:
+        self.at = 0
+        documents = Documents(elements, self._settings)
+        try:
+            return documents, documents.columns()
+        finally:
+            self.at = documents.at
+
+    def _check(self, lengths: Ints, pieces: Pieces) -> None:
+        for self.at in np.flatnonzero((lengths < pieces.stops).any(axis=1))[:1].tolist():
+            raise PackError(
+                f"document {pieces.documents[self.at]} has {lengths[self.at].tolist()} tokens, and the row was planned up to "
+                f"{pieces.stops[self.at].tolist()}: the lengths that its source tells are not those of its records."
+            )
+
+    def _made(self, documents: Documents, columns: Columns, pieces: Pieces) -> list[Element]:
+        if not pieces.rows:
+            return []
+        specs = [specs_of(leaf, pieces.rows) for leaf in documents.packed]
+        arrays = iter(self._allocate([spec for of_leaf in specs for spec in of_leaf]))
+        made: dict[int, dict[Path, Any]] = {}
+        for at, leaf in enumerate(documents.packed):
+            own = (next(arrays), next(arrays), next(arrays))
+            fill(own, leaf, columns[leaf.number], pieces, at, self._settings.bos_at)
+            made[leaf.number] = dict(zip(_names(leaf.path), own))
+        for number in documents.meta:
+            path = documents.paths[number]
+            made[number] = {path: self._passed_along(path, columns[number], pieces)}
+        found = {path: rows for number in documents.order for path, rows in made[number].items()}
+        if len(found) < sum(map(len, made.values())):
+            raise _name_taken(documents.paths)
+        return _as_elements(found)
+
+    def _passed_along(self, path: Path, column: Sequence[Any], pieces: Pieces) -> Sequence[Any]:
+        pad = value_at(self._settings.pad_value, path, 0)
+        return by_segment(gathered(path, column), pieces, self._settings.max_segments, pad)
+
+
+def _names(path: Path) -> list[Path]:
+    """The leaves that a leaf becomes."""
+    *before, last = path
+    return [path, (*before, f"{last}_segment_ids"), (*before, f"{last}_positions")]
+
+
+def _name_taken(paths: Sequence[Path]) -> PackError:
+    taken = next(path for path in paths if str(path[-1]).endswith(("_segment_ids", "_positions")))
+    return PackError(
+        f"elements have {name(taken)}, which is the name of what Pack adds; give it another name before Pack."
+    )
+
+
+def _as_elements(found: dict[Path, Any]) -> list[Element]:
+    """Rows, of what each path has for all of them."""
+    numbers = _tree({path: number for number, path in enumerate(found)})
+    order, structure = flatten(numbers)
+    columns = list(found.values())
+    return list(map(structure.unflatten, zip(*(columns[number] for number in order))))
+
+
+def _tree(leaves: dict[Path, int]) -> dict[Any, Any]:
+    tree: dict[Any, Any] = {}
+    for path, leaf in leaves.items():
+        inner = tree
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = leaf
+    return tree

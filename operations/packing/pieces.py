@@ -1,0 +1,63 @@
+"""Pieces of documents in rows: what a plan says and what arrays are made from.
+
+In: nothing. Out: plain arrays of numbers; no token is in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """Which piece of which document stands in which row.
+
+    Attributes:
+        documents: `int64[pieces]`, their numbers; row by row, and in each row in the order of its segments.
+        starts: `int64[pieces, leaves]`, where the piece begins in each leaf of its document.
+        stops: `int64[pieces, leaves]`, and where it ends. A leaf may have nothing in a piece, but not all of them.
+        ends: `int64[rows]`, for each row the number of pieces up to its end.
+    """
+
+    documents: Ints
+    starts: Ints
+    stops: Ints
+    ends: Ints
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.ends)
+
+    @property
+    def row_of_piece(self) -> Ints:
+        """`int64[pieces]`: the row of each."""
+        return np.repeat(np.arange(self.rows), self.counts)
+
+    @property
+    def counts(self) -> Ints:
+        """`int64[rows]`: pieces in each."""
+        return np.diff(self.ends, prepend=0)
+
+    def row(self, row: int, first_document: int = 0) -> Pieces:
+        """One row alone; documents are counted from `first_document`."""
+        stop = int(self.ends[row])
+        start = int(self.ends[row - 1]) if row else 0
+        return Pieces(
+            self.documents[start:stop] + first_document,
+            self.starts[start:stop],
+            self.stops[start:stop],
+            np.array([stop - start]),
+        )
+
+
+def no_pieces(leaves: int) -> Pieces:
+    """Of no document."""
+    none = np.zeros(0, np.int64)
+    return Pieces(none, none.reshape(0, leaves), none.reshape(0, leaves), none)

@@ -1,0 +1,118 @@
+"""What the user says of packing, checked, and what follows from it for each leaf of the documents.
+
+In: the arguments of `Pack`. Out: rules for these leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...checks import one_of, whole_number
+from ...errors import PackError
+from ...wording import first_few, shown
+from .by_leaf import Path, mapped, name, paths, value_at
+from .rules import STRATEGIES, TOO_LONG, Rules, Strategy, TooLong
+
+BARE = "tokens"
+"""The name that a document gets which is one array and no dict."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `Pack`, but for its window. Attributes as of that.
+
+    Raises:
+        TypeError, ValueError: an argument is not of its kind, or outside its range.
+    """
+
+    length: Any
+    strategy: Strategy
+    max_segments: int | None
+    pad_value: Any
+    meta_features: Collection[Any]
+    too_long: TooLong
+    bos: Any
+    bos_at: str
+
+    def __post_init__(self) -> None:
+        remedy = "a positive int, or a dict with one for each leaf"
+        self._set("length", mapped(self.length, lambda length: whole_number("length", length, 1, None, remedy)))
+        one_of("strategy", self.strategy, *STRATEGIES)
+        one_of("too_long", self.too_long, *TOO_LONG)
+        one_of("bos_at", self.bos_at, "segments", "rows")
+        if self.max_segments is not None:
+            most = whole_number("max_segments", self.max_segments, 1, None, "a positive int, or None for any number")
+            self._set("max_segments", most)
+        if isinstance(self.meta_features, (str, bytes, Mapping)) or not isinstance(self.meta_features, Collection):
+            raise TypeError(
+                f"meta_features={shown(self.meta_features)} must be a list of keys of the elements, like ['id']."
+            )
+        self._set("meta_features", tuple(self.meta_features))
+        mapped(self.pad_value, partial(_check_number, "pad_value"))
+        mapped(self.bos, partial(_check_number, "bos"))
+
+    def _set(self, attribute: str, value: Any) -> None:
+        object.__setattr__(self, attribute, value)
+
+    def is_meta(self, path: Path) -> bool:
+        """Whether a leaf is passed along, and not packed."""
+        return path[0] in self.meta_features
+
+    def check(self, found: Sequence[Path]) -> None:
+        """Hold what is said of leaves against the leaves that the elements have.
+
+        Raises:
+            PackError: something is said of a leaf that is not there; a leaf has no length; `bos` is one for several leaves.
+        """
+        packed = [path for path in found if not self.is_meta(path)]
+        known = first_few(list(map(name, found)))
+        if not packed:
+            raise PackError(f"there is no leaf to pack: elements have {known or 'nothing'}, all of it meta_features.")
+        for key in self.meta_features:
+            if key not in {path[0] for path in found}:
+                raise PackError(f"meta_features has {shown(key)}, but elements have no such key; they have {known}.")
+        for setting, value in (("length", self.length), ("pad_value", self.pad_value), ("bos", self.bos)):
+            for path in paths(value):
+                where = found if setting == "pad_value" else packed
+                if not any(one[: len(path)] == path for one in where):
+                    raise PackError(
+                        f"{setting} is given for {name(path)}, which is no leaf to pack; these are: {known}."
+                    )
+        for path in packed:
+            if not isinstance(self.capacity_of(path), int):
+                raise PackError(
+                    f"leaf {name(path)} has no length: name it in length={{…}} to pack it, or in meta_features to pass it "
+                    "along, or leave it out in a map before Pack."
+                )
+        if len(packed) > 1 and self.bos is not None and not isinstance(self.bos, Mapping):
+            raise PackError(
+                f"bos={shown(self.bos)} would go into each of {first_few(list(map(name, packed)))}; say which one, "
+                f"bos={{{packed[0][0]!r}: {shown(self.bos)}}}."
+            )
+
+    def capacity_of(self, path: Path) -> Any:
+        """The length of rows in a leaf; None if it has none."""
+        return value_at(self.length, path)
+
+    def rules(self, packed: Sequence[Path]) -> Rules:
+        """The rules for documents with these leaves."""
+        capacity = tuple(map(self.capacity_of, packed))
+        return Rules(capacity, self.strategy, self.max_segments, self.too_long)
+
+    def too_long_error(self, lengths: Sequence[int], packed: Sequence[Path]) -> PackError:
+        """Of a document with these lengths."""
+        path, length = next(found for found in zip(packed, lengths) if found[1] > self.capacity_of(found[0]))
+        return PackError(
+            f"a document has {length} tokens in leaf {name(path)}, over length={self.capacity_of(path)}, and too_long='error' "
+            "refuses it. Filter such documents out before Pack, or pass too_long='split' or 'cut'."
+        )
+
+
+def _check_number(setting: str, value: Any) -> None:
+    if value is not None and not isinstance(value, (int, float, np.number, np.bool_)):
+        raise TypeError(f"{setting}={shown(value)} must be a number, or a dict with one for each leaf.")

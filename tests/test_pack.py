@@ -1,0 +1,449 @@
+"""Packing: documents of unequal length as rows of one length."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice, pairwise
+
+import grain
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines import plain, stream, tries
+
+import millrace
+from millrace import Batch, DataLoader, Filter, IndexSampler, MapTransform, Pack, RandomMapTransform, ShardOptions
+from millrace.errors import CheckpointError, PackError
+
+NO_SHARDING = millrace.NoSharding()
+STRATEGIES = ("best_fit", "first_fit", "concat_then_split")
+
+
+def _documents(lengths, first=1):
+    """Arrays of these lengths, no two of which have a token in common."""
+    ends = np.cumsum([first, *lengths])
+    return [np.arange(start, stop, dtype=np.int32) for start, stop in pairwise(ends)]
+
+
+def _random(count, mean=20, seed=0):
+    return _documents(np.random.default_rng(seed).exponential(mean, count).astype(int))
+
+
+def _loader(documents, *operations, shuffle=False, num_epochs=1, shard=NO_SHARDING, **more):
+    sampler = IndexSampler(len(documents), shuffle=shuffle, seed=0, num_epochs=num_epochs, shard_options=shard)
+    return DataLoader(data_source=documents, sampler=sampler, operations=operations, **more)
+
+
+def _rows(documents, *operations, **more):
+    return list(_loader(documents, *operations, **more))
+
+
+def _segments(row, leaf="tokens"):
+    """The segments of a row, without the padding."""
+    ids = row[f"{leaf}_segment_ids"]
+    return [row[leaf][ids == number].tolist() for number in range(1, ids.max(initial=0) + 1)]
+
+
+def _tokens(rows, leaf="tokens"):
+    return Counter(token for row in rows for token in row[leaf][row[f"{leaf}_segment_ids"] > 0].tolist())
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("max_segments", [None, 3])
+def test_every_token_comes_once_in_rows_of_one_length(strategy, max_segments):
+    """Nothing is lost or repeated, segments are numbered from 1 without a gap, and padding stands at the end."""
+    documents = _random(100)
+    rows = _rows(documents, Pack(32, strategy, window=17, max_segments=max_segments, pad_value=-7))
+    assert _tokens(rows) == Counter(np.concatenate(documents).tolist())
+    for row in rows:
+        tokens, ids, positions = (row[name] for name in ("tokens", "tokens_segment_ids", "tokens_positions"))
+        assert {(array.shape, str(array.dtype)) for array in row.values()} == {((32,), "int32")}
+        used = int((ids > 0).sum())
+        assert used
+        assert (ids[:used] > 0).all()
+        assert (tokens[used:] == -7).all()
+        assert (positions[used:] == 0).all()
+        assert set(np.diff(ids[:used])) <= {0, 1}
+        assert ids[0] == 1
+        assert max_segments is None or ids.max() <= max_segments
+        starts = np.flatnonzero(np.diff(ids[:used], prepend=0))
+        assert (positions[:used] == np.arange(used) - starts[ids[:used] - 1]).all()
+
+
+def test_documents_stay_whole_where_they_fit():
+    """Best fit and first fit split only documents that are longer than a row."""
+    documents = _random(100)
+    for strategy in ("best_fit", "first_fit"):
+        segments = [tuple(segment) for row in _rows(documents, Pack(32, strategy, 30)) for segment in _segments(row)]
+        assert {tuple(document.tolist()) for document in documents if 0 < len(document) <= 32} <= set(segments)
+
+
+def test_best_fit_fills_99_percent_of_rows():
+    """With 1,000 documents of a quarter of a row, and at most 16 of them in one."""
+    for seed in range(3):
+        draw = np.random.default_rng(seed)
+        for lengths in (draw.exponential(500, 1000), draw.uniform(1, 1000, 1000), draw.lognormal(5.7, 1, 1000)):
+            lengths = np.minimum(lengths.astype(np.int64) + 1, 2048)
+            for most in (16, None):
+                plan = Pack(2048, max_segments=most).plan(lengths)
+                assert lengths.sum() / plan.rows / 2048 > 0.99
+                assert most is None or all(len(plan.row(row).documents) <= most for row in range(plan.rows))
+
+
+def test_rows_stand_in_the_order_of_the_documents_that_they_began_with():
+    """And documents in a row in the order in which they came, whatever the strategy put there first."""
+    documents = _documents([3, 7, 1, 8, 2])
+    rows = [list(map(len, _segments(row))) for row in _rows(documents, Pack(10))]
+    assert rows == [[3, 7], [1], [8, 2]]
+    rows = [list(map(len, _segments(row))) for row in _rows(documents, Pack(10, "first_fit"))]
+    assert rows == [[3, 7], [1, 8], [2]]
+    rows = [list(map(len, _segments(row))) for row in _rows(documents, Pack(10, "concat_then_split"))]
+    assert rows == [[3, 7], [1, 8, 1], [1]]
+
+
+def test_no_row_holds_documents_of_two_windows():
+    """And the last, shorter window is packed, too."""
+    documents = _documents([1] * 10)
+    rows = _rows(documents, Pack(8, window=4))
+    assert [row["tokens_segment_ids"].max() for row in rows] == [4, 4, 2]
+
+
+def test_documents_without_a_token_make_nothing():
+    """A window of such documents has no row; beside others they have no segment."""
+    rows = _rows(_documents([0, 0, 0, 2, 0, 1]), Pack(4, window=3))
+    assert [_segments(row) for row in rows] == [[[1, 2], [3]]]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_documents_that_are_too_long_are_split_cut_or_refused(strategy):
+    """As `too_long` says."""
+    documents = _documents([2, 9, 3])
+    split = _rows(documents, Pack(4, strategy))
+    assert _tokens(split) == Counter(range(1, 15))
+    cut = _rows(documents, Pack(4, strategy, too_long="cut"))
+    assert _tokens(cut) == Counter([1, 2, 3, 4, 5, 6, 12, 13, 14])
+    with pytest.raises(PackError, match=r"9 tokens in leaf \['tokens'\], over length=4.*too_long='split'") as caught:
+        _rows(documents, Pack(4, strategy, too_long="error"))
+    assert "record key 1 " in caught.value.__notes__[0]
+
+
+def test_bos_begins_segments_or_rows():
+    """It takes the place of a token; without, nothing changes."""
+    documents = _documents([3, 7])
+    for at, expected in (
+        ("segments", [[[99, 2, 3], [99, 5]], [[99, 7, 8, 9, 10]]]),
+        ("rows", [[[99, 2, 3], [4, 5]], [[99, 7, 8, 9, 10]]]),
+    ):
+        rows = _rows(documents, Pack(5, "concat_then_split", bos=99, bos_at=at))
+        assert [_segments(row) for row in rows] == expected
+    pack = Pack(4, pad_value={"x": -1}, bos={"x": 0})
+    (row,) = _rows([{"x": document, "mask": document} for document in documents[:1]], pack)
+    assert (row["x"].tolist(), row["mask"].tolist()) == ([0, 2, 3, -1], [1, 2, 3, 0])
+
+
+def test_several_leaves_are_packed_together():
+    """A document has the same segment id in all leaves, each of which has its own length; tokens may be vectors."""
+    documents = [
+        {"inputs": np.full(2 + i, i, np.uint16), "deep": {"targets": np.full((5 - i, 3), i, np.float32)}}
+        for i in range(5)
+    ]
+    rows = _rows(documents, Pack({"inputs": 8, "deep": {"targets": 6}}, "first_fit"))
+    assert [row["inputs"].dtype for row in rows] == [np.uint16] * len(rows)
+    assert list(rows[0]) == ["inputs", "inputs_segment_ids", "inputs_positions", "deep"]
+    assert list(rows[0]["deep"]) == ["targets", "targets_segment_ids", "targets_positions"]
+    assert rows[0]["deep"]["targets"].shape == (6, 3)
+    assert [np.unique(row["inputs_segment_ids"][row["inputs_segment_ids"] > 0]).size for row in rows] == [2, 2, 1]
+    found = Counter()
+    for row in rows:
+        inner = row["deep"]
+        for number in range(1, row["inputs_segment_ids"].max() + 1):
+            (document,) = set(row["inputs"][row["inputs_segment_ids"] == number].tolist())
+            targets = inner["targets"][inner["targets_segment_ids"] == number]
+            assert (targets == document).all()
+            assert targets.shape == (5 - document, 3)
+            found[document] += 1
+    assert found == Counter(range(5))
+
+
+def test_meta_features_are_passed_along_by_segment():
+    """The value of segment i stands at i - 1; with max_segments, rows can be batched."""
+    documents = [{"x": np.full(2, i), "id": i, "name": f"n{i}", "pair": np.array([i, i])} for i in range(5)]
+    pack = Pack({"x": 6}, max_segments=4, pad_value=-1, meta_features=["id", "name", "pair"])
+    first, second = _rows(documents, pack)
+    assert first["id"].tolist() == [0, 1, 2, -1]
+    assert first["name"].tolist() == ["n0", "n1", "n2", None]
+    assert second["pair"].tolist() == [[3, 3], [4, 4], [-1, -1], [-1, -1]]
+    (batch,) = _rows(documents, pack, Batch(2))
+    assert batch["id"].shape == (2, 4)
+    first, second = _rows(documents, Pack(6, meta_features=["id", "name", "pair"]))
+    assert (first["id"].tolist(), second["id"].tolist()) == ([0, 1, 2], [3, 4])
+
+
+BAD = {
+    "length=0 must be at least 1": lambda: Pack(0),
+    "length='4' is a str": lambda: Pack({"x": "4"}),
+    "window=0 must be at least 1": lambda: Pack(4, window=0),
+    "max_segments=-1 must be at least 1": lambda: Pack(4, max_segments=-1),
+    "strategy='worst' is unknown; use \"best_fit\" or": lambda: Pack(4, "worst"),
+    "too_long='drop' is unknown": lambda: Pack(4, too_long="drop"),
+    "bos_at='x' is unknown": lambda: Pack(4, bos_at="x"),
+    "pad_value='x' must be a number": lambda: Pack(4, pad_value="x"),
+    "meta_features='id' must be a list": lambda: Pack(4, meta_features="id"),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_arguments_out_of_range_are_refused(message):
+    """When the operation is made, with what was given and what is allowed."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        BAD[message]()
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+X = np.arange(3)
+UNFIT = {
+    "is 'text', a str, and only arrays": (["text"], Pack(4)),
+    "is [1, 2], a list, and only arrays": ([{"x": [1, 2]}], Pack(4)),
+    "an element is None": ([{"x": X}, None], Pack(4)),
+    "is None, a NoneType": ([{"x": X}, {"x": None}], Pack(4)),
+    "is 3, a int": ([{"x": X, "id": 3}], Pack(4)),
+    "of dtype <U1 and shape (1,)": ([np.array(["a"])], Pack(4)),
+    "the first has ['x'], this one ['x'], ['y']": ([{"x": X}, {"x": X, "y": X}], Pack(4)),
+    "an element is a ndarray, and the first one a dict": ([{"x": X}, X], Pack(4)),
+    "is float64[3] in one document, and int64['…'] in the first": ([X, X + 0.5], Pack(4)),
+    "meta_features has 'id', but elements have no such key": ([{"x": X}], Pack(4, meta_features=["id"])),
+    "length is given for ['y'], which is no leaf to pack": ([{"x": X}], Pack({"x": 4, "y": 4})),
+    "leaf ['y'] has no length": ([{"x": X, "y": X}], Pack({"x": 4})),
+    "pad_value is given for ['y']": ([{"x": X}], Pack(4, pad_value={"y": 4})),
+    "pad_value=-1 does not fit leaf ['tokens'] of dtype uint8": ([X.astype(np.uint8)], Pack(4, pad_value=-1)),
+    "bos=300 does not fit": ([X.astype(np.uint8)], Pack(4, bos=300)),
+    "bos=1 would go into each of ['x'], ['y']": ([{"x": X, "y": X}], Pack(4, bos=1)),
+    "['x_positions'], which is the name of what Pack adds": ([{"x": X, "x_positions": X}], Pack(4)),
+    "elements have ['x'], all of it meta_features": ([{"x": X}], Pack(4, meta_features=["x"])),
+    "has the shapes () and (2,)": ([{"x": X, "m": 1}, {"x": X, "m": X[:2]}], Pack(4, meta_features=["m"])),
+    "only arrays can be packed": ([np.ma.masked_array(X)], Pack(4)),
+}
+
+
+@pytest.mark.parametrize("message", UNFIT)
+def test_what_cannot_be_packed_is_refused(message):
+    """With an error that names the leaf and what to do, and is short."""
+    documents, pack = UNFIT[message]
+    with pytest.raises(PackError) as caught:
+        _rows([*documents, documents[0]][: len(documents)], MapTransform(lambda element: element), pack)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_an_error_names_the_document_at_fault():
+    """By its record key, however many wait with it to be packed."""
+    documents = [X, X, X, "text", X]
+    for more in ([], [Filter(lambda element: True)]):
+        with pytest.raises(PackError) as caught:
+            _rows(documents, *more, Pack(4))
+        assert "record key 3 at position 3" in caught.value.__notes__[0]
+
+
+def _grain(kind, documents, length, **options):
+    dataset = grain.MapDataset.source(documents).to_iter_dataset(grain.ReadOptions(num_threads=0))
+    return list(kind(dataset, length_struct=length, **options))
+
+
+def _same(ours, theirs):
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs):
+        assert mine.keys() == other.keys()
+        for name in mine:
+            assert mine[name].dtype == other[name].dtype
+            assert mine[name].tolist() == other[name].tolist(), name
+
+
+@pytest.mark.parametrize("length", [{"x": 24}, {"x": 24, "y": 20}])
+def test_segments_and_positions_are_those_of_grain(length):
+    """First fit and concat-then-split give Grain's rows, of one leaf and of several."""
+    rng = np.random.default_rng(3)
+    documents = [{name: rng.integers(1, 99, rng.integers(1, most)) for name, most in length.items()} for _ in range(60)]
+    theirs = _grain(
+        grain.experimental.FirstFitPackIterDataset, documents, length, num_packing_bins=60, shuffle_bins=False
+    )
+    _same(_rows(documents, Pack(length, "first_fit")), theirs)
+    theirs = _grain(
+        grain.experimental.FirstFitPackIterDataset,
+        documents,
+        length,
+        num_packing_bins=60,
+        shuffle_bins=False,
+        max_sequences_per_bin=2,
+    )
+    _same(_rows(documents, Pack(length, "first_fit", max_segments=2)), theirs)
+    theirs = _grain(grain.experimental.ConcatThenSplitIterDataset, documents, length)
+    _same(_rows(documents, Pack(length, "concat_then_split")), theirs)
+
+
+def test_bos_is_that_of_grain():
+    """`bos=` does what REPLACE_FIRST_TOKEN_WITH_BOS does."""
+    documents = [{"x": document} for document in _random(40)]
+    replace = grain.experimental.BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
+    theirs = _grain(
+        grain.experimental.ConcatThenSplitIterDataset,
+        [document for document in documents if len(document["x"])],
+        {"x": 100},
+        bos_handling=replace,
+        bos_features=["x"],
+        bos_token_id=7,
+    )
+    _same(_rows(documents, Pack(100, "concat_then_split", bos=7)), theirs)
+
+
+PIPELINES = {
+    "rows": [Pack(32, window=13)],
+    "batches": [Pack(32, "concat_then_split", window=13, max_segments=4), Batch(3)],
+    "filter, batches": [Filter(lambda x: len(x) % 3 > 0), Pack(32, "first_fit", window=7), Batch(4)],
+    "pack of packs": [
+        Pack(32, window=5),
+        MapTransform(lambda row: row["tokens"][row["tokens_segment_ids"] > 0]),
+        Pack(70, window=3),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_resuming_at_any_row_of_a_window_goes_on_exactly(name):
+    """Over the ends of epochs, in rows and in batches of rows."""
+    one = _loader(_random(30), *PIPELINES[name], shuffle=True, num_epochs=2)
+    iterator = iter(one)
+    states, rows = [iterator.get_state()], []
+    for row in iterator:
+        rows.append(plain(row))
+        states.append(iterator.get_state())
+    for step, state in enumerate(states):
+        resumed = iter(one)
+        resumed.set_state(state)
+        assert stream(resumed) == rows[step:]
+        assert len(state) < 1000
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_workers_give_the_same_rows(name):
+    """0, 1, 2, 3 processes, and threads."""
+    documents = _random(60)
+    expected = stream(_loader(documents, *PIPELINES[name], shuffle=True))
+    for options in ({"worker_count": 1}, {"worker_count": 3}, {"worker_count": 2, "worker_kind": "thread"}):
+        with iter(_loader(documents, *PIPELINES[name], shuffle=True, **options)) as iterator:
+            assert stream(iterator) == expected
+
+
+@pytest.mark.parametrize("name", ["rows", "filter, batches"])
+@tries(25)
+@given(
+    steps=st.lists(st.integers(0, 4), min_size=3, max_size=3), again=st.lists(st.integers(0, 3), min_size=2, max_size=2)
+)
+def test_every_token_comes_once_however_often_the_shards_change(name, steps, again):
+    """3 shards, then 2, then 1, each left at a step of its own."""
+    documents = _random(40)
+    operations = PIPELINES[name]
+
+    def run(shards, states, counts):
+        found, left = [], []
+        for shard in range(shards):
+            iterator = iter(_loader(documents, *operations, shuffle=True, shard=ShardOptions(shard, shards)))
+            if states:
+                iterator.set_states(states)
+            found += list(islice(iterator, counts[shard] if counts else None))
+            left.append(iterator.get_state())
+        return found, left
+
+    first, states = run(3, None, steps)
+    second, states = run(2, states, again)
+    third, _ = run(1, states, None)
+    kept = [document for document in documents if "filter" not in name or len(document) % 3]
+    assert _tokens([*first, *second, *third]) == Counter(np.concatenate(kept).tolist())
+
+
+def test_a_state_between_windows_goes_on_with_another_window():
+    """Within one it is refused, as its rows could not be told."""
+    documents = _documents([2] * 8)
+    iterator = iter(_loader(documents, Pack(4, window=4)))
+    states = [(len(list(islice(iterator, 1))), iterator.get_state())[1] for _ in range(2)]
+    other = iter(_loader(documents, Pack(4, window=2)))
+    with pytest.raises(CheckpointError, match="batch_sizes"):
+        other.set_state(states[0])
+    other.set_state(states[1])
+    assert _tokens(other) == Counter(range(9, 17))
+
+
+def test_a_random_map_after_a_pack_draws_for_each_row():
+    """Rows of one window have other random numbers, which no worker count changes."""
+    noise = RandomMapTransform(lambda row, rng: rng.random())
+    rows = _rows(_documents([3] * 12), Pack(4, window=6), noise)
+    assert len(set(rows)) == 12
+
+
+def test_a_batch_of_rows_can_have_another_size():
+    """`with_batch_size` is about the Batch, not the Pack before it."""
+    one = _loader(_documents([3] * 12), Pack(4, window=6), Batch(2)).with_batch_size(4)
+    assert [len(batch["tokens"]) for batch in one] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("max_segments", [None, 2])
+def test_a_plan_tells_the_rows_before_anything_is_read(strategy, max_segments):
+    """Their number, and of each the documents and what of them, as packing itself finds it."""
+    documents = [{"x": x, "y": {"z": x[: len(x) // 2]}, "id": number} for number, x in enumerate(_random(50))]
+    length = {"x": 32, "y": {"z": 20}}
+    pack = Pack(length, strategy, window=8, max_segments=max_segments, meta_features=["id"])
+    lengths = {"x": [len(document["x"]) for document in documents], "y": {"z": [len(d["y"]["z"]) for d in documents]}}
+    plan = pack.plan(lengths)
+    rows = _rows(documents, pack)
+    assert plan.rows == len(rows)
+    for number in [*range(plan.rows), 3, 0]:
+        pieces = plan.row(number)
+        row = pack.row([documents[document] for document in pieces.documents], pieces)
+        assert plain(row) == plain(rows[number])
+
+
+def test_a_plan_of_one_leaf_takes_plain_lengths():
+    """As sources of tokens tell them."""
+    documents = _random(20)
+    lengths = [len(document) for document in documents]
+    for pack in (Pack(16, window=6), Pack({"tokens": 16}, window=6)):
+        assert pack.plan(lengths).rows == len(_rows(documents, Pack(16, window=6)))
+    with pytest.raises(IndexError, match=r"row 99 is outside the \d+ rows"):
+        pack.plan(lengths).row(99)
+    with pytest.raises(PackError, match="over length=2"):
+        Pack(2, too_long="error").plan(lengths)
+    with pytest.raises(PackError, match="several; pass a dict"):
+        Pack({"x": 2, "y": 2}).plan(lengths)
+
+
+def test_sources_in_memory_know_their_lengths():
+    """Of arrays and of the arrays in dicts; for what else is in memory there are none."""
+    x = _random(5)
+    expected = [len(one) for one in x]
+    assert millrace.MemorySource(x).lengths.tolist() == expected
+    lengths = millrace.MemorySource([{"a": {"x": one}, "id": 1} for one in x]).lengths
+    assert lengths["a"]["x"].tolist() == expected
+    assert lengths.keys() == {"a"}
+    assert millrace.MemorySource({"x": np.zeros((2, 3)), "id": np.zeros(2)}).lengths["x"].tolist() == [3, 3]
+    assert millrace.MemorySource([1, 2]).lengths is None
+    assert millrace.MemorySource([x[0], None]).lengths is None
+    assert millrace.MemorySource([{"x": x[0]}, {}]).lengths is None
+
+
+def test_documents_that_are_not_as_planned_are_refused():
+    """A source that tells wrong lengths is found out."""
+    plan = Pack(8).plan([4, 4])
+    with pytest.raises(PackError, match=r"document 1 has \[3\] tokens, and the row was planned up to \[4\]"):
+        Pack(8).row([np.arange(4), np.arange(3)], plan.row(0))
+
+
+def test_operations_that_pack_otherwise_are_told_apart_in_a_state():
+    """Another length or strategy is another stream."""
+    state = iter(_loader([X] * 4, Pack(4))).get_state()
+    for other in (Pack(5), Pack(4, "first_fit"), Pack(4, max_segments=2), Pack(4, bos=1)):
+        with pytest.raises(CheckpointError, match="operations"):
+            iter(_loader([X] * 4, other)).set_state(state)
+    assert repr(Pack(4)) == "Pack(4, 'best_fit', window=1000)"
+    assert millrace.Pack is Pack
