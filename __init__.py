@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from .samplers import (
         IndexSampler,
+        MixSampler,
         NoSharding,
         RecordMetadata,
         Sampler,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         ArrayRecordDataSource,
         DataSource,
         MemorySource,
+        MixedSource,
         ParquetDataSource,
         RangeDataSource,
         TfdsDataSource,
@@ -65,6 +67,8 @@ __all__ = [
     "MapTransform",
     "MapWithIndexTransform",
     "MemorySource",
+    "MixSampler",
+    "MixedSource",
     "NoSharding",
     "Operation",
     "Pack",

@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Never, NoReturn, Unpack
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..operations import Batch
 from ..samplers import IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
@@ -48,8 +45,8 @@ class DataLoader:
 
     Args:
         data_source: anything with `__len__` and `__getitem__(int)`, preferably `__getitems__(keys)` too; a list, an
-            array or a dict of arrays is taken as `MemorySource`.
-        sampler: which record stands at which position; `IndexSampler`, or your own.
+            array or a dict of arrays is taken as `MemorySource`. With a `MixSampler`, a dict or list of such.
+        sampler: which record stands at which position; `IndexSampler`, `MixSampler`, or your own.
         operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
         worker_count: 0 (default) works in the calling thread and reads ahead on threads; other numbers work in that many
             processes. None: one for each CPU.
@@ -163,10 +160,10 @@ class DataLoader:
         operations[batches[0]] = operations[batches[0]].taking(batch_size)
         return self._with(pipeline=not_empty(with_operations(self._pipeline, operations)))
 
-    def records_at(self, step: int) -> NDArray[np.int64]:
+    def records_at(self, step: int) -> Any:
         """The record keys `int64[records in the element]` of this shard's element number `step`, from 0.
 
-        Reads nothing, and takes the same time for any step.
+        Of a mix, a dict of these by part. Reads nothing, and takes the same time for any step.
 
         Raises:
             TypeError: an operation decides which records make an element.

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..checks import whole_number
 from ..errors import ClosedError, InUseError
@@ -24,6 +23,7 @@ from .plan.pipeline import Pipeline
 from .plan.ranges import Ranges, within
 from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
 from .plan.steps import number_of, records_of_step
+from .state.changed_mix import going_on
 from .state.files import restore_later, write_later
 from .state.loader_state import LoaderState, Unfinished
 from .state.mark import Mark
@@ -120,6 +120,27 @@ class DataLoaderIterator:
         """
         return self._epoch(self._mark())
 
+    @property
+    def part_epochs(self) -> dict[str, int]:
+        """For each part of a mix the epoch, from 0, of its record that was delivered last, by any shard.
+
+        Raises:
+            TypeError: this is no mix.
+
+        >>> import millrace
+        >>> parts = {"web": range(100), "books": range(2)}
+        >>> sampler = millrace.MixSampler(parts, when_exhausted="repeat")
+        >>> iterator = iter(millrace.DataLoader(data_source=parts, sampler=sampler, operations=[millrace.Batch(10)]))
+        >>> batch = next(iterator)
+        >>> iterator.part_epochs
+        {'web': 0, 'books': 2}
+        """
+        leaves, positions = self._pipeline.leaves, self._mark().cursor.positions
+        reached = [max(position - 1, 0) for position in positions]
+        if len(leaves) == 1:
+            return leaves[0].part_epochs(reached[0])
+        return {leaf.name or str(number): leaf.epoch_of(reached[number]) for number, leaf in enumerate(leaves)}
+
     def last_records(self) -> Any:
         """The keys `int64[records]` of the records that the last element was made of, each once, in the stream's order.
 
@@ -136,7 +157,7 @@ class DataLoaderIterator:
         """
         return self._records_of(self._mark())
 
-    def records_at(self, step: int) -> NDArray[np.int64]:
+    def records_at(self, step: int) -> Any:
         """The record keys `int64[records in the element]` of a step that is still to come, the next one or a later one.
 
         As `DataLoader.records_at`, and right also where the number of shards or the batch size changed on the way, or steps
@@ -227,7 +248,8 @@ class DataLoaderIterator:
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        self._go_to(joined(self._loaders, parsed(states), strict, _run_here), strict)
+        loaders, read = going_on(self._loaders, parsed(states), strict)
+        self._go_to(joined(loaders, read, strict, _run_here), strict)
 
     def state_dict(self) -> dict[str, Any]:
         """`get_state` as a dict of plain values, for PyTorch habits."""
@@ -318,7 +340,7 @@ class DataLoaderIterator:
     def _length(self, mark: Mark) -> int:
         return number_of(self._pipeline, (mark.cursor.positions[0], mark.step), self._skipped_steps)
 
-    def _records_at(self, mark: Mark, step: int) -> NDArray[np.int64]:
+    def _records_at(self, mark: Mark, step: int) -> Any:
         """What `records_at` gave at a mark of this iterator. Any thread may ask."""
         step = whole_number("step", step, 0, None, "the number of an element, from 0")
         if step < mark.step or within(self._skipped_steps.absorbed, step) is not None:
@@ -328,14 +350,14 @@ class DataLoaderIterator:
             )
         return records_of_step(self._pipeline, step, (mark.cursor.positions[0], mark.step), self._skipped_steps)
 
-    def _records_of(self, mark: Mark) -> NDArray[np.int64] | dict[str, NDArray[np.int64]]:
+    def _records_of(self, mark: Mark) -> Any:
         """What `last_records` gave at a mark of this iterator. Any thread may ask."""
         if mark.run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
         pipeline = mark.run.former if isinstance(mark.run, Row) else self._pipeline
         records = mark.run.records(mark.row)
         keys = [
-            leaf.record_keys(leaf.positions_of(np.array(records.get(number, ()), dtype=np.int64)))
+            leaf.by_part(leaf.record_keys(leaf.positions_of(np.array(records.get(number, ()), dtype=np.int64))))
             for number, leaf in enumerate(pipeline.leaves)
         ]
         if len(keys) == 1:
@@ -349,13 +371,15 @@ class DataLoaderIterator:
         self._skipped = skipped
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        pipeline = resumed(self._loaders, state, strict)
+        loaders, (state,) = going_on(self._loaders, [state], strict)
+        pipeline = resumed(loaders, state, strict)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
         start = state.cursor._replace(skips=skips)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
         skipped, waits = SkippedRecords(self._skipped.limit), Waits()
         self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing
-        self._pipeline, self._start, self._run, self._unfinished = pipeline, start, None, state.unfinished
+        self._loaders, self._pipeline, self._start, self._run = loaders, pipeline, start, None
+        self._unfinished = state.unfinished
         self._step = self._first_step = state.step
         self._skipped_steps, self._skipped, self._waits, self._ended = skipped_steps, skipped, waits, False
 

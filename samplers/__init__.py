@@ -1,11 +1,13 @@
 """Samplers: which record stands at a position. Pure index arithmetic."""
 
 from .index import IndexSampler, SequentialSampler
+from .mix import MixSampler
 from .protocol import RecordMetadata, Sampler
 from .sharding import NoSharding, ShardByJaxProcess, ShardOptions
 
 __all__ = [
     "IndexSampler",
+    "MixSampler",
     "NoSharding",
     "RecordMetadata",
     "Sampler",

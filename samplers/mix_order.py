@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError
 from ..wording import shown
 from .mix_stage import ONE, Stage, StageTables
-from .mix_weights import MAX_POSITION, Schedule, Stages, Weights, in_units, stages_of
+from .mix_weights import MAX_POSITION, Schedule, Stages, Weights, in_units, ramped, stages_of
 
 Int64s = NDArray[np.int64]
 
@@ -58,7 +58,7 @@ class MixOrder:
         weights: Weights | Schedule | None,
         names: Sequence[str] | None = None,
         ramp: bool = False,
-        positions_per_step: int = 1,
+        records_per_step: int = 1,
     ) -> MixOrder:
         """The order of weights as a user writes them.
 
@@ -66,14 +66,15 @@ class MixOrder:
             weights: a list, a dict by name, a schedule of these, or None for equal ones; they need not sum to one.
             names: of the parts; None (default): the names of a dict, or "0", "1", … for a list.
             ramp: whether weights change linearly from one stage of a schedule to the next.
-            positions_per_step: how many elements a step of a schedule is.
+            records_per_step: how many elements a step of a schedule is.
 
         Raises:
             TypeError: they are no weights.
             ValueError: they are outside their range, or not those of the parts.
         """
         known = _names_in(weights) if names is None else tuple(names)
-        return cls(known, stages_of(weights, known, ramp, positions_per_step))
+        stages = stages_of(weights, known, records_per_step)
+        return cls(known, ramped(stages) if ramp else stages)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MixOrder, (self.names, self.stages)

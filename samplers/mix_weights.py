@@ -27,25 +27,22 @@ RAMP = 32
 MAX_POSITION = 1 << 62
 
 
-def stages_of(
-    weights: Weights | Schedule | None, names: Sequence[str], ramp: bool = False, positions_per_step: int = 1
-) -> Stages:
+def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_per_step: int = 1) -> Stages:
     """Check weights as a user writes them.
 
     Args:
         weights: None for equal ones; see `MixSampler`.
         names: of the parts.
-        ramp: whether weights change linearly from one stage of a schedule to the next.
-        positions_per_step: what a step of a schedule counts.
+        records_per_step: what a step of a schedule counts.
 
     Raises:
         TypeError: they are no weights.
         ValueError: they are outside their range, or not those of the parts.
 
-    >>> stages_of([(0, {"a": 3, "b": 1}), (10, {"a": 1, "b": 1})], ["a", "b"], positions_per_step=256)
+    >>> stages_of([(0, {"a": 3, "b": 1}), (10, {"a": 1, "b": 1})], ["a", "b"], records_per_step=256)
     ((0, (3.0, 1.0)), (2560, (1.0, 1.0)))
     """
-    unit = whole_number("positions_per_step", positions_per_step, 1, MAX_POSITION, "how many elements make a step")
+    unit = whole_number("records_per_step", records_per_step, 1, MAX_POSITION, "how many elements make a step")
     if weights is None:
         return ((0, (1.0,) * len(names)),)
     if not _is_schedule(weights):
@@ -57,7 +54,7 @@ def stages_of(
     if any(start >= stop for start, stop in pairwise(steps)):
         told = first_few(steps, 8)
         raise ValueError(f"the steps of the schedule, {told}, must ascend; sort the stages, and give each step once.")
-    return _ramps(stages) if ramp else stages
+    return stages
 
 
 def _is_schedule(weights: Weights | Schedule) -> TypeGuard[Schedule]:
@@ -105,8 +102,8 @@ def _number(weight: Any, name: str) -> float:
     return float(weight)
 
 
-def _ramps(stages: Stages) -> Stages:
-    """The stages, with many short ones in place of each but the last."""
+def ramped(stages: Stages) -> Stages:
+    """The stages, with many short ones in place of each but the last, whose weights go linearly to those of the next."""
     cut: list[tuple[int, tuple[float, ...]]] = []
     for (start, before), (stop, after) in pairwise(stages):
         count = min(RAMP, stop - start)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..lazy import names_from
 from .memory import MemorySource
+from .mixed import MixedSource
 from .protocol import DataSource, as_source, fingerprint_of, reader_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "ArrayRecordDataSource",
     "DataSource",
     "MemorySource",
+    "MixedSource",
     "ParquetDataSource",
     "RangeDataSource",
     "TfdsDataSource",

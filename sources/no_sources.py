@@ -49,7 +49,10 @@ def refuse_no_source(data: Any) -> None:
         if kind in kinds:
             raise TypeError(f"a {'.'.join(kind)} is no source of records; pass {remedy}.")
     if isinstance(data, Mapping) and data and all(map(_is_dataset, data.values())):
-        raise TypeError(f"a dict of datasets is no source; pass one of them, data[{shown(next(iter(data)))}].")
+        raise TypeError(
+            f"a dict of datasets is no source; pass one of them, data[{shown(next(iter(data)))}], or mix them: "
+            "sampler=millrace.MixSampler(data, weights=…)."
+        )
 
 
 def _reader_of(path: str) -> str:

@@ -116,7 +116,7 @@ def test_a_schedule_of_100_stages_keeps_to_its_shares():
 
 def test_a_ramp_changes_the_weights_bit_by_bit():
     """With `ramp`, the counts between two stages are those of weights that change linearly."""
-    order = MixOrder.of([(0, {"a": 1, "b": 0}), (100, {"a": 0, "b": 10})], ramp=True, positions_per_step=100)
+    order = MixOrder.of([(0, {"a": 1, "b": 0}), (100, {"a": 0, "b": 10})], ramp=True, records_per_step=100)
     assert len(order.stages) == RAMP + 1
     for position in range(0, 10_000, 500):
         share = position - position**2 / 20_000

@@ -11,10 +11,12 @@ from typing import Any
 from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
 from ...samplers import ShardOptions
+from ...samplers.mix import MixSampler
 from ...samplers.own_orders import has_own_orders, read_equally
 from ...samplers.protocol import VectorSampler, as_vector_sampler
 from ...samplers.sharding import as_shard_options
 from ...sources import as_source
+from ...sources.mixed import MixedSource
 from ...wording import shown
 from ..arguments import as_list
 from .compile import compiled
@@ -38,8 +40,10 @@ def make_pipeline(
         ValueError: the parts do not fit one another.
         EmptyStreamError: there are too few records for a batch.
     """
-    source = as_source(data_source)
     order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
+    source = _mixed(data_source, order) if isinstance(order, MixSampler) else as_source(data_source)
+    if isinstance(source, MixedSource) and not isinstance(order, MixSampler):
+        raise TypeError("a MixedSource is read by a MixSampler; pass sampler=millrace.MixSampler(source, weights=…).")
     records = getattr(order, "num_records", None)
     if records is not None and records > len(source):
         raise ValueError(
@@ -54,6 +58,13 @@ def make_pipeline(
             )
     leaf = Leaf(source, order, shard, lineage)
     return not_empty(compiled(Apply(Read(leaf), checked), skips_errors))
+
+
+def _mixed(data_source: Any, order: MixSampler) -> MixedSource:
+    """The parts in the order in which the sampler counts them."""
+    parts = MixedSource(data_source)
+    order.check_parts(parts.lengths)
+    return MixedSource({name: parts.parts[name] for name in order.names})
 
 
 def not_empty(pipeline: Pipeline) -> Pipeline:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from ...wording import shown
@@ -45,11 +46,8 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
         return []
     if isinstance(saved, dict) and isinstance(present, dict):
         names = sorted(set(saved) | set(present), key=str)
-        return [
-            f"{part}: {name} {shown(saved.get(name))} → {shown(present.get(name))}"
-            for name in names
-            if saved.get(name) != present.get(name)
-        ]
+        found = (_differences_in(part, name, saved.get(name), present.get(name)) for name in names)
+        return list(chain.from_iterable(found))
     if isinstance(saved, list) and isinstance(present, list):
         if len(saved) != len(present):
             return [f"{part}: {len(saved)} → {len(present)}"]
@@ -57,3 +55,10 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
             f"{part}: number {index} changed" for index, pair in enumerate(zip(saved, present)) if pair[0] != pair[1]
         ]
     return [f"{part}: {shown(saved)} → {shown(present)}"]
+
+
+def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]:
+    """Those of one value of a dict."""
+    if isinstance(saved, dict) and isinstance(present, dict):
+        return _differences_of(f"{part}: {name}", saved, present)
+    return [] if saved == present else [f"{part}: {name} {shown(saved)} → {shown(present)}"]

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from ...errors import RecordKeyError
 from ...samplers import ShardOptions
+from ...samplers.mix import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
+from ...sources.mixed import MixedSource
 from .lineage import Lineage
 
 
@@ -97,6 +99,26 @@ class Leaf:
                 "make the sampler for len(source) records."
             )
         return keys
+
+    def by_part(self, keys: NDArray[np.int64]) -> Any:
+        """Record keys as users see them: of a mix, by part."""
+        return self.source.by_part(keys) if isinstance(self.source, MixedSource) else keys
+
+    def told(self, key: int) -> str:
+        """A record key as messages say it."""
+        return self.source.told(key) if isinstance(self.source, MixedSource) else str(key)
+
+    def part_epochs(self, local: int) -> dict[str, int]:
+        """The epoch of each part of a mix at a local position.
+
+        Raises:
+            TypeError: this is no mix.
+        """
+        if not isinstance(self.sampler, MixSampler):
+            raise TypeError(
+                "part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch."
+            )
+        return self.sampler.part_epochs(self.position(local)) if self.total else dict.fromkeys(self.sampler.names, 0)
 
 
 class KeyBlocks:

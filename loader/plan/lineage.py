@@ -61,6 +61,11 @@ class Lineage:
             offset += order.offset
         return index, offset
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether no run is said to have read more than there was."""
+        return all(layer and order.is_possible for layer, order in zip(self.layers, self._orders))
+
     def length(self, total: int) -> int:
         """How many positions are left; `total` if there was no run before."""
         return self._orders[-1].length if self.layers else total
@@ -158,11 +163,7 @@ class Lineage:
             total, layers, skips, within_shard, shards = values
             order = tuple(map(_layer, layers))
             lineage = cls(_count(total), order, _pairs(skips), within_shard, _count(shards))
-            if (
-                type(within_shard) is not bool
-                or (lineage.order_shards > 1 and not layers)
-                or not all(layer and order.is_possible for layer, order in zip(lineage.layers, lineage._orders))
-            ):
+            if type(within_shard) is not bool or (lineage.order_shards > 1 and not layers) or not lineage.is_possible:
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
             raise CheckpointError(f"the state is damaged: lineage={shown(values)}.") from None

@@ -5,10 +5,9 @@ In: a pipeline; numbers of steps, as the whole stream counts them. Out: record k
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...checks import whole_number
 from ...wording import shown
@@ -51,20 +50,20 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
     return count - count_of(skipped.present, end) + count_of(skipped.present, first)
 
 
-def records_at(pipeline: Pipeline, step: int) -> NDArray[np.int64]:
+def records_at(pipeline: Pipeline, step: int) -> Any:
     """As `DataLoader.records_at`."""
     step = whole_number("step", step, 0, None, "the number of an element, from 0")
     return records_of_step(pipeline, step, (0, 0), NONE_SKIPPED)
 
 
-def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped: SkippedSteps) -> NDArray[np.int64]:
+def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped: SkippedSteps) -> Any:
     """The record keys of a step that comes after another one; arguments as for `SkippedSteps.position_of`."""
     leaf, stage = _aligned(pipeline, "records_at")
     start = skipped.position_of(step, at, stage.unit)
     if stage.useful(min(leaf.left_from(start), stage.unit)) == 0:
         count = stage.outputs(leaf.total)
         raise IndexError(f"step {shown(step)} is after the end of the stream, which has {count} elements.")
-    return leaf.record_keys(leaf.positions(start, min(start + stage.unit, leaf.total)))
+    return leaf.by_part(leaf.record_keys(leaf.positions(start, min(start + stage.unit, leaf.total))))
 
 
 def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:

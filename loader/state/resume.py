@@ -24,6 +24,7 @@ from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
 from ..plan.ranges import Ranges, count_of, union
 from ..plan.skipped_steps import SkippedSteps
+from .changed_mix import lasting
 from .loader_state import LoaderState, Unfinished
 from .unfinished import Run, in_a_batch, place_after
 
@@ -119,7 +120,7 @@ _REMEDY = (
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     """What differs between the state's pipeline and this one. Batch sizes may, but not in the middle of a batch's rows."""
-    saved, present = dict(state.fingerprint), pipeline.fingerprint_like(state.fingerprint)
+    saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint_like(state.fingerprint))
     if not in_a_batch(pipeline, state.cursor) and len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         saved.pop("batch_sizes"), present.pop("batch_sizes")
     changed = differences(saved, present)

@@ -82,7 +82,7 @@ def told(error: Exception) -> str:
 
 def _key_at(leaf: Leaf, position: int) -> Any:
     try:
-        return int(leaf.sampler.record_keys(np.array([position], dtype=np.int64))[0])
+        return leaf.told(int(leaf.sampler.record_keys(np.array([position], dtype=np.int64))[0]))
     except Exception:  # the sampler itself may be what failed
         return "unknown"
 

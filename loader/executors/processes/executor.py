@@ -370,7 +370,7 @@ def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
 
 
 def _keys_told(leaf: Leaf, positions: NDArray[np.int64]) -> str:
-    keys = leaf.record_keys(positions).tolist()
+    keys = [leaf.told(key) for key in leaf.record_keys(positions).tolist()]
     of = f" of {leaf.name}" if leaf.name else ""
     return f"positions {positions.min()} to {positions.max()}{of}, record keys {first_few(keys, 8)}"
 

@@ -1,0 +1,84 @@
+"""How a mix goes on whose weights or parts are not those of the run before.
+
+In: the pipeline as its loader made it, and states. Out: both with the order of that run up to where it got, and the order of
+now from there on. For any other pipeline: what was given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import CheckpointError
+from ...samplers import NoSharding
+from ...samplers.mix import PASSING
+from ..plan.fingerprint import Fingerprint
+from ..plan.lineage import Lineage
+from ..plan.pipeline import Pipeline
+from .loader_state import LoaderState
+
+
+def going_on(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """The pipeline and the states that go on.
+
+    Args:
+        pipeline: as its loader made it.
+        states: of one run, of one of its shards or of all. One alone is taken for one of shards at equal steps.
+        strict: the mix may not be another one; if it is, comparing the fingerprints will tell.
+
+    Raises:
+        CheckpointError: the mix of now ends before what the former run has read.
+    """
+    sampler: Any = pipeline.leaves[0].sampler
+    saved = states[0].fingerprint["sampler"] if states else None
+    if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_mix(saved):
+        return pipeline, states
+    changed = sampler.going_on(saved, _first_unread(states), not strict)
+    leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
+    fingerprint = states[0].fingerprint
+    if not strict:
+        fingerprint = Fingerprint({**fingerprint, "sampler": changed.fingerprint})
+    total = len(changed.with_shard_options(NoSharding()))
+    return pipeline.with_leaf(leaf), [_adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
+
+
+def _is_mix(saved: Any) -> bool:
+    return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
+
+
+def _first_unread(states: Sequence[LoaderState]) -> int:
+    """A position from which on no shard has read anything, and on which positions follow one another."""
+    lineage, shards = states[0].lineages[0], states[0].shard[1]
+    reached = max(state.cursor.positions[0] + any(state.cursor.skips) for state in states)
+    index = max(reached * shards, lineage.dense_from[0])
+    return index + lineage.dense_from[1]
+
+
+def _adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
+    """A state of the run as one of the mix of now; that of another run is left to be refused."""
+    if state.fingerprint != known:
+        return state
+    (lineage,) = state.lineages
+    return dataclasses.replace(state, fingerprint=fingerprint, lineages=(_of_length(lineage, total),))
+
+
+def _of_length(lineage: Lineage, total: int) -> Lineage:
+    """The same history of shards, of an order with another number of positions."""
+    if not lineage.layers or lineage.total == total:
+        return lineage
+    longer = dataclasses.replace(lineage, total=total)
+    if not longer.is_possible:
+        raise CheckpointError(
+            f"the mix of now has {total} positions, and the runs before have read more; give its parts more epochs, or use "
+            'when_exhausted="repeat".'
+        )
+    return longer
+
+
+def lasting(fingerprint: dict[str, Any]) -> dict[str, Any]:
+    """A fingerprint without what tells how the order of a mix came about."""
+    sampler = fingerprint.get("sampler")
+    if not _is_mix(sampler) or not isinstance(sampler, dict):
+        return dict(fingerprint)
+    return {**fingerprint, "sampler": {name: value for name, value in sampler.items() if name not in PASSING}}

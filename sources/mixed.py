@@ -1,0 +1,145 @@
+"""In: record keys over several sources. Out: their records, each source read once in a call.
+
+The key of record i of part p, of n parts, is i·n + p: it needs no lengths, and i may be any number, as a source that goes on
+after its end gives it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from ..wording import brief, first_few, shown
+from .keys import Keys, check_key, check_keys
+from .protocol import DataSource, as_source, fingerprint_of, reader_of
+
+Int64s = npt.NDArray[np.int64]
+
+
+class MixedSource:
+    """Several sources as one, for a `MixSampler` to read from.
+
+    A `DataLoader` with a `MixSampler` makes one of the list or dict that it is given as `data_source`.
+
+    Args:
+        parts: a dict of sources by name, or a list, whose names are "0", "1", …
+
+    Attributes:
+        parts: the sources by name.
+
+    Raises:
+        TypeError: it is neither, or a part is no source.
+        ValueError: there are no parts, or a part is empty.
+
+    >>> source = MixedSource({"web": ["a", "b", "c"], "books": ["x", "y"]})
+    >>> source.__getitems__([0, 3, 2]), source.by_part([0, 3, 2])
+    (('a', 'y', 'b'), {'web': array([0, 1]), 'books': array([1])})
+    """
+
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+
+    parts: dict[str, DataSource[Any]]
+
+    def __init__(self, parts: Mapping[str, Any] | Sequence[Any]) -> None:
+        self.parts = {name: _as_part(name, part) for name, part in _named(parts).items()}
+        self._names = list(self.parts)
+        self._sources = list(self.parts.values())
+        count = len(self._sources)
+        self._length = 1 + max((len(source) - 1) * count + part for part, source in enumerate(self._sources))
+
+    @cached_property
+    def _readers(self) -> list[Any]:
+        return [reader_of(source) for source in self._sources]
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The number of records of each part."""
+        return {name: len(source) for name, source in self.parts.items()}
+
+    def __len__(self) -> int:
+        """The largest key, and one; between the keys of parts of unequal length there are some of no record."""
+        return self._length
+
+    def __getitem__(self, key: SupportsIndex) -> Any:
+        index, part = divmod(check_key(key, self._length, "MixedSource"), len(self._sources))
+        return self._readers[part](np.array([index], dtype=np.int64))[0]
+
+    def __getitems__(self, keys: Keys) -> Sequence[Any]:
+        """The records of `keys`, in their order: one call for each part that they touch."""
+        indices, parts = np.divmod(check_keys(keys, self._length, "MixedSource"), len(self._sources))
+        return self.read(parts, indices)
+
+    def read(self, parts: Int64s, indices: Int64s) -> Sequence[Any]:
+        """The records at `indices` of `parts`, `int64[n]` both, in their order; each part checks its own indices."""
+        order = np.argsort(parts, kind="stable")
+        touched, firsts = np.unique(parts[order], return_index=True)
+        records: list[Any] = []
+        for part, some in zip(touched.tolist(), np.split(indices[order], firsts[1:])):
+            records += self._readers[part](some)
+        if len(records) < 2:  # itemgetter of one index returns no tuple
+            return records
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        return operator.itemgetter(*back.tolist())(records)  # type: ignore[no-any-return]
+
+    def by_part(self, keys: Keys) -> dict[str, Int64s]:
+        """The keys of those parts that occur, as the parts count them, in the order of `keys`."""
+        indices, parts = np.divmod(np.asarray(keys, dtype=np.int64), len(self._sources))
+        return {self._names[part]: indices[parts == part] for part in np.unique(parts).tolist()}
+
+    def told(self, key: int) -> str:
+        """A key as messages say it."""
+        index, part = divmod(key, len(self._sources))
+        return f"{index} of part {shown(self._names[part])}"
+
+    @cached_property
+    def reads_ahead(self) -> bool | int:
+        """On as many threads as the part that wants most."""
+        wanted = [getattr(source, "reads_ahead", True) for source in self._sources]
+        return True if any(threads is True for threads in wanted) else max(map(int, wanted))
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Those of the parts, by their names."""
+        of_parts = {f"part {shown(name)}": fingerprint_of(source) for name, source in self.parts.items()}
+        return {"kind": "MixedSource", **of_parts}
+
+    def __reduce__(self) -> tuple[type[MixedSource], tuple[dict[str, Any]]]:
+        return type(self), (self.parts,)
+
+    def __repr__(self) -> str:
+        return f"MixedSource({len(self.parts)} parts: {first_few(self._names, 8)})"
+
+
+def _named(parts: Any) -> dict[str, Any]:
+    if isinstance(parts, MixedSource):
+        return dict(parts.parts)
+    if isinstance(parts, (list, tuple)):
+        parts = {str(number): part for number, part in enumerate(parts)}
+    if not isinstance(parts, Mapping):
+        raise TypeError(
+            f"the parts of a mix, {shown(parts)}, are a {type(parts).__name__}; pass a dict of sources by name, or a list."
+        )
+    wrong = [name for name in parts if not isinstance(name, str)]
+    if wrong:
+        raise TypeError(f"the part {shown(wrong[0])} of a mix is named by a {type(wrong[0]).__name__}; use a str.")
+    if not parts:
+        raise ValueError("a mix needs at least one part; there are none.")
+    return dict(parts)
+
+
+def _as_part(name: str, part: Any) -> DataSource[Any]:
+    try:
+        source = as_source(part)
+        length = len(source)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"part {shown(name)} of the mix: {brief(error, 400)}") from None
+    if not length:
+        raise ValueError(f"part {shown(name)} of the mix is empty; leave it out, from the weights too.")
+    return source

@@ -1,0 +1,421 @@
+"""Loaders that mix several sources: the stream, its state, and what happens when a mix is changed between two runs."""
+
+import collections
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import millrace
+from millrace import Batch, DataLoader, Filter, IndexSampler, MixedSource, MixSampler, ShardOptions
+from millrace.errors import CheckpointError, RecordKeyError
+
+SIZES = {"web": 60, "books": 25, "code": 11}
+WEIGHTS = {"web": 0.6, "books": 0.3, "code": 0.1}
+
+
+def parts_of(sizes):
+    """Sources whose records say where they come from."""
+    return {name: [(name, key) for key in range(size)] for name, size in sizes.items()}
+
+
+def keep(record):
+    """Whether a filter lets a record pass."""
+    return record[1] % 3 != 0
+
+
+def mixed(sizes=SIZES, weights=WEIGHTS, operations=(), shard=None, workers=0, **options):
+    """A loader of a mix."""
+    sampler = MixSampler(sizes, weights, **options)
+    return DataLoader(
+        data_source=parts_of(sizes), sampler=sampler, operations=operations, shard_options=shard, worker_count=workers
+    )
+
+
+def keys_of(records, name):
+    """The keys of one part's records."""
+    return [key for part, key in records if part == name]
+
+
+def take(iterator, count):
+    """The next elements."""
+    return list(itertools.islice(iterator, count))
+
+
+def test_parts_come_in_order_and_proportion():
+    """Each part's records come in its own order, in the proportions of the weights."""
+    records = take(iter(mixed(when_exhausted="repeat")), 40)
+    for name, weight in WEIGHTS.items():
+        keys = keys_of(records, name)
+        assert keys == list(range(len(keys)))
+        assert abs(len(keys) - 40 * weight) <= 1
+
+
+def test_a_list_of_sources_is_mixed_as_well():
+    """Without names, parts are numbered; without weights, they are drawn alike."""
+    parts = [["a0", "a1"], ["b0", "b1"]]
+    assert sorted(DataLoader(data_source=parts, sampler=MixSampler(parts))) == ["a0", "a1", "b0", "b1"]
+
+
+def test_a_mix_without_when_exhausted_ends_with_the_first_part():
+    """The mix ends where a part is to be drawn that has ended, and says how long it is before."""
+    loader = mixed()
+    records = list(loader)
+    assert len(records) == len(loader)
+    assert max(collections.Counter(records).values()) == 1
+    assert any(len(keys_of(records, name)) == size for name, size in SIZES.items())
+
+
+def test_all_goes_on_until_every_part_has_ended():
+    """With "all", every record of every part comes exactly once, shuffled or not."""
+    loader = mixed(when_exhausted="all", shuffle=True, seed=3)
+    records = list(loader)
+    assert len(records) == len(loader) == sum(SIZES.values())
+    assert set(records) == {(name, key) for name, size in SIZES.items() for key in range(size)}
+
+
+def test_repeat_begins_a_part_anew_with_another_shuffle():
+    """With "repeat", each epoch of a part has each of its records once, in another order."""
+    keys = keys_of(take(iter(mixed(when_exhausted="repeat", shuffle=True, seed=3)), 500), "code")
+    first, second = keys[:11], keys[11:22]
+    assert sorted(first) == sorted(second) == list(range(11))
+    assert first != second
+
+
+def test_parts_of_equal_length_are_shuffled_differently():
+    """One seed serves all parts, and no two of them come in the same order."""
+    records = list(mixed({"a": 50, "b": 50}, None, shuffle=True, seed=0, when_exhausted="all"))
+    assert keys_of(records, "a") != keys_of(records, "b")
+
+
+def test_a_part_may_have_an_order_and_epochs_of_its_own():
+    """An IndexSampler in the place of a source decides how that part is read, and when it ends."""
+    sizes = {"long": 8, "short": 2}
+    sampler = MixSampler({"long": 8, "short": IndexSampler(2, num_epochs=3)}, when_exhausted="all")
+    records = list(DataLoader(data_source=parts_of(sizes), sampler=sampler))
+    assert keys_of(records, "short") == [0, 1, 0, 1, 0, 1]
+    assert keys_of(records, "long") == list(range(8))
+
+
+def test_a_schedule_counts_steps_of_batches():
+    """With `records_per_step`, stages of a schedule begin at batches."""
+    schedule = [(0, {"a": 1, "b": 0}), (3, {"a": 0, "b": 1})]
+    loader = mixed({"a": 90, "b": 90}, schedule, [Batch(10, batch_fn=list)], records_per_step=10)
+    assert [{part for part, _ in batch} for batch in take(iter(loader), 6)] == [{"a"}] * 3 + [{"b"}] * 3
+
+
+@pytest.mark.parametrize("operations", [(), (Batch(7, batch_fn=list),), (Filter(keep), Batch(5, batch_fn=list))])
+def test_the_stream_does_not_depend_on_workers(operations):
+    """Two processes and two threads deliver what the calling thread does."""
+    options = {"when_exhausted": "all", "shuffle": True, "seed": 1}
+    expected = list(mixed(operations=operations, **options))
+    assert list(mixed(operations=operations, workers=2, **options)) == expected
+    threads = DataLoader(
+        data_source=parts_of(SIZES),
+        sampler=MixSampler(SIZES, WEIGHTS, **options),
+        operations=operations,
+        worker_count=2,
+        worker_kind="thread",
+    )
+    assert list(threads) == expected
+
+
+@pytest.mark.parametrize("operations", [(), (Batch(7, batch_fn=list),), (Filter(keep), Batch(5, batch_fn=list))])
+def test_a_mix_resumes_at_every_step(operations):
+    """From the state of any step the same elements follow."""
+    loader = mixed({"a": 20, "b": 9}, {"a": 2, "b": 1}, operations, when_exhausted="all", shuffle=True, seed=1)
+    expected = list(loader)
+    iterator = iter(loader)
+    for step in range(len(expected) + 1):
+        other = iter(loader)
+        other.set_state(iterator.get_state())
+        assert list(other) == expected[step:]
+        next(iterator, None)
+
+
+def test_the_order_of_the_dict_does_not_matter():
+    """Parts are known by their names: the same mix in another order is the same stream, and takes its states."""
+    one, other = iter(mixed()), iter(mixed(dict(reversed(SIZES.items()))))
+    first = take(one, 20)
+    assert take(other, 20) == first
+    other.set_state(one.get_state())
+    assert list(other) == list(one)
+
+
+def run(iterators, counts):
+    """Some records of each shard."""
+    return [record for iterator, count in zip(iterators, counts) for record in take(iterator, count)]
+
+
+def shards(count, states=(), strict=True, **options):
+    """The iterators of all shards of a mix."""
+    iterators = [iter(mixed(shard=ShardOptions(index, count), **options)) for index in range(count)]
+    for iterator in iterators if states else ():
+        iterator.set_states(states, strict=strict)
+    return iterators
+
+
+def states_of(iterators):
+    """The states of all shards."""
+    return [iterator.get_state() for iterator in iterators]
+
+
+def test_a_mix_goes_on_on_other_numbers_of_shards():
+    """Over 3, 2 and 4 shards that stop at unequal steps, every record comes exactly once."""
+    options = {"when_exhausted": "all", "shuffle": True, "seed": 5}
+    first = shards(3, **options)
+    seen = run(first, [7, 4, 9])
+    second = shards(2, states_of(first), **options)
+    seen += run(second, [11, 3])
+    third = shards(4, states_of(second), **options)
+    seen += [record for iterator in third for record in iterator]
+    assert collections.Counter(seen) == collections.Counter((name, key) for name in SIZES for key in range(SIZES[name]))
+
+
+def test_strict_says_what_was_changed():
+    """Other weights and other parts are refused, by name."""
+    iterator = iter(mixed())
+    take(iterator, 10)
+    with pytest.raises(CheckpointError, match=r"weights: books 0.3 → 0.4, sampler: weights: web 0.6 → 0.5"):
+        iter(mixed(weights={"web": 0.5, "books": 0.4, "code": 0.1})).set_state(iterator.get_state())
+    with pytest.raises(CheckpointError, match="part 'news'"):
+        iter(mixed({**SIZES, "news": 5}, {**WEIGHTS, "news": 1})).set_state(iterator.get_state())
+
+
+def test_other_weights_hold_from_the_state_on():
+    """With strict=False parts go on where they were, and the new weights hold from there on."""
+    iterator = iter(mixed(when_exhausted="all"))
+    seen = take(iterator, 20)
+    other = iter(mixed(weights={"web": 0, "books": 0.5, "code": 0.5}, when_exhausted="all"))
+    other.set_state(iterator.get_state(), strict=False)
+    after = take(other, 10)
+    assert abs(len(keys_of(after, "books")) - 5) <= 2
+    for name in SIZES:
+        keys = keys_of(seen + after, name)
+        assert keys == list(range(len(keys)))
+    assert not keys_of(after, "web")
+
+
+def test_after_a_change_states_are_strict_again():
+    """A state that was taken after a change is taken by the mix of now, at every later step, and by no other."""
+    first = iter(mixed(when_exhausted="all"))
+    take(first, 20)
+    changed = mixed(weights={"web": 1, "books": 2, "code": 1}, when_exhausted="all")
+    second = iter(changed)
+    second.set_state(first.get_state(), strict=False)
+    take(second, 13)
+    third = iter(changed)
+    third.set_state(second.get_state())
+    assert third.get_state() == second.get_state()
+    assert list(third) == list(second)
+    with pytest.raises(CheckpointError, match="weights"):
+        iter(mixed(when_exhausted="all")).set_state(third.get_state())
+
+
+def test_parts_come_and_go():
+    """A part that is added begins at its beginning; one that is left out and comes back goes on where it was."""
+    first = iter(mixed({"a": 50, "b": 50}, None, when_exhausted="all"))
+    seen = take(first, 20)
+    second = iter(mixed({"c": 50, "a": 50}, None, when_exhausted="all"))
+    second.set_state(first.get_state(), strict=False)
+    seen += take(second, 20)
+    third = iter(mixed({"a": 50, "b": 50, "c": 50}, None, when_exhausted="all"))
+    third.set_state(second.get_state(), strict=False)
+    seen += list(third)
+    for name in "abc":
+        assert keys_of(seen, name) == list(range(50))
+
+
+def test_a_change_while_shards_stand_at_unequal_steps():
+    """What the slower shards have not delivered comes as it would have; all others by the new weights, each once."""
+    first = shards(3, when_exhausted="all")
+    seen = run(first, [9, 2, 5])
+    weights = {"web": 1, "books": 1, "code": 5}
+    second = shards(2, states_of(first), strict=False, weights=weights, when_exhausted="all")
+    seen += run(second, [4, 10])
+    third = shards(3, states_of(second), weights=weights, when_exhausted="all")
+    seen += [record for iterator in third for record in iterator]
+    assert collections.Counter(seen) == collections.Counter((name, key) for name in SIZES for key in range(SIZES[name]))
+
+
+def test_a_part_that_is_still_to_be_delivered_cannot_be_removed():
+    """Where a slower shard is to deliver records of a part that is gone, the error says to keep it."""
+    first = shards(2, when_exhausted="all")
+    run(first, [20, 0])
+    sizes, weights = {"web": 60, "books": 25}, {"web": 1, "books": 1}
+    (second,) = shards(1, states_of(first), strict=False, sizes=sizes, weights=weights, when_exhausted="all")
+    with pytest.raises(CheckpointError, match=r"part 'code' was removed .* keep it among the parts, with weight 0"):
+        list(second)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_histories_deliver_every_record_once(seed):
+    """Weights and numbers of shards change again and again, at unequal steps: each record of each part comes once."""
+    generator = np.random.default_rng(seed)
+    seen, states = [], ()
+    for _ in range(5):
+        weights = dict(zip(SIZES, generator.dirichlet([1, 1, 1])))
+        iterators = shards(
+            int(generator.integers(1, 4)),
+            states,
+            strict=False,
+            weights=weights,
+            when_exhausted="all",
+            shuffle=True,
+            seed=2,
+        )
+        seen += run(iterators, generator.integers(0, 9, len(iterators)))
+        states = states_of(iterators)
+    seen += [record for iterator in iterators for record in iterator]
+    assert collections.Counter(seen) == collections.Counter((name, key) for name in SIZES for key in range(SIZES[name]))
+
+
+def test_records_are_told_by_part():
+    """`records_at` and `last_records` give the keys by the names of the parts."""
+    loader = mixed(operations=[Batch(10, batch_fn=list)])
+    iterator = iter(loader)
+    for step in range(3):
+        batch = next(iterator)
+        expected = {name: keys for name in SIZES if (keys := keys_of(batch, name))}
+        for told in (loader.records_at(step), iterator.last_records()):
+            assert {name: keys.tolist() for name, keys in told.items()} == expected
+
+
+def test_epochs_are_told_by_part():
+    """`part_epochs` counts how often each part was read through; `epoch` what is as much as all parts together."""
+    iterator = iter(mixed(when_exhausted="repeat"))
+    take(iterator, 240)
+    assert iterator.part_epochs == {"web": 2, "books": 2, "code": 2}
+    assert iterator.epoch == 2
+    with pytest.raises(TypeError, match="for mixes"):
+        _ = iter(millrace.load(range(3))).part_epochs
+
+
+def test_a_failure_names_the_part_and_its_key():
+    """The note of an exception says which record of which part it was."""
+
+    def fails(record):
+        if record == ("books", 2):
+            raise ValueError("a bad book")
+        return record
+
+    with pytest.raises(ValueError, match="a bad book") as raised:
+        list(mixed(operations=[fails]))
+    assert "on record key 2 of part 'books' at position" in raised.value.__notes__[0]
+
+
+def test_a_part_that_cannot_be_read_is_named():
+    """So does one that a source's failure gets."""
+
+    class Torn(list):
+        def __getitem__(self, key):
+            raise OSError("torn")
+
+    parts = {
+        "web": list(range(5)),
+        "books": type("Source", (), {"__len__": lambda self: 5, "__getitem__": Torn().__getitem__})(),
+    }
+    with pytest.raises(OSError, match="torn") as raised:
+        list(DataLoader(data_source=parts, sampler=MixSampler(parts)))
+    assert "reading failed on record key 0 of part 'books'" in raised.value.__notes__[0]
+
+
+class Counting:
+    """A source that counts its calls."""
+
+    array_keys = True
+
+    def __init__(self):
+        self.calls = 0
+
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, key):
+        raise AssertionError("records are read in one call")
+
+    def __getitems__(self, keys):
+        self.calls += 1
+        return keys.tolist()
+
+
+def test_a_batch_is_read_with_one_call_for_each_part():
+    """However many records a part has in a batch, it is asked once."""
+    parts = {"a": Counting(), "b": Counting()}
+    keys = np.random.default_rng(0).permutation(2000)[:500]
+    assert list(MixedSource(parts).__getitems__(keys)) == (keys // 2).tolist()
+    assert [part.calls for part in parts.values()] == [1, 1]
+
+
+def test_a_mixed_source_is_a_source():
+    """Keys are checked, one record is read like many, and the length is behind the last key."""
+    source = MixedSource({"a": ["a0", "a1", "a2"], "b": ["b0"]})
+    assert [source[key] for key in (0, 1, 2, 4)] == ["a0", "b0", "a1", "a2"]
+    assert len(source) == 5
+    assert list(source.__getitems__([])) == []
+    assert list(source.__getitems__([4])) == ["a2"]
+    with pytest.raises(RecordKeyError):
+        source[5]
+    assert source.reads_ahead is False or source.reads_ahead == 0
+
+
+def test_a_state_is_plain_json_and_keeps_the_history():
+    """Nothing of a mix's past but stages by name stands in a state."""
+    first = iter(mixed(when_exhausted="repeat"))
+    take(first, 12)
+    second = iter(mixed(weights={"web": 1, "books": 1, "code": 1}, when_exhausted="repeat"))
+    second.set_state(first.get_state(), strict=False)
+    history = json.loads(second.get_state())["fingerprint"]["sampler"]["history"]
+    assert history == {"until": 12, "names": ["books", "code", "web"], "stages": [[0, [0.3, 0.1, 0.6]]]}
+
+
+@pytest.mark.parametrize("damage", [{"until": "x"}, {"until": 12, "names": [1], "stages": []}, 7, {"until": -1}])
+def test_a_damaged_history_is_told(damage):
+    """A state whose history is none is a CheckpointError."""
+    iterator = iter(mixed())
+    take(iterator, 12)
+    state = json.loads(iterator.get_state())
+    state["fingerprint"]["sampler"]["history"] = damage
+    with pytest.raises(CheckpointError):
+        iter(mixed()).set_state(json.dumps(state).encode())
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: MixSampler({}), ValueError, "at least one part"),
+        (lambda: MixSampler(7), TypeError, "pass a dict by name, or a list"),
+        (lambda: MixSampler({"a": 0}), TypeError, "part 'a' of the mix is 0; pass its source"),
+        (lambda: MixSampler({"a": []}), TypeError, "part 'a' of the mix"),
+        (lambda: MixSampler({"a": 3}, {"b": 1}), ValueError, "weights name b; there are parts a"),
+        (lambda: MixSampler({"a": 3}, when_exhausted="never"), ValueError, "when_exhausted='never'"),
+        (lambda: MixSampler({"a": 3}, shuffle=True), ValueError, "shuffle=True needs a seed"),
+        (lambda: MixSampler({"a": 3}, seed=-1), ValueError, "seed=-1"),
+        (lambda: MixSampler({"a": IndexSampler(3, ShardOptions(0, 2))}), ValueError, "part 'a' of the mix has shards"),
+        (lambda: MixedSource({"a": []}), ValueError, "part 'a' of the mix"),
+        (lambda: MixedSource({3: [1]}), TypeError, "use a str"),
+        (lambda: MixedSource({"a": {1, 2}}), TypeError, "part 'a' of the mix"),
+        (
+            lambda: DataLoader(data_source={"a": [1]}, sampler=MixSampler({"a": 1, "b": 2})),
+            ValueError,
+            "the mix is of parts a, b, but the source has a",
+        ),
+        (
+            lambda: DataLoader(data_source={"a": [1]}, sampler=MixSampler({"a": 2})),
+            ValueError,
+            "part 'a': the sampler covers 2 records but the source has 1",
+        ),
+        (
+            lambda: DataLoader(data_source=MixedSource({"a": [1]}), sampler=IndexSampler(1)),
+            TypeError,
+            "pass sampler=millrace.MixSampler",
+        ),
+        (lambda: mixed().find(0, 0), TypeError, "find does not work for mixes"),
+    ],
+)
+def test_bad_parts_are_refused(make, error, message):
+    """Each message says what was given and what to give."""
+    with pytest.raises(error, match=message) as raised:
+        make()
+    assert len(str(raised.value)) < 500
