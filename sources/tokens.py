@@ -59,7 +59,7 @@ class TokenSource:
     ...         writer.extend([[1, 2, 3], [4, 5]])
     ...     with TokenSource(path) as source:
     ...         print(source[1], source.lengths)
-    {'tokens': array([4, 5], dtype=uint16)} [3 2]
+    {'tokens': array([4, 5], dtype=uint16)} {'tokens': array([3, 2])}
     """
 
     reads_ahead: ClassVar[bool] = False  # a record is a view: the disk is read by what looks at it
@@ -130,11 +130,11 @@ class TokenSource:
             check_open_file(path, stamp)
 
     @cached_property
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """`int64[documents]`: the number of tokens of each document, read-only."""
+    def lengths(self) -> Any:
+        """How many tokens each document has, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
         lengths = np.diff(self._open()[1]).astype(np.int64, copy=False)
         lengths.flags.writeable = False
-        return lengths
+        return lengths if self._name is None else {self._name: lengths}
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:

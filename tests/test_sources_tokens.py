@@ -105,15 +105,16 @@ def test_a_document_is_a_read_only_view(tmp_path):
     with pytest.raises(ValueError, match="read-only"):
         one += 1
     with pytest.raises(ValueError, match="read-only"):
-        source.lengths[0] = 5
+        source.lengths["tokens"][0] = 5
 
 
 def test_the_name_of_the_array_is_the_users(tmp_path):
-    """Records are a dict with the array under `name`; with None they are the array. Both are other pipelines."""
+    """Records are a dict with the array under `name`, and so are lengths; with None they are the array. All are told apart."""
     write(tmp_path / "x.npy", [[1, 2], [3]])
     named, bare = TokenSource(tmp_path / "x.npy", name="code"), TokenSource(tmp_path / "x.npy", name=None)
     assert_same(named[0], {"code": np.array([1, 2], np.uint16)})
     assert_same(bare[0], np.array([1, 2], np.uint16))
+    assert named.lengths["code"].tolist() == bare.lengths.tolist() == [2, 1]
     assert len({str(source.fingerprint) for source in (named, bare, TokenSource(tmp_path / "x.npy"))}) == 3
 
 
