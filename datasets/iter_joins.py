@@ -18,6 +18,7 @@ from ..loader.plan.nodes import Apply, Joined, Node, Read
 from ..operations import Together
 from ..samplers.mix_order import MixOrder
 from ..wording import shown
+from .nodes import nearest_first
 from .stream import Stream
 
 Exhausted = Literal["first", "all", "repeat"]
@@ -96,7 +97,7 @@ def _joined(streams: Sequence[Stream], tree: Node, operations: int = 0) -> Strea
     limits = [stream.max_errors for stream in streams if stream.max_errors is not None]
     return Stream(
         tree,
-        (),
+        nearest_first([stream.seeds for stream in streams]),
         sum(stream.operations for stream in streams) + operations,
         reduce(_both, (stream.execution for stream in streams)),
         any(stream.skips_errors for stream in streams),

@@ -6,7 +6,7 @@ In: indices, `int64[n]` or one int; one past the end is in the next epoch. Out: 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -73,8 +73,7 @@ class Node:
     @property
     def seeds(self) -> Seeds:
         """The nearest seeds below, on each way down; the nearest first."""
-        found = [(seed, depth + 1) for node in self.inputs for seed, depth in node.seeds]
-        return tuple(sorted(found, key=lambda each: each[1]))
+        return nearest_first([node.seeds for node in self.inputs])
 
     @property
     def operations(self) -> int:
@@ -279,6 +278,12 @@ class Reordered(OnOne):
         line = self.input.line.reordered(self.index_map) or self.input.evaluated.reordered(self.index_map)
         assert line is not None, "without operations any order will do"
         return line
+
+
+def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
+    """The seeds that hold for what stands on several inputs."""
+    found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
+    return tuple(sorted(found, key=lambda each: each[1]))
 
 
 def default_seed(seeds: Seeds) -> int | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..loader.options import ExecutionOptions
 from ..loader.plan.nodes import Node as Tree
-from .nodes import Seeds
+from .nodes import Seeds, nearest_first
 
 
 @dataclass(frozen=True)
@@ -35,5 +35,6 @@ class Stream:
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
         """The same with another tree, which has so many more operations on the way."""
-        seeds = tuple((seed, depth + 1) for seed, depth in self.seeds)
-        return dataclasses.replace(self, tree=tree, seeds=seeds, operations=self.operations + operations)
+        return dataclasses.replace(
+            self, tree=tree, seeds=nearest_first([self.seeds]), operations=self.operations + operations
+        )
