@@ -36,7 +36,7 @@ from ..samplers import NoSharding, ShardOptions
 from ..samplers.sharding import as_shard_options
 from ..wording import brief
 from .arguments import BELOW_2_64, checked_seed, seed_of
-from .iter_joins import Exhausted, as_named, interleaved, limited, mixed, over_leaves, repeated, zipped
+from .iter_joins import Exhausted, as_named, interleaved, limited, mixed, over_leaves, repeated, run_through, zipped
 from .nodes import Evaluated, Node
 from .rows import rows_of
 from .stream import Stream
@@ -47,6 +47,10 @@ T = TypeVar("T")
 
 class IterDataset(Generic[T]):
     """A stream of elements; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream. Immutable.
+
+    A class of your own, made from this one, defines `__iter__`, whose iterators have `get_state` and `set_state`; it can stand
+    anywhere in a chain. `super().__init__(parent)` keeps the dataset that it is made from, as `self._parent`. Such a dataset is
+    run through in order, in one worker.
 
     Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with `get_state`, `set_state`,
     `set_states`, `start_prefetch` and all else. The stream does not depend on the number of workers; a state goes on with any.
@@ -62,8 +66,34 @@ class IterDataset(Generic[T]):
     [[4, 5], [7, 8]]
     """
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, *parents: Any) -> None:
+        self._parents = parents
+
+    @classmethod
+    def _of(cls, stream: Stream) -> IterDataset[Any]:
+        """The dataset that the engine makes of a stream."""
+        dataset = IterDataset[Any]()
+        dataset.__dict__["_stream"] = stream
+        return dataset
+
+    @property
+    def _parent(self) -> Any:
+        """The dataset that this one, of a class of yours, is made from."""
+        (parent,) = self._parents
+        return parent
+
+    @cached_property
+    def _stream(self) -> Stream:
+        """Of a class of the user's: the engine runs through it."""
+        if type(self).__iter__ is IterDataset.__iter__:
+            raise TypeError(
+                f"{type(self).__name__} has no __iter__; define it, or take MapDataset.….to_iter_dataset()."
+            )
+        return run_through(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = type(self).__iter__ is IterDataset.__iter__
+        return {name: value for name, value in vars(self).items() if made or name not in ("_stream", "_pipeline")}
 
     @cached_property
     def _pipeline(self) -> Pipeline:
@@ -195,7 +225,7 @@ class IterDataset(Generic[T]):
         [1, 1, 2, 1, 1, 1, 2, 1]
         """
         listed, names = as_named("mix", datasets, IterDataset)
-        return IterDataset(mixed([each._stream for each in listed], names, weights, when_exhausted, ramp))
+        return IterDataset._of(mixed([each._stream for each in listed], names, weights, when_exhausted, ramp))
 
     @staticmethod
     def zip(
@@ -213,7 +243,7 @@ class IterDataset(Generic[T]):
         [{'x': 0, 'y': 0}, {'x': 1, 'y': 10}]
         """
         listed, names = as_named("zip", datasets, IterDataset)
-        return IterDataset(zipped([each._stream for each in listed], names, strict))
+        return IterDataset._of(zipped([each._stream for each in listed], names, strict))
 
     @staticmethod
     def interleave(datasets: Sequence[IterDataset[Any]], cycle_length: int | None = None) -> IterDataset[Any]:
@@ -229,7 +259,7 @@ class IterDataset(Generic[T]):
         'ababcc'
         """
         listed, _ = as_named("interleave", datasets, IterDataset)
-        return IterDataset(interleaved([each._stream for each in listed], cycle_length))
+        return IterDataset._of(interleaved([each._stream for each in listed], cycle_length))
 
     def limit(self, count: int) -> IterDataset[T]:
         """The first elements.
@@ -238,7 +268,7 @@ class IterDataset(Generic[T]):
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
         [1, 3]
         """
-        return IterDataset(limited(self._stream, count))
+        return IterDataset._of(limited(self._stream, count))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
         """All elements, so many times, each time the same; None (default): for ever.
@@ -249,7 +279,7 @@ class IterDataset(Generic[T]):
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
         [0, 1, 2, 0, 1, 2]
         """
-        return IterDataset(repeated(self._stream, num_epochs))
+        return IterDataset._of(repeated(self._stream, num_epochs))
 
     def window_shuffle(self, window_size: int, *, seed: int | None = None) -> IterDataset[T]:
         """Shuffles elements within windows: those of one come before those of the next.
@@ -267,7 +297,7 @@ class IterDataset(Generic[T]):
 
     def seed(self, seed: int) -> IterDataset[T]:
         """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another."""
-        return IterDataset(dataclasses.replace(self._stream, seeds=((checked_seed(seed), 0),)))
+        return IterDataset._of(dataclasses.replace(self._stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
         """The part for this process: every shard_count-th record of each source, as `DataLoader(shard_options=…)` reads.
@@ -277,7 +307,7 @@ class IterDataset(Generic[T]):
         [10, 30]
         """
         tree = _sharded(self._stream.tree, as_shard_options(shard_options))
-        return IterDataset(dataclasses.replace(self._stream, tree=tree))
+        return IterDataset._of(dataclasses.replace(self._stream, tree=tree))
 
     def mp_prefetch(self, options: Any = None) -> IterDataset[T]:
         """The same stream, made in worker processes: all of it, wherever in the chain this stands.
@@ -308,7 +338,7 @@ class IterDataset(Generic[T]):
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
         [0, 1, 2]
         """
-        return IterDataset(_with_options(self._stream, **options))
+        return IterDataset._of(_with_options(self._stream, **options))
 
     def apply(self, transformations: Any) -> IterDataset[Any]:
         """What a transform, or each of a list, makes of the stream: `map` for a `MapTransform` and so on."""
@@ -324,7 +354,7 @@ class IterDataset(Generic[T]):
     to_device = to_device
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
-        return IterDataset(self._stream.on(Apply(self._stream.tree, (operation,)), 1))
+        return IterDataset._of(self._stream.on(Apply(self._stream.tree, (operation,)), 1))
 
 
 class Present(Filter):
@@ -345,7 +375,7 @@ def stream_of(node: Node, read_options: Any, allow_nones: bool, shard_options: A
     leaves_out = isinstance(line.source, Evaluated) and line.source.may_be_none and not (allow_nones or line.batches)
     shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
     tree = line.tree(shard, (Present(),) if leaves_out else ())
-    return IterDataset(Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options)))
+    return IterDataset._of(Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options)))
 
 
 def _with_options(

@@ -14,9 +14,14 @@ from ..checks import one_of, whole_number
 from ..errors import JoinError
 from ..loader.options import ExecutionOptions
 from ..loader.plan.joins import Again, First, Interleaved, InTurn, MixRows
+from ..loader.plan.leaf import Leaf
 from ..loader.plan.nodes import Apply, Joined, Node, Read
 from ..operations import Together
+from ..samplers import NoSharding
+from ..samplers.chain_order import ChainOrder
 from ..samplers.mix_order import MixOrder
+from ..samplers.protocol import ENDLESS
+from ..sources.run_through import RunThroughSource
 from ..wording import shown
 from .nodes import nearest_first
 from .stream import Stream
@@ -63,6 +68,12 @@ def repeated(stream: Stream, num_epochs: int | None) -> Stream:
     """All elements, several times."""
     times = None if num_epochs is None else whole_number("num_epochs", num_epochs, 1, None, "at least 1, or None")
     return stream.on(Joined((stream.tree,), Again(times)))
+
+
+def run_through(dataset: Any) -> Stream:
+    """A dataset of a user's own class, which can only be run through."""
+    source = RunThroughSource(dataset)
+    return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
 
 
 def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:

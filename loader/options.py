@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -53,6 +54,10 @@ def as_read_options(options: Any) -> ReadOptions:
     raise TypeError(
         f"read_options={shown(options)} is a {type(options).__name__}; pass millrace.ReadOptions(num_threads=…)."
     )
+
+
+INSIDE_A_TASK: ContextVar[bool] = ContextVar("millrace_inside_a_task", default=False)
+"""Whether what is iterated now is part of a task: then it is done here, without workers of its own."""
 
 
 @dataclass(frozen=True)

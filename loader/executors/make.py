@@ -5,14 +5,14 @@ In: a pipeline, and options. Out: an executor. Each kind is imported when it is 
 
 from __future__ import annotations
 
-from ..options import ExecutionOptions
+from ..options import INSIDE_A_TASK, ExecutionOptions
 from ..plan.pipeline import Pipeline
 from .protocol import Executor
 
 
 def make_executor(pipeline: Pipeline, options: ExecutionOptions) -> Executor:
     """The executor that the options mean."""
-    if options.workers == 0:
+    if options.workers == 0 or INSIDE_A_TASK.get():
         from .inline import InlineExecutor
 
         return InlineExecutor(pipeline, options.reading)

@@ -52,7 +52,7 @@ class ReadAhead:
 
     def begin(self, task: Any) -> Reading:
         """Begin to read the records of a span; other tasks need none."""
-        if self.spans == 0 or not isinstance(task, SpanTask):
+        if self.spans == 0 or not isinstance(task, SpanTask) or task.stage not in self._readers:
             return NOT_AHEAD
         if self._pool is None:
             self._pool = Pool(self._thread_count, "millrace-read")

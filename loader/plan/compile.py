@@ -15,7 +15,7 @@ from functools import reduce
 
 from ...operations import Operation
 from .cursor import Size
-from .joins import Join, Part
+from .joins import Join, Part, Rule, RunThrough
 from .leaf import Leaf
 from .nodes import Apply, Joined, Node, Read
 from .pipeline import Pipeline
@@ -55,17 +55,23 @@ class _Numbering:
         base, operations = _line(tree)
         if isinstance(base, Read):
             self.leaves.append(base.leaf)
-            return self._with_stages(Part(None, None, Size(1, 0, 0)), len(self.leaves) - 1, operations)
+            noted = self._noted(RunThrough()) if base.leaf.in_order else None
+            size = Size(1, 0, 0 if noted is None else 1)
+            return self._with_stages(Part(None, noted, size), len(self.leaves) - 1, operations)
         inputs = tuple(map(self.add, base.inputs))
         size = reduce(Size.plus, (one.size for one in inputs), Size(0, 0, 1))
-        self.joins.append(Join(len(self.joins), inputs, base.rule, base.names))
-        part = Part(None, len(self.joins) - 1, size)
+        part = Part(None, self._noted(base.rule, inputs, base.names), size)
         return self._with_stages(part, None, operations) if operations else part
+
+    def _noted(self, rule: Rule, inputs: tuple[Part, ...] = (), names: tuple[str, ...] = ()) -> int:
+        """The number of a join, for which cursors keep a note."""
+        self.joins.append(Join(len(self.joins), inputs, rule, names))
+        return len(self.joins) - 1
 
     def _with_stages(self, part: Part, leaf: int | None, operations: Sequence[Operation]) -> Part:
         """A part with operations on top of it."""
         for number, run in enumerate(runs_of(operations, self._skips_errors)):
-            below = (None, None) if number else (leaf, part.join)
+            below = (None, None) if number else (leaf, None if leaf is not None else part.join)
             self.stages.append(Stage(len(self.stages), below[0], self._operations, run, below[1]))
             self._operations += len(run)
             part = Part(self.stages[-1].number, part.join, part.size.plus(Size(0, 1, 0)))

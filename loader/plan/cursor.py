@@ -6,10 +6,10 @@ In: nothing. Out: a value of plain numbers; what checkpoints keep and stages sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-Note: TypeAlias = tuple[int, ...]
-"""What a join must know to go on; see `joins`."""
+Note: TypeAlias = tuple[Any, ...]
+"""What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
 
 
 class Size(NamedTuple):
@@ -34,7 +34,7 @@ class Cursor(NamedTuple):
         positions: for each leaf, the local position of the first record that is still to be read.
         skips: for each stage, how many of the rows that come next out of it were delivered before. All 0 except after
             a flat map.
-        notes: for each join, what it must know to go on.
+        notes: for each join, and each source that can only be run through, what it must know to go on.
     """
 
     positions: tuple[int, ...]

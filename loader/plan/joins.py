@@ -66,6 +66,44 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True)
+class RunThrough:
+    """No join: the place for what a source that can only be run through must know to go on.
+
+    The note: a local position and the source's state there, as text; empty: from the beginning.
+    """
+
+    restarts: ClassVar[bool] = False
+    together: ClassVar[bool] = False
+    start: ClassVar[Note] = ()
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides the rule."""
+        return {"kind": "in order"}
+
+    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+        """As the protocol says."""
+        return np.empty(0, dtype=np.int64)
+
+    def after(self, note: Note, count: int) -> Note:
+        """As the protocol says."""
+        return note
+
+    def ended(self, note: Note, number: int) -> None:
+        """As the protocol says."""
+
+    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+        """As the protocol says."""
+        raise JoinError(
+            "a dataset of your own that can only be run through cannot go on with other shards; keep their number."
+        )
+
+    def is_note(self, note: Note) -> bool:
+        """As the protocol says."""
+        return [*map(type, note)] in ([], [int, str])
+
+
+@dataclass(frozen=True)
 class MixRows:
     """Rows in given proportions. The note: rows so far; then, for each input that has ended, its number and the rows then.
 
@@ -119,7 +157,9 @@ class MixRows:
         """As the protocol says."""
         numbers, places = note[1::2], note[2::2]
         known = len(set(numbers)) == len(numbers) == len(places) < len(self.order.names)
-        return len(note) > 0 and known and all(number < len(self.order.names) for number in numbers)
+        return (
+            len(note) > 0 and known and _are_numbers(note) and all(number < len(self.order.names) for number in numbers)
+        )
 
 
 @dataclass(frozen=True)
@@ -171,7 +211,7 @@ class InTurn:
 
     def is_note(self, note: Note) -> bool:
         """As the protocol says."""
-        return len(note) == 1
+        return len(note) == 1 and _are_numbers(note)
 
 
 @dataclass(frozen=True)
@@ -207,7 +247,7 @@ class First:
 
     def is_note(self, note: Note) -> bool:
         """As the protocol says."""
-        return len(note) == 1
+        return len(note) == 1 and _are_numbers(note)
 
 
 @dataclass(frozen=True)
@@ -252,7 +292,7 @@ class Again:
 
     def is_note(self, note: Note) -> bool:
         """As the protocol says."""
-        return len(note) == 1
+        return len(note) == 1 and _are_numbers(note)
 
 
 @dataclass(frozen=True)
@@ -308,8 +348,12 @@ class Interleaved:
 
     def is_note(self, note: Note) -> bool:
         """As the protocol says."""
-        known = len(note) > 2 and note[0] < len(note) - 2 <= self.cycle and note[1] <= self.count
+        known = len(note) > 2 and _are_numbers(note) and note[0] < len(note) - 2 <= self.cycle and note[1] <= self.count
         return known and len({*note[2:]}) == len(note) - 2 and all(number < note[1] for number in note[2:])
+
+
+def _are_numbers(note: Note) -> bool:
+    return all(isinstance(value, int) for value in note)
 
 
 @dataclass(frozen=True)
@@ -333,7 +377,7 @@ class Join:
 
     Attributes:
         number: in the pipeline.
-        inputs: the parts.
+        inputs: the parts; none where the number is that of a source that can only be run through.
         rule: whose row comes next.
         names: of the inputs.
     """

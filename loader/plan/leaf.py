@@ -41,6 +41,11 @@ class Leaf:
     name: str = ""
 
     @property
+    def in_order(self) -> bool:
+        """The source can only be run through, from its beginning or from a state of its own."""
+        return bool(getattr(self.source, "in_order", False))
+
+    @property
     def endless(self) -> bool:
         """The order never ends."""
         return len(self.sampler) >= ENDLESS

@@ -116,14 +116,9 @@ class Pipeline:
 
     def start_of(self, part: Part) -> Cursor:
         """Where a part begins."""
-        size, last = part.size, part.join if part.stage is None else self._last_join(part.stage)
-        notes = [] if last is None else [join.rule.start for join in self.joins[last + 1 - size.joins : last + 1]]
-        return Cursor((0,) * size.leaves, (0,) * size.stages, tuple(notes))
-
-    def _last_join(self, number: int) -> int | None:
-        """The number of the join that the rows of a stage come from; None: of none."""
-        stage = self.stages[number]
-        return stage.join if stage.join is not None or stage.leaf is not None else self._last_join(number - 1)
+        size, last = part.size, -1 if part.join is None else part.join
+        notes = tuple(join.rule.start for join in self.joins[last + 1 - size.joins : last + 1])
+        return Cursor((0,) * size.leaves, (0,) * size.stages, notes)
 
     def whole_from(self, start: Cursor) -> bool:
         """Whether all of the stream, of all shards, comes from a cursor on."""

@@ -188,8 +188,13 @@ def _is_place(cursor: Any, shard: Any, lineages: Any) -> bool:
         return False
     positions, skips, notes = cursor if len(cursor) == 3 else (*cursor, [])
     whole = _are_counts(positions) and _are_counts(skips) and _are_counts(shard)
-    whole = whole and isinstance(notes, list) and all(map(_are_counts, notes))
+    whole = whole and isinstance(notes, list) and all(map(_is_note, notes))
     return whole and len(lineages) == len(positions) <= len(skips) and positions != [] and _is_shard(shard)
+
+
+def _is_note(values: Any) -> bool:
+    """Numbers; those of a source that can only be run through end with its state."""
+    return isinstance(values, list) and _are_counts([value for value in values if not isinstance(value, str)])
 
 
 def _is_shard(shard: list[int]) -> bool:

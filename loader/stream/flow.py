@@ -22,11 +22,12 @@ from ..plan.ranges import Ranges, kept
 from ..plan.stages import MIN_SPAN, Stage, spans
 from ..stats import Waits
 from ..work.tasks import SpanTask
+from .in_order import InOrder
 from .join import JoinedRuns
 from .ordered import results
 from .pull import Ended, FromIterator, Pull
 from .regroup import Regroup
-from .requests import Request, SpanRequest
+from .requests import Request, Results, SpanRequest
 from .row_runs import RowRuns
 from .rows import JoinedRows, RowRun
 from .skipped import SkippedRecords
@@ -58,6 +59,9 @@ class Flow:
         if part.stage is None:
             return self._joined(part, start, size)
         stage = self._pipeline.stages[part.stage]
+        if stage.leaf is not None and self._pipeline.leaves[stage.leaf].in_order:
+            results_: Results = InOrder(self._pipeline, stage, start, self._executor)
+            return RowRuns(results_, self._pipeline.leaves[stage.leaf], start, self._skipped, self._block_numbers)
         if stage.leaf is not None:
             requests: Pull[Request] = FromIterator(self._spans(stage, stage.leaf, start.positions[0]))
         else:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from ..plan.cursor import Cursor
+from ..plan.cursor import Cursor, Note
 from ..work.tasks import Block, GroupTask, SpanTask
 from .pull import Ended
 from .rows import GroupOrigin, Origin, SpanOrigin
@@ -24,12 +24,14 @@ class SpanRequest:
         leaf: number of the leaf.
         unit: positions that make one row.
         blocks: that the task reads: none.
+        notes: as of `SpanOrigin`.
     """
 
     task: SpanTask
     leaf: int
     unit: int
     blocks: Mapping[int, Any] = field(default_factory=dict)
+    notes: tuple[tuple[Note, ...], tuple[Note, ...]] = ((), ())
 
     @property
     def stop(self) -> int:
@@ -38,7 +40,7 @@ class SpanRequest:
 
     def origin(self, block: Block) -> Origin:
         """Of the rows that came of it."""
-        return SpanOrigin(self.leaf, self.task.start, self.task.stop, self.unit, block.tags)
+        return SpanOrigin(self.leaf, self.task.start, self.task.stop, self.unit, block.tags, self.notes)
 
 
 @dataclass(frozen=True, slots=True)

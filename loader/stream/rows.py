@@ -30,6 +30,7 @@ class SpanOrigin:
         stop: and ends.
         unit: positions of one unit.
         tags: of the rows; None where unit i gave row i.
+        notes: for cursors inside the span, and for that at its end.
     """
 
     leaf: int
@@ -37,6 +38,7 @@ class SpanOrigin:
     stop: int
     unit: int
     tags: RowTags | None
+    notes: tuple[tuple[Note, ...], tuple[Note, ...]] = ((), ())
 
     def records(self, row: int) -> Records:
         """The records that a row of the block was made of."""
@@ -49,8 +51,9 @@ class SpanOrigin:
         if self.tags is not None:
             units = self.tags.units
             if row + 1 < len(units) and units[row + 1] == unit:
-                return Cursor((self.start + unit * self.unit,), (row + 1 - units.index(unit),))
-        return Cursor((min(self.start + (unit + 1) * self.unit, self.stop),), (0,))
+                return Cursor((self.start + unit * self.unit,), (row + 1 - units.index(unit),), self.notes[0])
+        position = min(self.start + (unit + 1) * self.unit, self.stop)
+        return Cursor((position,), (0,), self.notes[position == self.stop])
 
     def _unit_of(self, row: int) -> int:
         return row if self.tags is None else self.tags.units[row]

@@ -59,8 +59,9 @@ class Reader:
 
 
 def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
-    """The readers of a pipeline, by the numbers of the stages that they read for."""
-    return {stage.number: Reader(pipeline.leaf_of(stage)) for stage in pipeline.stages if stage.leaf is not None}
+    """The readers of sources with random access, by the numbers of the stages that they read for."""
+    leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
+    return {number: Reader(leaf) for number, leaf in leaves.items() if not leaf.in_order}
 
 
 class ColumnReader:

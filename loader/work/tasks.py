@@ -94,6 +94,18 @@ class RowTags:
         return count
 
 
+class Stand(NamedTuple):
+    """Where a source that can only be run through stands after a task.
+
+    Attributes:
+        state: of the source, as text.
+        ended: nothing more comes.
+    """
+
+    state: str
+    ended: bool
+
+
 @dataclass(slots=True)
 class Block:
     """The rows that came out of a task, in order.
@@ -105,6 +117,7 @@ class Block:
         skipped: what failed and was left out, in words.
         notices: what the user should be told of leaves, each with the leaf's name.
         parts: tasks that are to be done in place of this one, which was not done.
+        stand: of a source that can only be run through, after the task.
     """
 
     elements: Any
@@ -113,6 +126,7 @@ class Block:
     skipped: Sequence[str] = ()
     notices: Told = ()
     parts: Sequence[Task] = ()
+    stand: Stand | None = None
 
     @property
     def count(self) -> int:
@@ -121,11 +135,19 @@ class Block:
 
 
 class SpanTask(NamedTuple):
-    """Read the records at local positions `[start, stop)` of a stage's leaf, and do what the stage does to them."""
+    """Read the records at local positions `[start, stop)` of a stage's leaf, and do what the stage does to them.
+
+    Attributes:
+        stage: which.
+        start: as above.
+        stop: as above.
+        since: for a source that can only be run through: a local position that is no later, and the source's state there.
+    """
 
     stage: int
     start: int
     stop: int
+    since: tuple[int, str] | None = None
 
 
 class Rows(NamedTuple):

@@ -16,6 +16,7 @@ from .chain import Chain
 from .explain import told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
+from .run_through import run_throughs_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
 from .tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task, input_count, single_rows
@@ -34,6 +35,7 @@ class Worker:
         self._pipeline = pipeline
         self._stacks_rows = [stacks_rows and _makes_rows(pipeline, stage) for stage in pipeline.stages]
         self._readers = readers_of(pipeline)
+        self._run_throughs = run_throughs_of(pipeline)
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
         self._notices = Notices()
@@ -53,9 +55,24 @@ class Worker:
             blocks: has these blocks.
             records: the span's records, where somebody has read them already.
         """
+        if isinstance(task, SpanTask) and task.stage in self._run_throughs:
+            return self._run_through(task)
         block = self._run_whole(task, blocks, records)
         if block.failure is not None and self._pipeline.skips_errors:
             block = self._without_failures(task, blocks, block.failure)
+        block.notices = self._notices.take()
+        return block
+
+    def _run_through(self, task: SpanTask) -> Block:
+        """Do a task on a source that can only be run through."""
+        reader = self._run_throughs[task.stage]
+        records, failure = reader.records(task)
+        block = self._run_whole(task, NO_BLOCKS, records)
+        if block.failure is not None and self._pipeline.skips_errors:
+            block = self._without_failures(task, NO_BLOCKS, block.failure, records)
+        if block.failure is None and failure is not None:
+            block.failure = Failure(failure)
+        block.stand = reader.stand()
         block.notices = self._notices.take()
         return block
 
@@ -98,12 +115,16 @@ class Worker:
         assert leaf is not None, "only stages on leaves are given spans"
         return self._pipeline.spans[leaf]
 
-    def _without_failures(self, task: Task, blocks: Blocks, failure: Failure) -> Block:
+    def _without_failures(
+        self, task: Task, blocks: Blocks, failure: Failure, records: Sequence[Any] | None = None
+    ) -> Block:
         """The same task without what fails, one position or row after the other; a group that makes one unit as a whole."""
         tried: list[Block] = []
         if isinstance(task, SpanTask):
             for position in range(task.start, task.stop):
-                tried.append(self._run_whole(SpanTask(task.stage, position, position + 1), NO_BLOCKS, None))
+                place = position - task.start
+                one = None if records is None else records[place : place + 1]
+                tried.append(self._run_whole(SpanTask(task.stage, position, position + 1), NO_BLOCKS, one))
         elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
             tried.append(Block([], RowTags(), failure))
         else:
@@ -121,19 +142,23 @@ class Worker:
         return Block(elements, tags, skipped=skipped)
 
     def _run(self, task: SpanTask, records: Sequence[Any] | None) -> Block:
-        reader, failure = self._readers[task.stage], None
-        try:
-            if self._columns is not None:
-                records = self._columns.batches(reader.keys(task))
-            elif records is None:
-                records = reader.records(task)
-        except Exception as error:
-            records, failure = reader.records_before_failure(task, error)
-            records = [] if self._columns is not None else records
-        assert records is not None
+        failure = None
+        if records is None or self._columns is not None:
+            records, failure = self._records(task)
         block = self._chains[task.stage].run_span(task, records, failure)
         leaf = self._pipeline.leaf_of(self._pipeline.stages[task.stage])
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
+
+    def _records(self, task: SpanTask) -> tuple[Sequence[Any], Exception | None]:
+        """The records of a span, or batches of columns; after a failure those before it, and why."""
+        reader = self._readers[task.stage]
+        try:
+            if self._columns is not None:
+                return self._columns.batches(reader.keys(task)), None
+            return reader.records(task), None
+        except Exception as error:
+            records, failure = reader.records_before_failure(task, error)
+            return [] if self._columns is not None else records, failure
 
 
 def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:

@@ -144,7 +144,7 @@ class ProcessExecutor:
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> ProcessHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
-        divisible = isinstance(task, SpanTask) and task.stop - task.start > self._units[task.stage]
+        divisible = isinstance(task, SpanTask) and self._is_divisible(task)
         handle = ProcessHandle(self, self._next_task, divisible, self._pace.expected_seconds(task), task, blocks)
         self._next_task += 1
         if isinstance(task, SpanTask):
@@ -154,6 +154,10 @@ class ProcessExecutor:
         if len(self._gathered) >= self._together(task.stage):
             self.send_gathered()
         return handle
+
+    def _is_divisible(self, task: SpanTask) -> bool:
+        in_order = self._pipeline.leaf_of(self._pipeline.stages[task.stage]).in_order
+        return task.stop - task.start > self._units[task.stage] and not in_order
 
     def send_gathered(self) -> None:
         """Give the groups that were gathered to a worker."""
@@ -190,7 +194,7 @@ class ProcessExecutor:
         released = self._slabs.take_released(worker.number)
         first = handles[0].task
         if isinstance(first, SpanTask):
-            self._post(worker, RunSpan(handles[0].number, (first.stage, first.start, first.stop), released))
+            self._post(worker, RunSpan(handles[0].number, tuple(first), released))
             return
         blocks: dict[int, Any] = {number: block for handle in handles for number, block in handle.blocks.items()}
         groups, rows = _encoded(handles, blocks)
@@ -336,7 +340,7 @@ def _encoded(
 
 def _parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
     """What of a task can be tried on its own: of several units, any may have ended the worker."""
-    if isinstance(task, GroupTask):
+    if isinstance(task, GroupTask) or task.since is not None:
         return [task]
     parts = plan.parts_of(Span(task.start, task.stop), pipeline.stages[task.stage].unit)
     return [SpanTask(task.stage, *part) for part in parts]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...work.notices import Told
 from ...work.slabs import Lease, Slab
 from ...work.stacked_rows import StackedRows
-from ...work.tasks import Failure, RowTags
+from ...work.tasks import Failure, RowTags, Stand
 from . import remote_errors as errors
 from . import shared_memory as memory
 from .codec import decode
@@ -65,6 +65,7 @@ class EncodedBlock:
         failure: Failure | None,
         skipped: Sequence[str],
         notices: Told,
+        stand: Stand | None = None,
     ) -> None:
         self.rows = rows
         self.count = count
@@ -73,6 +74,7 @@ class EncodedBlock:
         self.failure = failure
         self.skipped = skipped
         self.notices = notices
+        self.stand = stand
         self._elements: list[Any] | None = None
 
     @classmethod
@@ -80,7 +82,7 @@ class EncodedBlock:
         """What a worker answered."""
         failure = None if answer.error is None else EncodedFailure(answer.error)
         tags = None if answer.tags is None else RowTags.unpacked(answer.tags)
-        return cls(answer.rows, answer.row_count, leases, tags, failure, answer.skipped, answer.notices)
+        return cls(answer.rows, answer.row_count, leases, tags, failure, answer.skipped, answer.notices, answer.stand)
 
     @property
     def elements(self) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...work.notices import Told
-from ...work.tasks import PackedTags
+from ...work.tasks import PackedTags, Stand
 
 SlabName = tuple[int, int]
 """A slab: the worker that made it, and its number there."""
@@ -67,7 +67,7 @@ class RunSpan(NamedTuple):
     """To a worker: do a task on a span. `released`: slabs of its own that it may use again."""
 
     number: int
-    task: tuple[int, int, int]
+    task: tuple[Any, ...]
     released: list[int]
 
 
@@ -109,6 +109,7 @@ class Answer(NamedTuple):
         skipped: as in `Block`.
         notices: as in `Block`.
         seconds: what it took.
+        stand: as in `Block`.
     """
 
     number: int
@@ -120,6 +121,7 @@ class Answer(NamedTuple):
     skipped: Sequence[str]
     notices: Told
     seconds: float
+    stand: Stand | None = None
 
 
 class Done(NamedTuple):

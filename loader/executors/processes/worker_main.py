@@ -120,7 +120,7 @@ class WorkerProcess:
         sizes = [(lease.slab.number, len(lease.slab.memory)) for lease in leases]
         seconds = time.perf_counter() - began
         tags = None if block.tags is None else block.tags.packed()
-        return Answer(number, rows, block.count, tags, error, sizes, block.skipped, block.notices, seconds)
+        return Answer(number, rows, block.count, tags, error, sizes, block.skipped, block.notices, seconds, block.stand)
 
     def _send(self, answers: list[Answer]) -> None:
         introduced = self._own.take_introduced()

@@ -1,0 +1,91 @@
+"""Reads a source that can only be run through: elements in order, from its beginning or from a state of its own.
+
+In: spans, and where the source stood before. Out: their elements, and where it stands after them. A task can be repeated by any
+worker: one that stands elsewhere goes to the state that the task tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..options import INSIDE_A_TASK
+from ..plan.leaf import Leaf
+from ..plan.pipeline import Pipeline
+from .explain import READING, explained
+from .tasks import SpanTask, Stand
+
+
+class RunThrough:
+    """The iterator of a source, moved from task to task. For one thread."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._iterator: Any = None
+        self._position = -1  # local
+        self._ended = False
+
+    def records(self, task: SpanTask) -> tuple[list[Any], Exception | None]:
+        """The elements of a span, fewer at the end; and why no more came, if that was a failure."""
+        found: list[Any] = []
+        position = task.start
+        try:
+            with _here():
+                self._go_to(task)
+                while position < task.stop and self._next(found):
+                    position += 1
+        except Exception as error:
+            self._position = -1
+            where = f"on element {self._leaf.position(position)} of a dataset that is run through"
+            return found, explained(error, where, READING)
+        self._position = position
+        return found, None
+
+    def stand(self) -> Stand:
+        """Where the source stands after a span that was read."""
+        if self._position < 0:  # it failed: nothing more is asked for
+            return Stand("", True)
+        with _here():
+            return Stand(self._leaf.source.state_of(self._iterator), self._ended)
+
+    def _go_to(self, task: SpanTask) -> None:
+        if self._iterator is not None and self._position == task.start:
+            return
+        at, state = task.since or (0, "")
+        self._iterator, self._ended = self._leaf.source.open(state), False
+        passed: list[Any] = []
+        for _ in range(at, task.start):
+            self._next(passed)
+            passed.clear()
+
+    def _next(self, found: list[Any]) -> bool:
+        """Take the next element of this shard: of shard_count that follow one another, one."""
+        shard = self._leaf.shard
+        taken: list[Any] = []
+        for _ in range(shard.shard_count):
+            try:
+                taken.append(next(self._iterator))
+            except StopIteration:
+                self._ended = True
+                if shard.drop_remainder or len(taken) <= shard.shard_index:
+                    return False
+                break
+        found.append(taken[shard.shard_index])
+        return True
+
+
+def run_throughs_of(pipeline: Pipeline) -> dict[int, RunThrough]:
+    """What reads such sources, by the numbers of the stages that they are read for."""
+    leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
+    return {number: RunThrough(leaf) for number, leaf in leaves.items() if leaf.in_order}
+
+
+@contextmanager
+def _here() -> Iterator[None]:
+    """What the source iterates itself is done in this thread."""
+    token = INSIDE_A_TASK.set(True)
+    try:
+        yield
+    finally:
+        INSIDE_A_TASK.reset(token)

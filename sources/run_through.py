@@ -1,0 +1,78 @@
+"""A dataset of a user's that can only be run through, as a source: its iterators, and their states as text.
+
+In: an object with `__iter__`, whose iterators have `get_state` and `set_state`. Out: an iterator that stands at a state.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ..described import digest, plain_attributes
+from ..errors import SourceError
+from ..wording import shown
+
+ENDLESS = (1 << 63) - 1
+
+
+class RunThroughSource:
+    """What the engine reads in order, in one worker. A state is any JSON value; bytes may be in it."""
+
+    in_order = True
+    reads_ahead = False
+    checks_keys = True
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return ENDLESS  # nobody knows
+
+    def __getitem__(self, key: int) -> Any:
+        raise SourceError(f"{type(self._dataset).__name__} can only be run through; element {key} cannot be asked for.")
+
+    def __repr__(self) -> str:
+        return f"{type(self._dataset).__name__}, run through"
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Its kind, and a digest of its plain attributes."""
+        kind = type(self._dataset)
+        return {"kind": kind.__qualname__, "parameters": digest([plain_attributes(self._dataset)], 8)}
+
+    def open(self, state: str) -> Iterator[Any]:
+        """An iterator, which stands at a state; "" for the beginning."""
+        iterator: Any = iter(self._dataset)
+        for method in ("get_state", "set_state"):
+            if not hasattr(iterator, method):
+                raise TypeError(
+                    f"iter({type(self._dataset).__name__}) gave a {type(iterator).__name__} without {method}; write one with "
+                    "__next__, get_state() and set_state(state), so that a run can go on where it stood."
+                )
+        if state:
+            iterator.set_state(json.loads(state, object_hook=_with_bytes))
+        opened: Iterator[Any] = iterator
+        return opened
+
+    def state_of(self, iterator: Any) -> str:
+        """Where an iterator stands."""
+        state = iterator.get_state()
+        try:
+            return json.dumps(state, default=_as_text, separators=(",", ":"))
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"get_state() of a {type(iterator).__name__} gave {shown(state)}, which is no JSON value; give numbers, text, "
+                "bytes, lists and dicts."
+            ) from None
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    raise TypeError(value)
+
+
+def _with_bytes(value: dict[str, Any]) -> Any:
+    return base64.b64decode(value["base64"]) if set(value) == {"base64"} else value
