@@ -9,7 +9,7 @@ from pipelines import PIPELINES, loader, plain
 
 from millrace import Filter, load
 from millrace.loader.plan.stages import spans
-from millrace.loader.work.stacked_rows import RowStack, StackedRows
+from millrace.loader.work.stacked_rows import RowStack, StackedRows, side_by_side
 from millrace.loader.work.tasks import RowTags, SpanTask
 from millrace.loader.work.worker import Worker
 from millrace.operations.protocol import allocate_plainly
@@ -120,6 +120,44 @@ def test_rows_in_columns_come_back_as_they_were():
         rows = list(rows.elements(0, 4)) if isinstance(rows, StackedRows) else rows
         assert [type(row) for row in rows] == [type(first), type(first), type(other), type(first)]
         assert not isinstance(other, dict) or list(rows[2]) == list(other)
+
+
+def test_rows_that_lie_side_by_side_are_columns_already():
+    """Without a copy; some of the rows of an array, and rows of several arrays, too."""
+    x, y = np.arange(40.0).reshape(10, 4), np.arange(20, dtype=np.int8).reshape(10, 2, 1)
+    rows = [{"x": one, "y": other} for one, other in zip(x[1::2], y[1::2])]
+    stacked = side_by_side(rows)
+    assert isinstance(stacked, StackedRows)
+    assert rows_of(stacked) == [plain(row) for row in rows]
+    assert all(np.shares_memory(column, array) for column, array in zip(stacked.columns, (x, y)))
+
+
+X = np.arange(40).reshape(10, 4)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [X[0], X[1], X[3]],
+        [X[0], X[1], X[1]],
+        [X[0], X[1], X[2].copy()],
+        [X[0], X[1], X[2, :3]],
+        [X[0], X[1], X[2].view(np.float64)],
+        [X[0], X[1], "text"],
+        [X[0], "text", X[1]],
+        [X[2], X[1], X[0]],
+        [{"a": X[0], "b": X[4]}, {"a": X[1], "b": X[5]}, {"b": X[6], "a": X[2]}],
+        [{"a": X[0]}, {"a": X[1]}, {"b": X[2]}],
+        [{"a": X[0], "n": 1}, {"a": X[1], "n": 2}],
+        list(np.full((3, 2), None)),
+        [1, 2],
+        [{}, {}],
+    ],
+    ids=range(14),
+)
+def test_rows_that_do_not_lie_side_by_side_are_no_columns(rows):
+    """One that differs, in whatever way, is enough."""
+    assert side_by_side(rows) is None
 
 
 def test_rows_stay_a_list_where_there_is_no_memory_for_columns():

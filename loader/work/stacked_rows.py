@@ -130,6 +130,51 @@ def _kind(leaf: Any) -> str | None:
     return PYTHON.get(type(leaf))
 
 
+def side_by_side(rows: Sequence[Element]) -> StackedRows | None:
+    """Rows whose arrays lie side by side in memory already, as those of a `Pack` do; None if they do not. Copies nothing."""
+    leaves, structure = flatten(rows[0])
+    if not leaves or not all(map(_is_part_of_an_array, leaves)):
+        return None
+    try:
+        if not all(leaf.base is other.base for leaf, other in zip(leaves, structure.flatten_up_to(rows[1]))):
+            return None  # found out without a look at all of them
+        columns = [_column(column) for column in zip(*map(structure.flatten_up_to, rows))]
+    except (ValueError, AttributeError):  # of another structure, or no arrays
+        return None
+    found = [column for column in columns if column is not None]
+    names = list(rows[0]) if type(rows[0]) is dict else None
+    if len(found) < len(leaves) or (names is not None and any(list(row) != names for row in rows)):
+        return None
+    return StackedRows(found, ["array"] * len(found), structure.unflatten(range(len(found))))
+
+
+def _is_part_of_an_array(leaf: Any) -> bool:
+    return _kind(leaf) == "array" and not leaf.dtype.hasobject and isinstance(leaf.base, np.ndarray)
+
+
+def _column(arrays: Sequence[Any]) -> NDArray[Any] | None:
+    """Arrays of one kind, at equal distances in the memory of another, as one array of them."""
+    first = arrays[0]
+    like = (np.ndarray, first.dtype, first.shape, first.strides, True)
+    if not first.base.flags.c_contiguous or any(one.base is not first.base or _likeness(one) != like for one in arrays):
+        return None
+    starts = np.array([_address(one) for one in arrays])
+    steps = np.diff(starts)
+    if (steps != steps[0]).any() or steps[0] < first.nbytes:
+        return None
+    memory, offset = first.base.reshape(-1).view(np.uint8), starts[0] - _address(first.base)
+    shape, strides = (len(arrays), *first.shape), (int(steps[0]), *first.strides)
+    return np.ndarray(shape, first.dtype, memory, int(offset), strides)
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _likeness(array: Any) -> tuple[Any, ...]:
+    return type(array), array.dtype, array.shape, array.strides, array.flags.writeable
+
+
 def batch_of(
     parts: Sequence[tuple[StackedRows, int, int]], allocate: Allocate, order: NDArray[np.int32] | None = None
 ) -> Element:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ....operations.protocol import ArraySpec
 from ....operations.trees import flatten
 from ...work.slabs import Lease, SlabPool, lease_of
-from ...work.stacked_rows import RowStack, StackedRows
+from ...work.stacked_rows import RowStack, StackedRows, side_by_side
 from .messages import ArrayPlace, Encoded, SlabName
 from .tuned import TINY
 
@@ -44,8 +44,10 @@ class Encoder:
         return (pickler.places, file.getvalue()), list(pickler.leases.values())
 
     def _stacked(self, elements: list[Any]) -> list[Any] | StackedRows:
-        if len(elements) < 2 or self._placed_already(elements[0]):
+        if len(elements) < 2:
             return elements
+        if self._placed_already(elements[0]):
+            return side_by_side(elements) or elements
         rows = RowStack(len(elements), self._pool.allocate)
         rows.extend(elements)
         return rows.finish()
