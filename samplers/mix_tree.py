@@ -28,7 +28,7 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
         weights: of each part, positive.
 
     >>> best_tree({0: 70, 1: 20, 2: 10})
-    (0, (1, 2))
+    ((1, 2), 0)
     """
     trees = (_tree_for(weights, limit) for limit in LIMITS)
     return min(trees, key=lambda tree: deviation(tree, weights))
