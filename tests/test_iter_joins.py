@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from millrace import IterDataset, MapDataset, ShardOptions
-from millrace.errors import JoinError, SeedError
+from millrace.errors import CheckpointError, JoinError, SeedError
 
 
 def numbers(first, count, seed=None):
@@ -80,3 +80,58 @@ def test_what_is_no_list_of_streams_is_refused(wrong):
     for method in (IterDataset.mix, IterDataset.zip, IterDataset.interleave):
         with pytest.raises((TypeError, ValueError), match=method.__name__):
             method(wrong)
+
+
+def _parts(*names):
+    of = dict(zip("abcd", range(1, 5)))
+    return {name: numbers(1000 * of[name], 60, seed=of[name]).filter(lambda x: x % 7) for name in names}
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_datasets_of_a_mix_may_be_added_and_removed_and_the_others_go_on_where_they_were(batched):
+    """Not strictly; a strict resume says what changed."""
+    whole = {name: [int(x) for x in dataset] for name, dataset in _parts("a", "b", "c").items()}
+    before = IterDataset.mix(_parts("a", "b"), {"a": 0.7, "b": 0.3}, when_exhausted="all")
+    after = IterDataset.mix(_parts("c", "a"), {"a": 0.5, "c": 0.5}, when_exhausted="all")
+    before, after = (mixed.batch(3) if batched else mixed for mixed in (before, after))
+    iterator = iter(before)
+    first = [int(x) for _ in range(12) for x in np.ravel(next(iterator))]
+    other = iter(after)
+    with pytest.raises(CheckpointError, match="names"):
+        other.set_state(iterator.get_state())
+    other.set_state(iterator.get_state(), strict=False)
+    assert other.step == 12
+    rest = [int(x) for batch in other for x in np.ravel(batch)]
+    assert [x for x in first + rest if x // 1000 == 1] == whole["a"]
+    assert [x for x in rest if x // 1000 == 3] == whole["c"]
+    assert not [x for x in rest if x // 1000 == 2]
+
+
+def test_other_weights_hold_from_where_a_mix_goes_on():
+    """Each dataset goes on with its next element."""
+    before = IterDataset.mix(_parts("a", "b"), {"a": 1, "b": 1}, when_exhausted="all")
+    after = IterDataset.mix(_parts("a", "b"), {"a": 0, "b": 1}, when_exhausted="all")
+    iterator, other = iter(before), iter(after)
+    first = [int(next(iterator)) for _ in range(20)]
+    with pytest.raises(CheckpointError, match="stages"):
+        other.set_state(iterator.get_state())
+    other.set_state(iterator.get_state(), strict=False)
+    rest = [int(x) for x in other]
+    assert [x for x in first + rest if x // 1000 == 2] == [int(x) for x in _parts("b")["b"]]
+    assert {x // 1000 for x in rest} == {2}
+
+
+def test_a_changed_mix_goes_on_with_other_shards():
+    """Each element of the datasets that stay once."""
+    before = IterDataset.mix(_parts("a", "b"), when_exhausted="all")
+    after = IterDataset.mix(_parts("b", "d", "a"), when_exhausted="all")
+    delivered, states = [], []
+    for shard, steps in enumerate((7, 12)):
+        iterator = iter(before.shard(ShardOptions(shard, 2)))
+        delivered += [int(next(iterator)) for _ in range(steps)]
+        states.append(iterator.get_state())
+    for shard in range(3):
+        iterator = iter(after.shard(ShardOptions(shard, 3)))
+        iterator.set_states(states, strict=False)
+        delivered += [int(x) for x in iterator]
+    assert sorted(delivered) == sorted(int(x) for dataset in _parts("a", "b", "d").values() for x in dataset)

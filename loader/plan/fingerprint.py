@@ -61,4 +61,7 @@ def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]
     """Those of one value of a dict."""
     if isinstance(saved, dict) and isinstance(present, dict):
         return _differences_of(f"{part}: {name}", saved, present)
+    if isinstance(saved, list) and isinstance(present, list) and len(saved) == len(present) and saved != present:
+        pairs = enumerate(zip(saved, present))
+        return list(chain.from_iterable(_differences_in(part, f"{name} {index}", *pair) for index, pair in pairs))
     return [] if saved == present else [f"{part}: {name} {shown(saved)} → {shown(present)}"]

@@ -16,6 +16,7 @@ from ...samplers.mix import PASSING
 from ..plan.fingerprint import Fingerprint
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
+from .changed_joins import with_datasets_of_now
 from .loader_state import LoaderState
 
 
@@ -30,6 +31,8 @@ def going_on(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
     Raises:
         CheckpointError: the mix of now ends before what the former run has read.
     """
+    if pipeline.joins and not strict:
+        return pipeline, [with_datasets_of_now(pipeline, state) for state in states]
     sampler: Any = pipeline.leaves[0].sampler
     saved = states[0].fingerprint["sampler"] if states else None
     if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_mix(saved):
