@@ -374,6 +374,37 @@ def test_a_state_between_windows_goes_on_with_another_window():
     assert _tokens(other) == Counter(range(9, 17))
 
 
+def test_batches_of_rows_may_change_their_size_within_a_window():
+    """Not the window: what is left of it could not be told, be it this shard's or that of a former one."""
+    documents = _documents([3] * 24)
+
+    def begin(window, size, shard=NO_SHARDING):
+        return iter(_loader(documents, Pack(4, window=window), Batch(size), shard=shard))
+
+    iterator = begin(6, 2)
+    next(iterator)
+    state, rest = iterator.get_state(), [row for batch in iterator for row in batch["tokens"].tolist()]
+    other = begin(6, 5)
+    other.set_state(state)
+    assert [row for batch in other for row in batch["tokens"].tolist()] == rest
+    with pytest.raises(CheckpointError, match="batch_sizes: number 0 changed"):
+        begin(7, 2).set_state(state)
+
+    states = []
+    for shard in range(2):
+        iterator = begin(6, 2, ShardOptions(shard, 2))
+        next(iterator)
+        states.append(iterator.get_state())
+    iterator = begin(6, 5)
+    iterator.set_states(states)
+    state = iterator.get_state()
+    with pytest.raises(CheckpointError, match="batch_sizes"):
+        begin(7, 5).set_state(state)
+    other = begin(6, 3)
+    other.set_state(state)
+    assert Counter(_tokens(other)) == Counter(_tokens(iterator))
+
+
 def test_a_random_map_after_a_pack_draws_for_each_row():
     """Rows of one window have other random numbers, which no worker count changes."""
     noise = RandomMapTransform(lambda row, rng: rng.random())

@@ -26,7 +26,7 @@ from ..plan.ranges import Ranges, count_of, union
 from ..plan.skipped_steps import SkippedSteps
 from .changed_mix import lasting
 from .loader_state import LoaderState, Unfinished
-from .unfinished import Run, in_a_batch, place_after
+from .unfinished import Run, in_a_batch, place_after, stages_within
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -119,14 +119,24 @@ _REMEDY = (
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """What differs between the state's pipeline and this one. Batch sizes may, but not in the middle of a batch's rows."""
+    """What differs between the state's pipeline and this one. Batch sizes may, but not of a batch that is being taken apart."""
     saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint_like(state.fingerprint))
-    if not in_a_batch(pipeline, state.cursor) and len(saved["batch_sizes"]) == len(present["batch_sizes"]):
-        saved.pop("batch_sizes"), present.pop("batch_sizes")
+    if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
+        fixed = _sizes_in_use(pipeline, state)
+        for fingerprint in (saved, present):
+            fingerprint["batch_sizes"] = [size if fix else None for size, fix in zip(fingerprint["batch_sizes"], fixed)]
     changed = differences(saved, present)
     if not changed and len(state.cursor.skips) != len(pipeline.stages) and any(state.cursor.skips):
         changed.append(f"stages: {len(state.cursor.skips)} → {len(pipeline.stages)}")
     return changed
+
+
+def _sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
+    """For each operation that takes several inputs, whether the state stands inside what its stage makes of them."""
+    cursors = [state.cursor, *(rest.cursor for rest in state.unfinished)]
+    within = set[int]().union(*(stages_within(pipeline, cursor) for cursor in cursors))
+    every = ((stage.number, operation) for stage in pipeline.stages for operation in stage.operations)
+    return [number in within for number, operation in every if operation.takes is not None]
 
 
 def _everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:

@@ -26,9 +26,14 @@ MAX_ELEMENTS = 10_000
 
 
 def in_a_batch(pipeline: Pipeline, cursor: Cursor) -> bool:
-    """Whether a cursor stands inside what a `Batch` and a `FlatMap` after it make."""
+    """Whether a cursor stands inside what a `Batch` and a `FlatMap` after it make, or a `Pack`."""
+    return bool(stages_within(pipeline, cursor))
+
+
+def stages_within(pipeline: Pipeline, cursor: Cursor) -> set[int]:
+    """The numbers of the stages of which a cursor stands inside what they make of several inputs."""
     stages = zip(cursor.skips, pipeline.stages)
-    return any(skip > 0 and (stage.leaf is None or stage.unit > 1) for skip, stage in stages)
+    return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
 
 
 @dataclass(slots=True)
