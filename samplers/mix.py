@@ -64,7 +64,8 @@ class MixSampler:
     ['w0', 'b0', 'w1', 'w2', 'b1', 'w3', 'w4', 'w5', 'b2', 'w6']
     """
 
-    block_size = 16384
+    block_size = 65536
+    """Many, as few of them are of each part, and small calls of the shuffle take as long as larger ones."""
 
     def __init__(
         self,
@@ -165,7 +166,7 @@ class MixSampler:
         """
         numbers, indices = self._order.places(positions)
         keys = np.empty(len(positions), dtype=np.int64)
-        order = np.argsort(numbers, kind="stable")
+        order = np.argsort(numbers.astype(np.int16) if len(self._parts) < 1 << 14 else numbers, kind="stable")
         touched, firsts = np.unique(numbers[order], return_index=True)
         for number, chosen in zip(touched.tolist(), np.split(order, firsts[1:])):
             name = self._order.names[number]

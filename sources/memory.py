@@ -38,6 +38,7 @@ class MemorySource:
 
     Attributes:
         columns: the tree of (read-only) arrays of a columnar source, None for a sequence.
+        items: the sequence itself; None for a tree of arrays.
 
     Raises:
         ValueError: there are no records, or leaves have unequal lengths.
@@ -53,6 +54,7 @@ class MemorySource:
     checks_keys: ClassVar[bool] = True
 
     columns: Any
+    items: Any
     _data: Any
     _length: int
 
@@ -60,6 +62,7 @@ class MemorySource:
         self._data = data
         self._rows = _rows_of(data)
         self.columns = self._rows.columns
+        self.items = self._rows.items
         self._length = self._rows.length
 
     def __len__(self) -> int:
@@ -111,18 +114,18 @@ class _Items:
     columns = None
 
     def __init__(self, items: Sequence[Any]) -> None:
-        self._items = items
+        self.items = items
         self.length = len(items)
         if not self.length:
             raise ValueError(f"MemorySource: the {type(items).__name__} is empty; a source needs at least one record")
 
     def one(self, key: int) -> Any:
-        return self._items[key]
+        return self.items[key]
 
     def many(self, keys: list[int]) -> Sequence[Any]:
         if len(keys) == 1:  # itemgetter of one key returns no tuple.
-            return [self._items[keys[0]]]
-        return cast(Sequence[Any], operator.itemgetter(*keys)(self._items))
+            return [self.items[keys[0]]]
+        return cast(Sequence[Any], operator.itemgetter(*keys)(self.items))
 
     def layout(self) -> str:
         return ""
@@ -134,7 +137,7 @@ class _Rows(_Items):
     def __init__(self, array: Array) -> None:
         self.columns: Any = _frozen("the array", array)
         self.length = _common_length({"the array": self.columns})
-        self._items = cast(Sequence[Any], self.columns)
+        self.items = cast(Sequence[Any], self.columns)
 
     def layout(self) -> str:
         return _layout({"": self.columns})
@@ -142,6 +145,8 @@ class _Rows(_Items):
 
 class _FlatTable:
     """Record k is a dict of row k of each array."""
+
+    items = None
 
     def __init__(self, data: dict[Any, Any]) -> None:
         self.columns: Any = {name: _frozen(f"leaf [{shown(name)}]", leaf) for name, leaf in data.items()}
@@ -164,6 +169,8 @@ class _FlatTable:
 
 class _Tree:
     """Record k is the tree with row k of each leaf."""
+
+    items = None
 
     def __init__(self, data: Any) -> None:
         import optree

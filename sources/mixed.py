@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ..wording import brief, first_few, shown
 from .keys import Keys, check_key, check_keys
+from .mixed_columns import grouped, mixed_columns
 from .protocol import DataSource, as_source, fingerprint_of, reader_of
 
 Int64s = npt.NDArray[np.int64]
@@ -38,7 +39,7 @@ class MixedSource:
 
     >>> source = MixedSource({"web": ["a", "b", "c"], "books": ["x", "y"]})
     >>> source.__getitems__([0, 3, 2]), source.by_part([0, 3, 2])
-    (('a', 'y', 'b'), {'web': array([0, 1]), 'books': array([1])})
+    (['a', 'y', 'b'], {'web': array([0, 1]), 'books': array([1])})
     """
 
     array_keys: ClassVar[bool] = True
@@ -51,14 +52,26 @@ class MixedSource:
         self._names = list(self.parts)
         self._sources = list(self.parts.values())
         count = len(self._sources)
+        self._lengths = np.array([len(source) for source in self._sources], dtype=np.int64)
         self._length = 1 + max((len(source) - 1) * count + part for part, source in enumerate(self._sources))
 
     @cached_property
     def _readers(self) -> list[Any]:
         return [reader_of(source) for source in self._sources]
 
+    @cached_property
+    def _items(self) -> list[Any] | None:
+        """The records of parts that are all sequences in memory, where to look up each record takes less than to sort them."""
+        items = [getattr(source, "items", None) for source in self._sources]
+        return None if any(part is None for part in items) else items
+
+    @cached_property
+    def columns(self) -> Any:
+        """The columns of parts that all have the same, as one tree; None if they have not."""
+        return mixed_columns([getattr(source, "columns", None) for source in self._sources])
+
     @property
-    def lengths(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         """The number of records of each part."""
         return {name: len(source) for name, source in self.parts.items()}
 
@@ -77,16 +90,15 @@ class MixedSource:
 
     def read(self, parts: Int64s, indices: Int64s) -> Sequence[Any]:
         """The records at `indices` of `parts`, `int64[n]` both, in their order; each part checks its own indices."""
-        order = np.argsort(parts, kind="stable")
-        touched, firsts = np.unique(parts[order], return_index=True)
+        if self._items is not None and (indices < self._lengths[parts]).all():
+            return list(map(operator.getitem, map(self._items.__getitem__, parts.tolist()), indices.tolist()))
         records: list[Any] = []
-        for part, some in zip(touched.tolist(), np.split(indices[order], firsts[1:])):
-            records += self._readers[part](some)
+        groups = grouped(parts, indices)
+        for part, start, stop in groups.slices:
+            records += self._readers[part](groups.indices[start:stop])
         if len(records) < 2:  # itemgetter of one index returns no tuple
             return records
-        back = np.empty(len(order), dtype=np.int64)
-        back[order] = np.arange(len(order))
-        return operator.itemgetter(*back.tolist())(records)  # type: ignore[no-any-return]
+        return operator.itemgetter(*groups.back.tolist())(records)  # type: ignore[no-any-return]
 
     def by_part(self, keys: Keys) -> dict[str, Int64s]:
         """The keys of those parts that occur, as the parts count them, in the order of `keys`."""

@@ -419,3 +419,31 @@ def test_bad_parts_are_refused(make, error, message):
     with pytest.raises(error, match=message) as raised:
         make()
     assert len(str(raised.value)) < 500
+
+
+def arrays_of(size, first):
+    """Columns whose numbers say which record they are."""
+    return {"x": np.arange(first, first + size), "y": np.arange(2.0 * size).reshape(size, 2)}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_parts_in_columns_are_batched_like_records(workers):
+    """Batches taken straight from the columns of all parts are those of the records one by one."""
+    parts = {"a": arrays_of(50, 0), "b": arrays_of(20, 1000), "c": arrays_of(7, 2000)}
+    sampler = MixSampler(
+        {name: len(part["x"]) for name, part in parts.items()}, [5, 2, 1], when_exhausted="all", shuffle=True, seed=4
+    )
+    by_column = DataLoader(data_source=parts, sampler=sampler, operations=[Batch(8)], worker_count=workers)
+    by_record = DataLoader(data_source=parts, sampler=sampler, operations=[lambda record: record, Batch(8)])
+    assert MixedSource(parts).columns is not None
+    for one, other in zip(by_column, by_record, strict=True):
+        assert np.array_equal(one["x"], other["x"])
+        assert np.array_equal(one["y"], other["y"])
+
+
+@pytest.mark.parametrize("other", [{"x": np.arange(3)}, {"x": np.arange(3), "y": np.zeros((3, 5))}, [1, 2, 3]])
+def test_parts_with_other_columns_are_read_as_records(other):
+    """Only columns that are alike in all parts are taken as columns."""
+    source = MixedSource({"a": arrays_of(5, 0), "b": other})
+    assert source.columns is None
+    assert len(source.__getitems__([0, 1, 2, 3])) == 4
