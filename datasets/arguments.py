@@ -5,7 +5,7 @@ In: what the user passed. Out: the same, as it is used; or an error that names t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,17 @@ def finite(method: str, length: int) -> int:
     return length
 
 
+def not_empty(method: str, length: int) -> int:
+    """A length, if it is not 0.
+
+    Raises:
+        ValueError: it is.
+    """
+    if not length:
+        raise ValueError(f"{method}: it is empty; leave it out, from the weights too.")
+    return length
+
+
 def indices_of(indices: Any) -> NDArray[np.int64]:
     """Many indices.
 
@@ -72,21 +83,24 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def datasets_of(method: str, datasets: Any, kind: type) -> Sequence[Any]:
-    """Datasets of a kind, at least one, in a list.
+def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
+    """Datasets, and their names where they are given in a dict.
 
     Raises:
-        TypeError: they are not.
+        TypeError: they are not datasets of that kind.
         ValueError: there is none.
     """
-    if not isinstance(datasets, (list, tuple)):
-        raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets.")
-    for number, dataset in enumerate(datasets):
+    names = [str(name) for name in datasets] if isinstance(datasets, Mapping) else None
+    listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
+    if not isinstance(listed, (list, tuple)):
+        raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets, or a dict of them by name.")
+    for number, dataset in enumerate(listed):
         if not isinstance(dataset, kind):
+            label = names[number] if names else number
             raise TypeError(
-                f"{method}: dataset {number} is a {type(dataset).__name__}, not a {kind.__name__}; "
-                "millrace.MapDataset.source(…) makes one of a source, and to_iter_dataset() a stream of that."
+                f"{method}: dataset {label} is a {type(dataset).__name__}, not a {kind.__name__}; pass what "
+                "MapDataset.source() or to_iter_dataset() gives."
             )
-    if not datasets:
-        raise ValueError(f"{method} needs at least one dataset; it got an empty list.")
-    return datasets
+    if not listed:
+        raise ValueError(f"{method} needs at least one dataset; there is none.")
+    return list(listed), names

@@ -7,6 +7,7 @@ A node gives what the operation gives in the engine at the same place; so it doe
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from ..samplers.index_maps import Indices
 from ..samplers.protocol import ENDLESS
 from ..wording import shown
 from .line import Line
-from .nodes import Get, OnOne
+from .nodes import Get, Node, OnOne
 
 _WORD = (1 << 64) - 1
 
@@ -57,6 +58,14 @@ class Applied(OnOne):
     def line(self) -> Line:
         """As the base says."""
         return self.input.line.then(self.operation, self.moves_freely)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """As the base says."""
+        if not self.moves_freely:
+            return super().apart
+        base, order = self.input.apart
+        return dataclasses.replace(self, input=base), order
 
 
 @dataclass(frozen=True, eq=False)

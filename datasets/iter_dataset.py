@@ -8,17 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ..loader.arguments import skips, warn_of_no_effect
+from ..loader.arguments import warn_of_no_effect
 from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
-from ..loader.options import ExecutionOptions
 from ..loader.plan.build import not_empty
 from ..loader.plan.compile import compiled
-from ..loader.plan.leaf import Leaf
 from ..loader.plan.nodes import Apply
-from ..loader.plan.nodes import Node as Tree
 from ..loader.plan.pipeline import Pipeline
 from ..loader.plan.skipped_steps import NONE_SKIPPED
 from ..loader.plan.steps import number_of
@@ -32,12 +29,10 @@ from ..operations import (
     WindowShuffle,
 )
 from ..operations.keyed import KeyedRandomMap
-from ..samplers import NoSharding, ShardOptions
+from ..samplers import ShardOptions
 from ..samplers.sharding import as_shard_options
-from ..wording import brief
-from .arguments import BELOW_2_64, checked_seed, seed_of
-from .iter_joins import Exhausted, as_named, interleaved, limited, mixed, over_leaves, repeated, run_through, zipped
-from .nodes import Evaluated, Node
+from .arguments import BELOW_2_64, as_named, checked_seed, seed_of
+from .iter_joins import Exhausted, interleaved, limited, mixed, repeated, run_through, sharded, zipped
 from .rows import rows_of
 from .stream import Stream
 from .transforms import as_kind, each_of, fan_out_of, method_for
@@ -306,8 +301,7 @@ class IterDataset(Generic[T]):
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
         [10, 30]
         """
-        tree = _sharded(self._stream.tree, as_shard_options(shard_options))
-        return IterDataset._of(dataclasses.replace(self._stream, tree=tree))
+        return IterDataset._of(sharded(self._stream, as_shard_options(shard_options)))
 
     def mp_prefetch(self, options: Any = None) -> IterDataset[T]:
         """The same stream, made in worker processes: all of it, wherever in the chain this stands.
@@ -338,7 +332,7 @@ class IterDataset(Generic[T]):
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
         [0, 1, 2]
         """
-        return IterDataset._of(_with_options(self._stream, **options))
+        return IterDataset._of(self._stream.with_options(**options))
 
     def apply(self, transformations: Any) -> IterDataset[Any]:
         """What a transform, or each of a list, makes of the stream: `map` for a `MapTransform` and so on."""
@@ -355,47 +349,3 @@ class IterDataset(Generic[T]):
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
         return IterDataset._of(self._stream.on(Apply(self._stream.tree, (operation,)), 1))
-
-
-class Present(Filter):
-    """Keeps what a dataset with random access has not left out.
-
-    >>> Present().filter(None)
-    False
-    """
-
-    def filter(self, element: Any) -> bool:
-        """Whether there is an element."""
-        return element is not None
-
-
-def stream_of(node: Node, read_options: Any, allow_nones: bool, shard_options: Any) -> IterDataset[Any]:
-    """The stream of a node's first epoch; arguments of `MapDataset.to_iter_dataset`."""
-    line = node.evaluated if allow_nones and node.may_be_none else node.line
-    leaves_out = isinstance(line.source, Evaluated) and line.source.may_be_none and not (allow_nones or line.batches)
-    shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
-    tree = line.tree(shard, (Present(),) if leaves_out else ())
-    return IterDataset._of(Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options)))
-
-
-def _with_options(
-    stream: Stream, on_error: Literal["raise", "skip"] | None = None, max_errors: int | None = None, **execution: Any
-) -> Stream:
-    known = [each.name for each in dataclasses.fields(ExecutionOptions)]
-    for name in execution:
-        if name not in known:
-            raise TypeError(
-                f"with_options has no argument {brief(name)}=; it has {', '.join(known)}, on_error, max_errors."
-            )
-    changed = dataclasses.replace(stream, execution=dataclasses.replace(stream.execution, **execution))
-    if on_error is None and max_errors is None:
-        return changed
-    leaves_out = skips(on_error or "raise", max_errors)
-    return dataclasses.replace(changed, skips_errors=leaves_out, max_errors=max_errors)
-
-
-def _sharded(tree: Tree, shard: ShardOptions) -> Tree:
-    def sharded(leaf: Leaf) -> Leaf:
-        return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard)
-
-    return over_leaves(tree, sharded)

@@ -6,7 +6,7 @@ In: streams. Out: one; the engine's joins do the work.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, Literal
 
@@ -17,12 +17,11 @@ from ..loader.plan.joins import Again, First, Interleaved, InTurn, MixRows
 from ..loader.plan.leaf import Leaf
 from ..loader.plan.nodes import Apply, Joined, Node, Read
 from ..operations import Together
-from ..samplers import NoSharding
+from ..samplers import NoSharding, ShardOptions
 from ..samplers.chain_order import ChainOrder
 from ..samplers.mix_order import MixOrder
 from ..samplers.protocol import ENDLESS
 from ..sources.run_through import RunThroughSource
-from ..wording import shown
 from .nodes import nearest_first
 from .stream import Stream
 
@@ -76,27 +75,13 @@ def run_through(dataset: Any) -> Stream:
     return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
 
 
-def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
-    """Datasets, and their names where they are given in a dict.
+def sharded(stream: Stream, shard: ShardOptions) -> Stream:
+    """The part of each source that is a shard's."""
 
-    Raises:
-        TypeError: they are not datasets of that kind.
-        ValueError: there is none.
-    """
-    names = [str(name) for name in datasets] if isinstance(datasets, Mapping) else None
-    listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
-    if not isinstance(listed, (list, tuple)):
-        raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets, or a dict of them by name.")
-    for number, dataset in enumerate(listed):
-        if not isinstance(dataset, kind):
-            label = names[number] if names else number
-            raise TypeError(
-                f"{method}: dataset {label} is a {type(dataset).__name__}, not a {kind.__name__}; pass what "
-                "to_iter_dataset() gives."
-            )
-    if not listed:
-        raise ValueError(f"{method} needs at least one dataset; there is none.")
-    return list(listed), names
+    def of_shard(leaf: Any) -> Any:
+        return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard)
+
+    return dataclasses.replace(stream, tree=over_leaves(stream.tree, of_shard))
 
 
 def _joined(streams: Sequence[Stream], tree: Node, operations: int = 0) -> Stream:

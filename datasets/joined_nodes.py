@@ -8,95 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
-from ..described import described, plain_attributes
+from ..described import plain_attributes
+from ..samplers.chain_order import ChainOrder
 from ..samplers.index_maps import Indices
-from .nodes import Get, Node
-
-
-class Choice(Protocol):
-    """At which index of which dataset an element stands."""
-
-    @property
-    def length(self) -> int:
-        """Number of elements in an epoch."""
-
-    @property
-    def parameters(self) -> Any:
-        """What tells it from others, in values that `described` takes."""
-
-    def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """The numbers of the datasets, and the indices in each."""
-
-    def one(self, index: int) -> tuple[int, int]:
-        """The number of the dataset, and the index in it."""
-
-
-@dataclass(frozen=True)
-class OneAfterAnother:
-    """All elements of the first dataset, then all of the second; in the next epoch, the next epoch of each.
-
-    Attributes:
-        lengths: of the datasets.
-    """
-
-    lengths: tuple[int, ...]
-
-    @cached_property
-    def _ends(self) -> Indices:
-        return np.cumsum(self.lengths, dtype=np.int64)
-
-    @property
-    def length(self) -> int:
-        """As the protocol says."""
-        return sum(self.lengths)
-
-    @property
-    def parameters(self) -> Any:
-        """As the protocol says."""
-        return list(self.lengths)
-
-    def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """As the protocol says."""
-        lengths = np.array(self.lengths, dtype=np.int64)
-        epochs = indices // self.length
-        places = indices - epochs * self.length
-        which = np.searchsorted(self._ends, places, side="right")
-        return which, places - (self._ends - lengths)[which] + epochs * lengths[which]
-
-    def one(self, index: int) -> tuple[int, int]:
-        """As the protocol says."""
-        which, inner = self.many(np.array([index], dtype=np.int64))
-        return int(which[0]), int(inner[0])
-
-
-@dataclass(frozen=True, eq=False)
-class ByMap:
-    """A user's mapping from an index to the number of a dataset and an index in it."""
-
-    mapping: Any
-
-    @property
-    def length(self) -> int:
-        """As the protocol says."""
-        return len(self.mapping)
-
-    @property
-    def parameters(self) -> Any:
-        """As the protocol says."""
-        return [self.length, described(self.mapping)]
-
-    def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """As the protocol says."""
-        places = np.array([self.mapping[index] for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)
-        return places[:, 0], places[:, 1]
-
-    def one(self, index: int) -> tuple[int, int]:
-        """As the protocol says."""
-        return cast(tuple[int, int], self.mapping[index])
+from ..samplers.protocol import ENDLESS
+from ..sources.mixed import MixedSource
+from .choices import Choice
+from .line import Line
+from .nodes import Evaluated, Get, Node, Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +27,7 @@ class Chosen(Node):
     """Elements of several nodes, as a choice says."""
 
     nodes: tuple[Node, ...]
+    names: tuple[str, ...]
     choice: Choice
 
     @property
@@ -139,7 +63,69 @@ class Chosen(Node):
     @property
     def parameters(self) -> Any:
         """As the base says."""
-        return [type(self.choice).__name__, self.choice.parameters]
+        return [type(self.choice).__name__, self.names, self.choice.parameters]
+
+    @property
+    def line(self) -> Line:
+        """As the base says; the orders of the nodes become part of one order, which is computed in blocks."""
+        parts = [node.apart for node in self.nodes]
+        limit = ENDLESS // len(parts)
+        source = MixedSource({name: _as_source(base, limit) for name, (base, _) in zip(self.names, parts)})
+        orders = tuple(order.order for _, order in parts)
+        return Line(
+            source=source,
+            records=None,
+            length=self.length,
+            epoch_length=self.length if self.length < ENDLESS else sum(order.epoch_length for order in orders),
+            maps=(ChosenKeys(self.choice, orders),),
+            may_be_none=self.may_be_none,
+            alone=self.choice.sampler(dict(zip(self.names, orders))),
+        )
+
+
+def _as_source(node: Node, limit: int) -> Any:
+    return node.source if isinstance(node, Source) else Evaluated(node, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenKeys:
+    """The order of chosen elements: the key of record i of part p, of n parts, is i·n + p. See `IndexMap`.
+
+    Attributes:
+        choice: which part stands at an index.
+        orders: of the parts.
+    """
+
+    choice: Choice
+    orders: tuple[ChainOrder, ...]
+
+    @property
+    def length(self) -> int:
+        """As the protocol says."""
+        return self.choice.length
+
+    @property
+    def epoch_length(self) -> int | None:
+        """As the protocol says."""
+        return None
+
+    @property
+    def parameters(self) -> Any:
+        """What tells it from others."""
+        return [type(self.choice).__name__, self.choice.parameters, *(order.fingerprint for order in self.orders)]
+
+    def many(self, indices: Indices) -> Indices:
+        """As the protocol says."""
+        which, inner = self.choice.many(indices)
+        keys = np.empty(len(indices), dtype=np.int64)
+        for number, order in enumerate(self.orders):
+            chosen = np.flatnonzero(which == number)
+            keys[chosen] = order.record_keys(inner[chosen]) * len(self.orders) + number
+        return keys
+
+    def one(self, index: int) -> int:
+        """As the protocol says."""
+        return int(self.many(np.array([index], dtype=np.int64))[0])
 
 
 @dataclass(frozen=True, eq=False)

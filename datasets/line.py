@@ -22,6 +22,7 @@ from ..operations import Operation
 from ..samplers import ShardOptions
 from ..samplers.chain_order import ChainOrder
 from ..samplers.index_maps import IndexMap, Repeat, Slice
+from ..samplers.protocol import VectorSampler
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Line:
             what they get.
         keeps_positions: what they give stands at the positions of what they get.
         batches: one of them is a batch.
+        may_be_none: records may be None, for what was left out.
+        alone: the order, where `maps` is all there is to it, by a sampler that knows more about it.
     """
 
     source: Any
@@ -50,12 +53,14 @@ class Line:
     moves_freely: bool = True
     keeps_positions: bool = True
     batches: bool = False
+    may_be_none: bool = False
+    alone: VectorSampler | None = None
 
     def reordered(self, index_map: IndexMap) -> Line | None:
         """What it gives, in another order; None where that is not the same as reordering what it gets."""
         if isinstance(index_map, Repeat) and index_map.reseeds:
             return self._repeated(index_map.epochs)
-        return self._under(index_map) if self.moves_freely else None
+        return self.under(index_map) if self.moves_freely else None
 
     def _repeated(self, epochs: int | None) -> Line | None:
         """Several epochs: indices stay what they are. But batches must not go over the end of one, which dropped rests may."""
@@ -63,15 +68,17 @@ class Line:
         rest = self.length % unit
         if rest and not all(operation.drops_remainder for operation in self.operations if operation.takes):
             return None
-        whole = self._under(Slice(self.length, 0, 1, self.length - rest)) if rest else self
-        return whole._under(Repeat(whole.length, epochs))
+        whole = self.under(Slice(self.length, 0, 1, self.length - rest)) if rest else self
+        return whole.under(Repeat(whole.length, epochs))
 
-    def _under(self, index_map: IndexMap) -> Line:
+    def under(self, index_map: IndexMap) -> Line:
+        """The same in another order of its records; of one without operations."""
         return dataclasses.replace(
             self,
             length=index_map.length,
             epoch_length=index_map.epoch_length or self.epoch_length,
             maps=(index_map, *self.maps),
+            alone=None,
         )
 
     def then(self, operation: Operation, moves_freely: bool, keeps_positions: bool = True) -> Line:
@@ -86,5 +93,10 @@ class Line:
 
     def tree(self, shard: ShardOptions, first: tuple[Operation, ...]) -> Apply:
         """The plan's nodes; `first` are operations before all others."""
-        order = ChainOrder(self.maps, self.length, self.epoch_length, self.records, shard)
-        return Apply(Read(Leaf(self.source, order, shard)), (*first, *self.operations))
+        order = self.alone or self.order
+        return Apply(Read(Leaf(self.source, order.with_shard_options(shard), shard)), (*first, *self.operations))
+
+    @property
+    def order(self) -> ChainOrder:
+        """The order of the records, unsharded."""
+        return ChainOrder(self.maps, self.length, self.epoch_length, self.records)

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..sources import RangeDataSource, as_source
 from ..wording import shown
-from .arguments import datasets_of, finite, indices_of
-from .joined_nodes import ByMap, Chosen, OneAfterAnother, Own, Zipped
+from .arguments import as_named, finite, indices_of, not_empty
+from .choices import ByMap, ByWeights, Choice, OneAfterAnother
+from .joined_nodes import Chosen, Own, Zipped
 from .map_methods import MapMethods
 from .nodes import Get, Node, Source, fingerprint_of_node
 
@@ -120,9 +121,10 @@ class MapDataset(MapMethods[T], ABC):
         >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
         IterDataset(1 source, 2 operations)
         """
-        from .iter_dataset import stream_of
+        from .iter_dataset import IterDataset
+        from .stream import stream_of
 
-        return stream_of(self._node, read_options, allow_nones, shard_options)
+        return IterDataset._of(stream_of(self._node, read_options, allow_nones, shard_options))
 
     @staticmethod
     def source(source: Any) -> MapDataset[Any]:
@@ -152,10 +154,9 @@ class MapDataset(MapMethods[T], ABC):
         >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(5, 7)]))
         [0, 1, 5, 6]
         """
-        nodes = _nodes("concatenate", datasets)
-        for number, node in enumerate(nodes):
-            finite(f"concatenate (dataset {number})", node.length)
-        return Chain(Chosen(nodes, OneAfterAnother(tuple(node.length for node in nodes))))
+        named = _nodes("concatenate", datasets)
+        lengths = [finite(f"concatenate (dataset {name})", node.length) for name, node in named.items()]
+        return Chain(_chosen(named, OneAfterAnother(tuple(lengths))))
 
     @staticmethod
     def select_from_datasets(datasets: Sequence[MapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
@@ -169,7 +170,40 @@ class MapDataset(MapMethods[T], ABC):
         >>> list(MapDataset.select_from_datasets([MapDataset.range(2), MapDataset.range(5, 7)], swapped))
         [5, 0]
         """
-        return Chain(Chosen(_nodes("select_from_datasets", datasets), ByMap(selection_map)))
+        return Chain(_chosen(_nodes("select_from_datasets", datasets), ByMap(selection_map)))
+
+    @staticmethod
+    def mix(
+        datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]],
+        weights: Any = None,
+        *,
+        when_exhausted: Literal["first", "all", "repeat"] = "first",
+        ramp: bool = False,
+    ) -> MapDataset[Any]:
+        """Elements of several datasets, in proportions that weights give: before every index each has had its share.
+
+        Shuffle the datasets, not the mix. As a stream, alone or with operations after it, it goes on after its weights or
+        datasets were changed, `set_state(state, strict=False)`, as a loader with a `MixSampler` does.
+
+        Args:
+            datasets: in a list, or in a dict by name.
+            weights: likewise, of numbers that need not sum to one; or a schedule of these, `[(first_index, weights), …]`.
+                None (default): all equal.
+            when_exhausted: "first" (default): it ends where a dataset would be drawn that has ended; "all": it goes on
+                without that one until all have ended; "repeat": that one goes on with its next epoch, and the mix never ends.
+            ramp: whether weights change linearly from one stage of a schedule to the next.
+
+        Raises:
+            TypeError, ValueError: datasets or weights are none, do not fit one another, or a dataset is empty.
+
+        >>> web, books = MapDataset.source(["w"] * 70), MapDataset.source(["b"] * 30)
+        >>> mixed = MapDataset.mix({"web": web, "books": books}, {"web": 0.7, "books": 0.3})
+        >>> len(mixed), "".join(mixed[[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]])
+        (100, 'wbwwbwwwbw')
+        """
+        named = _nodes("mix", datasets)
+        lengths = {name: not_empty(f"mix: dataset {name}", node.length) for name, node in named.items()}
+        return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp)))
 
     @staticmethod
     def zip(datasets: Sequence[MapDataset[Any]]) -> MapDataset[tuple[Any, ...]]:
@@ -181,7 +215,7 @@ class MapDataset(MapMethods[T], ABC):
         >>> list(MapDataset.zip([MapDataset.range(2), MapDataset.range(5, 7)]))
         [(0, 5), (1, 6)]
         """
-        nodes = _nodes("zip", datasets)
+        nodes = tuple(_nodes("zip", datasets).values())
         lengths = [node.length for node in nodes]
         if len(set(lengths)) > 1:
             raise ValueError(f"zip: the datasets must have one length, not {shown(lengths)}; slice the longer ones.")
@@ -230,5 +264,11 @@ class Chain(MapDataset[T]):
         return f"MapDataset({type(self._tree).__name__}, {len(self)} elements)"
 
 
-def _nodes(method: str, datasets: Any) -> tuple[Node, ...]:
-    return tuple(dataset._node for dataset in datasets_of(method, datasets, MapDataset))
+def _nodes(method: str, datasets: Any) -> dict[str, Node]:
+    listed, names = as_named(method, datasets, MapDataset)
+    return dict(zip(names or map(str, range(len(listed))), (dataset._node for dataset in listed)))
+
+
+def _chosen(named: dict[str, Node], choice: Choice) -> Chosen:
+    _ = choice.length  # an error in what was passed is told now
+    return Chosen(tuple(named.values()), tuple(named), choice)

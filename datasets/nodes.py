@@ -98,7 +98,12 @@ class Node:
     @property
     def evaluated(self) -> Line:
         """The node as a source, for what the engine cannot take apart."""
-        return Line(Evaluated(self), None, self.length, self.length)
+        return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """The node without what only reorders its elements, and the order of its records, as a line without operations."""
+        return self, self.evaluated
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone: what is derived from them may not be for other processes."""
@@ -108,6 +113,10 @@ class Node:
 class Evaluated:
     """A node as a source that takes any index.
 
+    Args:
+        node: what gives the records.
+        length: above all indices that will be asked for.
+
     >>> from millrace.sources import MemorySource
     >>> Evaluated(Source(MemorySource([1, 2, 3])))[4]
     2
@@ -116,12 +125,13 @@ class Evaluated:
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, length: int = ENDLESS) -> None:
         self._node = node
+        self._length = length
         self.reads_ahead = node.reads_ahead
 
     def __len__(self) -> int:
-        return ENDLESS
+        return self._length
 
     @cached_property
     def _get(self) -> Get:
@@ -135,17 +145,12 @@ class Evaluated:
         return self._node.records(indices)
 
     @property
-    def may_be_none(self) -> bool:
-        """As of the node."""
-        return self._node.may_be_none
-
-    @property
     def fingerprint(self) -> dict[str, Any]:
         """Length and digest of the node."""
         return fingerprint_of_node(self._node)
 
-    def __reduce__(self) -> tuple[type[Evaluated], tuple[Node]]:
-        return type(self), (self._node,)
+    def __reduce__(self) -> tuple[type[Evaluated], tuple[Node, int]]:
+        return type(self), (self._node, self._length)
 
     def __repr__(self) -> str:
         return f"MapDataset of {type(self._node).__name__}"
@@ -194,6 +199,11 @@ class Source(Node):
     def line(self) -> Line:
         """As the base says."""
         return Line(self.source, self.length, self.length, self.length)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """As the base says."""
+        return self, self.line
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +256,11 @@ class Seeded(OnOne):
         """As the base says."""
         return self.input.line
 
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """As the base says."""
+        return self.input.apart
+
 
 @dataclass(frozen=True, eq=False)
 class Reordered(OnOne):
@@ -275,9 +290,13 @@ class Reordered(OnOne):
     @property
     def line(self) -> Line:
         """As the base says."""
-        line = self.input.line.reordered(self.index_map) or self.input.evaluated.reordered(self.index_map)
-        assert line is not None, "without operations any order will do"
-        return line
+        return self.input.line.reordered(self.index_map) or self.input.evaluated.under(self.index_map)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """As the base says."""
+        base, order = self.input.apart
+        return base, order.under(self.index_map)
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:

@@ -1,16 +1,22 @@
 """What an `IterDataset` is made of, as a value.
 
-In: a tree of the plan. Out: another one, with more on top.
+In: a node of a `MapDataset`, or a tree of the plan. Out: a tree, and how it is run.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from ..loader.arguments import skips
 from ..loader.options import ExecutionOptions
 from ..loader.plan.nodes import Node as Tree
-from .nodes import Seeds, nearest_first
+from ..operations import Filter
+from ..samplers import NoSharding
+from ..samplers.sharding import as_shard_options
+from ..wording import brief
+from .nodes import Node, Seeds, nearest_first
 
 
 @dataclass(frozen=True)
@@ -38,3 +44,40 @@ class Stream:
         return dataclasses.replace(
             self, tree=tree, seeds=nearest_first([self.seeds]), operations=self.operations + operations
         )
+
+    def with_options(
+        self, on_error: Literal["raise", "skip"] | None = None, max_errors: int | None = None, **execution: Any
+    ) -> Stream:
+        """The same, run otherwise; arguments of `IterDataset.with_options`."""
+        known = [each.name for each in dataclasses.fields(ExecutionOptions)]
+        for name in execution:
+            if name not in known:
+                raise TypeError(
+                    f"with_options has no argument {brief(name)}=; it has {', '.join(known)}, on_error and max_errors."
+                )
+        changed = dataclasses.replace(self, execution=dataclasses.replace(self.execution, **execution))
+        if on_error is None and max_errors is None:
+            return changed
+        leaves_out = skips(on_error or "raise", max_errors)
+        return dataclasses.replace(changed, skips_errors=leaves_out, max_errors=max_errors)
+
+
+class Present(Filter):
+    """Keeps what a dataset with random access has not left out.
+
+    >>> Present().filter(None)
+    False
+    """
+
+    def filter(self, element: Any) -> bool:
+        """Whether there is an element."""
+        return element is not None
+
+
+def stream_of(node: Node, read_options: Any, allow_nones: bool, shard_options: Any) -> Stream:
+    """The stream of a node's first epoch; arguments of `MapDataset.to_iter_dataset`."""
+    line = node.evaluated if allow_nones and node.may_be_none else node.line
+    leaves_out = line.may_be_none and not (allow_nones or line.batches)
+    shard = NoSharding() if shard_options is None else as_shard_options(shard_options)
+    tree = line.tree(shard, (Present(),) if leaves_out else ())
+    return Stream(tree, node.seeds, node.operations, ExecutionOptions(read_options=read_options))

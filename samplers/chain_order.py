@@ -46,7 +46,7 @@ class ChainOrder:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """What decides the order."""
-        maps = [parameters_of(each) for each in self.maps]
+        maps = [getattr(each, "parameters", None) or parameters_of(each) for each in self.maps]
         return {"kind": "ChainOrder", "length": self.length, "maps": maps}
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -37,6 +37,10 @@ class IndexMap(Protocol):
         """The index below of one above."""
 
 
+FEW = 24
+"""So many indices are shuffled in less time one by one."""
+
+
 def parameters_of(index_map: IndexMap) -> list[Any]:
     """What tells a map from others, in plain values."""
     return [type(index_map).__name__, *dataclasses.astuple(index_map)]  # type: ignore[call-overload]
@@ -63,6 +67,8 @@ class Shuffle:
 
     def many(self, indices: Indices) -> Indices:
         """As the protocol says."""
+        if len(indices) <= FEW:
+            return np.array(list(map(self.one, indices.tolist())), dtype=np.int64)
         epochs = indices // self.length
         starts = epochs * self.length
         return (
@@ -101,6 +107,8 @@ class WindowShuffle:
 
     def many(self, indices: Indices) -> Indices:
         """As the protocol says."""
+        if len(indices) <= FEW:
+            return np.array(list(map(self.one, indices.tolist())), dtype=np.int64)
         epochs = indices // self.length
         starts = epochs * self.length
         windows = (indices - starts) // self.window

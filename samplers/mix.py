@@ -19,6 +19,7 @@ from ..checks import one_of, whole_number
 from ..errors import CheckpointError
 from ..keyed_random import fresh_generator
 from ..wording import brief, first_few, shown
+from .chain_order import ChainOrder
 from .index import IndexSampler
 from .mix_order import MixOrder
 from .mix_weights import Schedule, Weights, ramped, stages_of
@@ -129,7 +130,8 @@ class MixSampler:
         return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
 
     @property
-    def _order(self) -> MixOrder:
+    def order(self) -> MixOrder:
+        """Which part stands where, also after parts have ended."""
         return self._ended[0]
 
     def __len__(self) -> int:
@@ -164,19 +166,19 @@ class MixSampler:
         Args:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
         """
-        numbers, indices = self._order.places(positions)
+        numbers, indices = self.order.places(positions)
         keys = np.empty(len(positions), dtype=np.int64)
         order = np.argsort(numbers.astype(np.int16) if len(self._parts) < 1 << 14 else numbers, kind="stable")
         touched, firsts = np.unique(numbers[order], return_index=True)
         for number, chosen in zip(touched.tolist(), np.split(order, firsts[1:])):
-            name = self._order.names[number]
+            name = self.order.names[number]
             place = self._place_of(name)
             keys[chosen] = self._keys_in(name, indices[chosen]) * len(self._parts) + place
         return keys
 
     def _keys_in(self, name: str, indices: Positions) -> Positions:
         part = self._parts[name]
-        ends = len(part) < ENDLESS and not isinstance(part, IndexSampler)  # which knows its order in later epochs, too
+        ends = len(part) < ENDLESS and not isinstance(part, (IndexSampler, ChainOrder))  # which know later epochs, too
         return part.record_keys(indices % len(part) if ends else indices)
 
     def _place_of(self, name: str) -> int:
@@ -198,7 +200,7 @@ class MixSampler:
 
     def part_epochs(self, position: int) -> dict[str, int]:
         """The epoch, from 0, that each part is in at a position."""
-        drawn = dict(zip(self._order.names, self._order.counts(position + 1).tolist()))
+        drawn = dict(zip(self.order.names, self.order.counts(position + 1).tolist()))
         return {name: max(drawn[name] - 1, 0) // part.epoch_length for name, part in self._parts.items()}
 
     def position_of(self, record_key: int, epoch: int) -> int:

@@ -1,0 +1,142 @@
+"""MapDataset.mix: at an index and in a stream, as a loader with a MixSampler, and after its weights were changed."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import grain
+import numpy as np
+import pytest
+
+from millrace import Batch, DataLoader, IndexSampler, MapDataset, MixSampler, ShardOptions
+from millrace.errors import CheckpointError
+
+SOURCES = {"a": list(range(40)), "b": list(range(100, 125)), "c": list(range(200, 210))}
+WEIGHTS = {"a": 0.5, "b": 0.3, "c": 0.2}
+
+
+def parts(**seeds):
+    """Shuffled datasets."""
+    return {name: MapDataset.source(source).shuffle(seeds.get(name, 3)) for name, source in SOURCES.items()}
+
+
+def draw(element, rng):
+    """A random number beside an element."""
+    return element, rng.random()
+
+
+MIXES = {
+    "first": lambda: MapDataset.mix(parts(), WEIGHTS),
+    "all": lambda: MapDataset.mix(parts(), WEIGHTS, when_exhausted="all"),
+    "repeat": lambda: MapDataset.mix(parts(), WEIGHTS, when_exhausted="repeat")[:120],
+    "endless parts": lambda: MapDataset.mix([each.repeat() for each in parts().values()], [5, 3, 2])[:120],
+    "schedule": lambda: MapDataset.mix(
+        list(parts().values())[:2], [(0, [1, 0]), (10, [1, 1])], when_exhausted="all", ramp=True
+    ),
+    "maps and filters below": lambda: MapDataset.mix(
+        [each.map(lambda x: x + 1).filter(lambda x: x % 3) for each in parts().values()], when_exhausted="all"
+    ),
+    "random maps below": lambda: MapDataset.mix(
+        [each.random_map(draw, seed=seed) for seed, each in enumerate(parts().values())], [5, 3, 2]
+    ),
+    "operations above": lambda: MapDataset.mix(parts(), WEIGHTS).random_map(draw, seed=1).map_with_index(lambda i, x: (i, x)),
+    "two epochs": lambda: MapDataset.mix(parts(), WEIGHTS, when_exhausted="all").repeat(2)[3:],
+    "two epochs of the first": lambda: MapDataset.mix(parts(), WEIGHTS).map(lambda x: -x).repeat(2),
+    "shuffled": lambda: MapDataset.mix(parts(), WEIGHTS).shuffle(1),
+    "hosts": lambda: MapDataset.mix(parts(), WEIGHTS)[1::3],
+    "mix of mixes": lambda: MapDataset.mix([MapDataset.mix(parts(), WEIGHTS, when_exhausted="all"), MapDataset.range(-90, 0)]),
+    "concatenated": lambda: MapDataset.concatenate([MapDataset.mix(parts()), parts()["a"].map(lambda x: x + 1)]).repeat(2),
+    "batches": lambda: MapDataset.mix(parts(), WEIGHTS).map(lambda x: x + 1).batch(4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_a_mix_is_the_same_at_an_index_and_in_a_stream(name):
+    """One by one, many at a time, with workers, and from a state on."""
+    dataset = MIXES[name]()
+    one_by_one = [each for each in map(dataset.__getitem__, range(len(dataset))) if each is not None]
+    assert len(one_by_one) > 10
+    np.testing.assert_equal([each for each in dataset[range(len(dataset))] if each is not None], one_by_one)
+    iterator = iter(dataset)
+    elements = [next(iterator) for _ in range(7)]
+    again = iter(dataset.to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
+    again.set_state(iterator.get_state())
+    np.testing.assert_equal([*elements, *again], one_by_one)
+
+
+def test_a_mix_is_that_of_a_loader():
+    """With the same parts, weights and seeds; in shards, too; by its names."""
+    orders = {name: IndexSampler(len(source), shuffle=True, num_epochs=1, seed=3) for name, source in SOURCES.items()}
+    for exhausted in ("first", "all"):
+        sampler = MixSampler(orders, WEIGHTS, when_exhausted=exhausted)
+        stream = MapDataset.mix(parts(), WEIGHTS, when_exhausted=exhausted).batch(4).to_iter_dataset()
+        for shard in (ShardOptions(0, 1), ShardOptions(1, 3)):
+            loader = DataLoader(data_source=SOURCES, sampler=sampler, operations=[Batch(4)], shard_options=shard)
+            np.testing.assert_equal(list(stream.shard(shard)), list(loader))
+    one, other = iter(stream), iter(loader)
+    next(one), next(other)
+    assert set(one.last_records()) <= set(SOURCES) and set(other.last_records()) <= set(SOURCES)  # noqa: PT018
+
+
+def test_lengths_and_counts_are_those_of_grain():
+    """As long as each element comes at most once; each part within one of its share."""
+    for lengths, weights in (([5, 3], None), ([10, 10, 10], [0.5, 0.3, 0.2]), ([70, 30], [7, 3]), ([5, 100], [1, 1])):
+        ours = MapDataset.mix([MapDataset.range(i * 1000, i * 1000 + n) for i, n in enumerate(lengths)], weights)
+        theirs = grain.MapDataset.mix(
+            [grain.MapDataset.range(i * 1000, i * 1000 + n) for i, n in enumerate(lengths)], weights
+        )
+        assert abs(len(ours) - len(theirs)) <= len(lengths)
+        shorter = min(len(ours), len(theirs))
+        counts, of_grain = (Counter(mix[i] // 1000 for i in range(shorter)) for mix in (ours, theirs))
+        assert all(abs(counts[part] - of_grain[part]) <= 1 for part in range(len(lengths)))
+    repeated = MapDataset.mix([MapDataset.range(3).repeat(), MapDataset.range(5).repeat()])
+    assert len(repeated) == sys.maxsize
+    assert Counter(repeated[range(30)]) == Counter([*list(range(3)) * 5, *list(range(5)) * 3])
+
+
+def test_the_next_epoch_of_a_mix_has_the_next_elements_of_its_parts():
+    """All of them again, in another order, where all were drawn; what was left, where not."""
+    every = MapDataset.mix(parts(), WEIGHTS, when_exhausted="all")
+    epochs = [[every[e * len(every) + i] for i in range(len(every))] for e in (-1, 0, 1)]
+    assert all(sorted(epoch) == sorted([*SOURCES["a"], *SOURCES["b"], *SOURCES["c"]]) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    first = MapDataset.mix([MapDataset.range(100), MapDataset.range(1000, 1010)])
+    assert sorted(first[range(20, 30)]) == [*range(10, 15), *range(1000, 1005)]
+
+
+def test_weights_and_parts_may_change_between_two_runs():
+    """Parts that stay go on with their next elements; a strict state says what changed."""
+
+    def stream(weights, names="abc"):
+        chosen = {name: part.map(lambda x: x + 0) for name, part in parts().items() if name in names}
+        return iter(MapDataset.mix(chosen, weights, when_exhausted="all").batch(2).to_iter_dataset())
+
+    former = stream(WEIGHTS)
+    seen = [x for _ in range(6) for x in next(former).tolist()]
+    later = stream({"a": 0.2, "b": 0.8}, "ab")
+    with pytest.raises(CheckpointError, match="weights"):
+        later.set_state(former.get_state())
+    later.set_state(former.get_state(), strict=False)
+    rest = [x for batch in later for x in batch.tolist()]
+    assert sorted(x for x in [*seen, *rest] if x < 200) == [*SOURCES["a"], *SOURCES["b"]]
+    assert sum(x >= 100 for x in rest[:10]) == 8
+
+
+def test_what_cannot_be_mixed_is_refused():
+    """With the name of the part, or what is wrong with the weights."""
+    some = parts()
+    with pytest.raises(ValueError, match="dataset b: it is empty"):
+        MapDataset.mix({**some, "b": some["b"][:0]})
+    with pytest.raises(ValueError, match="weight"):
+        MapDataset.mix(some, {"a": 1, "b": -1, "c": 1})
+    with pytest.raises(ValueError, match="d"):
+        MapDataset.mix(some, {"a": 1, "b": 1, "d": 1})
+    with pytest.raises(ValueError, match="when_exhausted"):
+        MapDataset.mix(some, when_exhausted="never")
+    with pytest.raises(TypeError, match="dataset 1 is a list"):
+        MapDataset.mix([some["a"], [1, 2]])
+    with pytest.raises(ValueError, match="can not follow"):
+        MapDataset.mix([some["a"].filter(bool), some["b"]]).batch(2)
+    with pytest.raises(IndexError, match="before its first"):
+        MapDataset.mix(some, when_exhausted="repeat")[-1]
