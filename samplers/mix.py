@@ -89,7 +89,7 @@ class MixSampler:
         epochs = None if when_exhausted == "repeat" else 1
         self._parts = {name: _as_order(name, part, shuffle, seed, epochs) for name, part in named.items()}
         self._given = stages_of(weights, list(named), records_per_step)
-        self._ramp = bool(ramp)
+        self._ramp = bool(ramp and ramped(self._given))
         self._history: dict[str, Any] | None = None
 
     @property

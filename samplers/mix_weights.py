@@ -103,7 +103,15 @@ def _number(weight: Any, name: str) -> float:
 
 
 def ramped(stages: Stages) -> Stages:
-    """The stages, with many short ones in place of each but the last, whose weights go linearly to those of the next."""
+    """The stages, with many short ones in place of each but the last, whose weights go linearly to those of the next.
+
+    Raises:
+        ValueError: there is one stage only.
+    """
+    if len(stages) < 2:
+        raise ValueError(
+            "ramp=True goes from one stage of weights to the next; pass a schedule, [(0, {…}), (10_000, {…})]."
+        )
     cut: list[tuple[int, tuple[float, ...]]] = []
     for (start, before), (stop, after) in pairwise(stages):
         count = min(RAMP, stop - start)

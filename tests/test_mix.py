@@ -389,6 +389,7 @@ def test_a_damaged_history_is_told(damage):
         (lambda: MixSampler({"a": 0}), TypeError, "part 'a' of the mix is 0; pass its source"),
         (lambda: MixSampler({"a": []}), TypeError, "part 'a' of the mix"),
         (lambda: MixSampler({"a": 3}, {"b": 1}), ValueError, "weights name b; there are parts a"),
+        (lambda: MixSampler({"a": 3}, ramp=True), ValueError, "ramp=True goes from one stage of weights to the next"),
         (lambda: MixSampler({"a": 3}, when_exhausted="never"), ValueError, "when_exhausted='never'"),
         (lambda: MixSampler({"a": 3}, shuffle=True), ValueError, "shuffle=True needs a seed"),
         (lambda: MixSampler({"a": 3}, seed=-1), ValueError, "seed=-1"),

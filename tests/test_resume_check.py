@@ -1,5 +1,6 @@
 """Users can test that their own pipelines resume exactly, and are told which operation does not."""
 
+import itertools
 import os
 import random
 from collections import Counter
@@ -171,3 +172,18 @@ def test_impossible_arguments_are_refused(arguments):
     """The message names the argument."""
     with pytest.raises(ValueError, match=next(iter(arguments))):
         check_resume(millrace.load(range(5)), **arguments)
+
+
+COUNT = itertools.count()
+
+
+def test_records_of_a_mix_are_named_by_their_part():
+    """Where several sources are mixed, the message says which record of which."""
+    parts = {"web": [1, 2, 3], "books": [4, 5]}
+    loader = millrace.DataLoader(
+        data_source=parts,
+        sampler=millrace.MixSampler(parts, when_exhausted="all"),
+        operations=[lambda record: (record, next(COUNT))],
+    )
+    with pytest.raises(NotDeterministicError, match=r"operation 0, .* gave another result for record 0 of 'web'"):
+        millrace.check_resume(loader)

@@ -50,6 +50,8 @@ GOOD = {
     millrace.MapTransform: {"function": abs},
     millrace.MapWithIndexTransform: {"function": max},
     millrace.MemorySource: {"data": [1]},
+    millrace.MixedSource: {"parts": {"a": [1], "b": [2]}},
+    millrace.MixSampler: {"parts": {"a": 1, "b": 2}},
     millrace.ParquetDataSource: {"paths": "none.parquet"},
     millrace.RandomMapTransform: {"function": max},
     millrace.RangeDataSource: {"start": 3},

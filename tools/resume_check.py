@@ -24,7 +24,7 @@ from ..loader.plan.compile import with_operations
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
 from ..operations.trees import flatten
-from ..wording import shown
+from ..wording import first_few, shown
 
 RESUMED_WITH_WORKERS = 4
 """Steps at which worker processes are started anew: each start takes a third of a second."""
@@ -171,11 +171,17 @@ def _until(loader: DataLoader, stop: int) -> Iterator[tuple[Any, str]]:
     """The elements that are made before some position, as checksums, each with the keys of its records."""
     with iter(loader) as iterator:
         for element in iterator:
-            keys = iterator.last_records().tolist()
-            shown = ", ".join(map(str, keys[:8])) + (", …" if len(keys) > 8 else "")
-            yield _checksum(element), f"record {shown}" if len(keys) == 1 else f"records {shown}"
+            yield _checksum(element), _keys_told(iterator.last_records())
             if _position(iterator) >= stop:
                 return
+
+
+def _keys_told(records: Any) -> str:
+    """The keys that `last_records` gave, in words."""
+    if isinstance(records, dict):
+        return first_few([f"{_keys_told(keys)} of {shown(part)}" for part, keys in records.items() if len(keys)])
+    keys = ", ".join(map(str, records[:8].tolist())) + (", …" if len(records) > 8 else "")
+    return f"record {keys}" if len(records) == 1 else f"records {keys}"
 
 
 def _position(iterator: DataLoaderIterator) -> int:
