@@ -22,7 +22,7 @@ from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.ranges import Ranges, within
 from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
-from .plan.steps import number_of, records_of_step
+from .plan.steps import number_of, part_epochs, records_of_step
 from .state.changed_mix import going_on
 from .state.files import restore_later, write_later
 from .state.loader_state import LoaderState, Unfinished
@@ -135,11 +135,7 @@ class DataLoaderIterator:
         >>> iterator.part_epochs
         {'web': 0, 'books': 2}
         """
-        leaves, positions = self._pipeline.leaves, self._mark().cursor.positions
-        reached = [max(position - 1, 0) for position in positions]
-        if len(leaves) == 1:
-            return leaves[0].part_epochs(reached[0])
-        return {leaf.name or str(number): leaf.epoch_of(reached[number]) for number, leaf in enumerate(leaves)}
+        return self._part_epochs(self._mark())
 
     def last_records(self) -> Any:
         """The keys `int64[records]` of the records that the last element was made of, each once, in the stream's order.
@@ -336,6 +332,9 @@ class DataLoaderIterator:
         cursor = mark.cursor
         position = cursor.positions[0]
         return self._pipeline.leaves[0].epoch_of(position if any(cursor.skips) else max(position - 1, 0))
+
+    def _part_epochs(self, mark: Mark) -> dict[str, int]:
+        return part_epochs(self._pipeline, mark.cursor)
 
     def _length(self, mark: Mark) -> int:
         return number_of(self._pipeline, (mark.cursor.positions[0], mark.step), self._skipped_steps)

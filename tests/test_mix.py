@@ -448,3 +448,18 @@ def test_parts_with_other_columns_are_read_as_records(other):
     source = MixedSource({"a": arrays_of(5, 0), "b": other})
     assert source.columns is None
     assert len(source.__getitems__([0, 1, 2, 3])) == 4
+
+
+def test_a_feeder_tells_parts_as_the_iterator_does():
+    """On devices, records and epochs are told by part, of the batch that was received."""
+    import jax
+
+    parts = {"a": np.arange(40), "b": np.arange(10)}
+    sampler = MixSampler({"a": 40, "b": 10}, when_exhausted="repeat")
+    loader = DataLoader(data_source=parts, sampler=sampler, operations=[Batch(10)])
+    iterator = iter(loader)
+    with iter(loader.to_device(jax.devices()[0])) as feeder:
+        for _ in range(5):
+            assert np.array_equal(next(feeder), next(iterator))
+        assert feeder.part_epochs == iterator.part_epochs == {"a": 0, "b": 2}
+        assert feeder.last_records()["b"].tolist() == iterator.last_records()["b"].tolist()

@@ -100,7 +100,7 @@ def test_a_feeder_of_something_else_knows_no_step():
     with iter(millrace.device_put([np.ones(2)], DEVICE)) as feeder:
         next(feeder)
         assert repr(feeder) == "DeviceFeeder(source=list_iterator)"
-        for ask in (lambda: feeder.step, lambda: feeder.epoch, lambda: len(feeder)):
+        for ask in (lambda: feeder.step, lambda: feeder.epoch, lambda: feeder.part_epochs, lambda: len(feeder)):
             with pytest.raises(TypeError, match="needs the iterator of a DataLoader"):
                 ask()
 
@@ -113,6 +113,7 @@ def test_dir_shows_what_is_for_users():
         "close",
         "epoch",
         "last_records",
+        "part_epochs",
         "records_at",
         "skipped_count",
         "start_prefetch",

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import ClosedError, InUseError
 from ..interrupts import Uninterrupted
@@ -121,6 +120,15 @@ class DeviceFeeder:
         return self._upstream.epoch(self._here())
 
     @property
+    def part_epochs(self) -> dict[str, int]:
+        """For each part of a mix the epoch of its record that you received last; see `DataLoaderIterator.part_epochs`.
+
+        Raises:
+            TypeError: it feeds from something else than a `DataLoader` of a mix.
+        """
+        return self._upstream.part_epochs(self._here())
+
+    @property
     def mask(self) -> Any:
         """`bool[rows]` of the batch delivered last, a `jax.Array` divided as the batch is: False where a row was filled in.
 
@@ -144,7 +152,7 @@ class DeviceFeeder:
         """
         return np.empty(0, np.int64) if self._empty else self._upstream.last_records(self._here())
 
-    def records_at(self, step: int) -> NDArray[np.int64]:
+    def records_at(self, step: int) -> Any:
         """The record keys of a step that you have not received yet; see `DataLoaderIterator.records_at`.
 
         Raises:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...checks import whole_number
 from ...wording import shown
+from .cursor import Cursor
 from .leaf import Leaf
 from .pipeline import Pipeline
 from .ranges import MAX_STEP, count_of
@@ -64,6 +65,19 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
         count = stage.outputs(leaf.total)
         raise IndexError(f"step {shown(step)} is after the end of the stream, which has {count} elements.")
     return leaf.by_part(leaf.record_keys(leaf.positions(start, min(start + stage.unit, leaf.total))))
+
+
+def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
+    """The epoch of each part of a mix at the record before a cursor.
+
+    Raises:
+        TypeError: this is no mix.
+    """
+    before = 0 if any(cursor.skips) else 1
+    reached = [max(position - before, 0) for position in cursor.positions]
+    if len(reached) == 1:
+        return pipeline.leaf.part_epochs(reached[0])
+    return {leaf.name or str(number): leaf.epoch_of(reached[number]) for number, leaf in enumerate(pipeline.leaves)}
 
 
 def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...iterator import DataLoaderIterator
 from ...state.mark import Mark
 from .protocol import Upstream
@@ -27,6 +24,7 @@ class LoaderUpstream:
         self.last_records = iterator._records_of
         self.records_at = iterator._records_at
         self.epoch = iterator._epoch
+        self.part_epochs = iterator._part_epochs
         self.length = iterator._length
         self.description = iterator._description
         self.set_state = iterator.set_state
@@ -82,11 +80,11 @@ class OtherUpstream:
         self._must_have("get_state")
         return mark
 
-    def last_records(self, mark: Any) -> NDArray[np.int64]:
+    def last_records(self, mark: Any) -> Any:
         """As the protocol says."""
         raise self._no_loader("last_records")
 
-    def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:
+    def records_at(self, mark: Any, step: int) -> Any:
         """As the protocol says."""
         raise self._no_loader("records_at")
 
@@ -97,6 +95,10 @@ class OtherUpstream:
     def epoch(self, mark: Any) -> int:
         """As the protocol says."""
         raise self._no_loader("epoch")
+
+    def part_epochs(self, mark: Any) -> dict[str, int]:
+        """As the protocol says."""
+        raise self._no_loader("part_epochs")
 
     def length(self, mark: Any) -> int:
         """As the protocol says."""

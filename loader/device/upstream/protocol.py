@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 
 class Upstream(Protocol):
     """What is read from."""
@@ -37,7 +34,7 @@ class Upstream(Protocol):
     def last_records(self, mark: Any) -> Any:
         """The keys of the records that the batch before a mark was made of."""
 
-    def records_at(self, mark: Any, step: int) -> NDArray[np.int64]:
+    def records_at(self, mark: Any, step: int) -> Any:
         """The keys of the records that a step after a mark will be made of."""
 
     def step(self, mark: Any) -> int:
@@ -45,6 +42,9 @@ class Upstream(Protocol):
 
     def epoch(self, mark: Any) -> int:
         """The epoch of the record before a mark."""
+
+    def part_epochs(self, mark: Any) -> dict[str, int]:
+        """The epoch of each part of a mix at a mark."""
 
     def length(self, mark: Any) -> int:
         """The number of batches of the whole stream."""
