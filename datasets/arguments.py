@@ -84,7 +84,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
 
 
 def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
-    """Datasets, and their names where they are given in a dict.
+    """Datasets, and their names where they are given in a dict. Where streams are wanted, `MapDataset`s are made such.
 
     Raises:
         TypeError: they are not datasets of that kind.
@@ -94,6 +94,8 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
     if not isinstance(listed, (list, tuple)):
         raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets, or a dict of them by name.")
+    if not hasattr(kind, "to_iter_dataset"):
+        listed = [each.to_iter_dataset() if hasattr(each, "to_iter_dataset") else each for each in listed]
     for number, dataset in enumerate(listed):
         if not isinstance(dataset, kind):
             label = names[number] if names else number

@@ -32,7 +32,7 @@ from ..operations.keyed import KeyedRandomMap
 from ..samplers import ShardOptions
 from ..samplers.sharding import as_shard_options
 from .arguments import BELOW_2_64, as_named, checked_seed, seed_of
-from .iter_joins import Exhausted, interleaved, limited, mixed, repeated, run_through, sharded, zipped
+from .iter_joins import Exhausted, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
 from .rows import rows_of
 from .stream import Stream
 from .transforms import as_kind, each_of, fan_out_of, method_for
@@ -275,6 +275,19 @@ class IterDataset(Generic[T]):
         [0, 1, 2, 0, 1, 2]
         """
         return IterDataset._of(repeated(self._stream, num_epochs))
+
+    def cache(self) -> IterDataset[T]:
+        """The same elements; a `repeat` after it makes them once, keeps them in memory, and takes copies of them from there.
+
+        All elements must fit into memory. What comes after it is made anew each time.
+
+        >>> from millrace import MapDataset
+        >>> made = []
+        >>> dataset = MapDataset.range(3).to_iter_dataset().map(lambda x: made.append(x) or x)
+        >>> list(dataset.cache().repeat(2)), made
+        ([0, 1, 2, 0, 1, 2], [0, 1, 2])
+        """
+        return IterDataset._of(cached(self._stream))
 
     def window_shuffle(self, window_size: int, *, seed: int | None = None) -> IterDataset[T]:
         """Shuffles elements within windows: those of one come before those of the next.

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ..checks import one_of, whole_number
 from ..errors import JoinError
 from ..loader.options import ExecutionOptions
-from ..loader.plan.joins import Again, First, Interleaved, InTurn, MixRows
+from ..loader.plan.joins import Again, All, First, Interleaved, InTurn, MixRows
 from ..loader.plan.leaf import Leaf
 from ..loader.plan.nodes import Apply, Joined, Node, Read
 from ..operations import Together
@@ -61,6 +61,11 @@ def limited(stream: Stream, count: int) -> Stream:
     """The first elements."""
     first = whole_number("count", count, 1, None, "a number of elements, at least 1")
     return stream.on(Joined((stream.tree,), First(first)))
+
+
+def cached(stream: Stream) -> Stream:
+    """All elements, kept in memory."""
+    return stream.on(Joined((stream.tree,), All(keeps=True)))
 
 
 def repeated(stream: Stream, num_epochs: int | None) -> Stream:

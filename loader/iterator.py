@@ -31,7 +31,7 @@ from .state.resume import formers, joined, parsed, resumed
 from .state.unfinished import Row, rows
 from .stats import IteratorStats, Waits
 from .stream.flow import Flow
-from .stream.rows import JoinedRows, RowRun
+from .stream.rows import Rows
 from .stream.running import Element, Elements, Running
 from .stream.skipped import SkippedRecords
 
@@ -61,7 +61,7 @@ class DataLoaderIterator:
         self._step = 0
         self._start = pipeline.start
         self._unfinished: tuple[Unfinished, ...] = ()
-        self._run: RowRun | JoinedRows | Row | None = None  # of the last element delivered since the start …
+        self._run: Rows | Row | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
 
     def __iter__(self) -> DataLoaderIterator:
@@ -383,7 +383,7 @@ class DataLoaderIterator:
         self._skipped_steps, self._skipped, self._waits, self._ended = skipped_steps, skipped, waits, False
 
 
-def _run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, RowRun | JoinedRows, int], None, None]:
+def _run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
     """The elements of a pipeline from a cursor on, made in this thread."""
     executor = make_executor(pipeline, ExecutionOptions(read_options=ReadOptions(num_threads=0)))
     try:

@@ -135,3 +135,21 @@ def test_a_changed_mix_goes_on_with_other_shards():
         iterator.set_states(states, strict=False)
         delivered += [int(x) for x in iterator]
     assert sorted(delivered) == sorted(int(x) for dataset in _parts("a", "b", "d").values() for x in dataset)
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_what_is_cached_is_not_changed_by_its_user(worker_count):
+    """Each repetition has arrays of its own."""
+    dataset = (
+        MapDataset.range(4).to_iter_dataset().map(lambda x: np.full(3, x)).cache().repeat(2).mp_prefetch(worker_count)
+    )
+    found = []
+    for element in dataset:
+        found.append(int(element[0]))
+        element += 100
+    assert found == [0, 1, 2, 3] * 2
+
+
+def test_map_datasets_are_taken_as_their_streams():
+    """Where streams are joined."""
+    assert list(IterDataset.interleave([MapDataset.range(2), MapDataset.range(10, 13)])) == [0, 10, 1, 11, 12]

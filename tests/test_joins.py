@@ -34,7 +34,9 @@ def test_a_state_at_every_step_goes_on_exactly(name):
         next(iterator, None)
 
 
-@pytest.mark.parametrize("name", [name for name in TREES if name.split(",")[0] not in ("zip", "limit", "repeat")])
+@pytest.mark.parametrize(
+    "name", [name for name in TREES if "repeat" not in name and name.split(",")[0] not in ("zip", "limit")]
+)
 @pytest.mark.parametrize(("before", "after", "steps"), [(2, 3, (3, 5)), (3, 1, (2, 0, 4)), (1, 2, (6,))])
 def test_other_shards_go_on_with_each_record_once(name, before, after, steps):
     """Also where the former shards stand at unequal steps."""

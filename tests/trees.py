@@ -11,7 +11,7 @@ from millrace import Batch, Filter, FlatMap, IndexSampler, MapWithIndexTransform
 from millrace.loader.iterator import DataLoaderIterator
 from millrace.loader.options import ExecutionOptions
 from millrace.loader.plan.compile import compiled
-from millrace.loader.plan.joins import Again, First, Interleaved, InTurn, MixRows
+from millrace.loader.plan.joins import Again, All, First, Interleaved, InTurn, MixRows
 from millrace.loader.plan.leaf import Leaf
 from millrace.loader.plan.nodes import Apply, Joined, Node, Read
 from millrace.operations import Together, WindowShuffle
@@ -101,6 +101,21 @@ TREES: dict[str, Callable[[Any], Node]] = {
     "limit, batch": lambda shard: apply(Joined((numbers(0, 50, shard),), First(17)), Batch(5)),
     "repeat": lambda shard: Joined((apply(numbers(0, 20, shard), Filter(_odd), Batch(3)),), Again(3)),
     "repeat, batch": lambda shard: apply(Joined((apply(numbers(0, 20, shard), Filter(_odd)),), Again(3)), Batch(4)),
+    "cache, repeat": lambda shard: Joined(
+        (Joined((apply(numbers(0, 20, shard), Filter(_odd)),), All(True)),), Again(3)
+    ),
+    "cache of a mix, random, repeat, batch": lambda shard: apply(
+        Joined(
+            (
+                apply(
+                    Joined((mix(*three(shard), weights=[1, 1, 1], goes_on=True),), All(True)),
+                    RandomMapTransform(_noise),
+                ),
+            ),
+            Again(2),
+        ),
+        Batch(4),
+    ),
     "interleave": lambda shard: Joined(
         tuple(apply(numbers(100 * n, 5 + 3 * n, shard), Filter(_odd)) for n in range(5)), Interleaved(5, 2)
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from ...errors import JoinError
 from ...samplers.mix_order import MixOrder
 from .cursor import Note, Size
+
+BLOCK = 1024
+"""Rows of a mix to look up at a time: a few are as dear as many."""
 
 
 class Rule(Protocol):
@@ -27,6 +30,7 @@ class Rule(Protocol):
         start: the note at the beginning.
         restarts: an input that has ended begins anew, if the rule goes on.
         together: where the first input ends, all must.
+        keeps: rows stay in memory, to be given again when a join above begins anew.
     """
 
     @property
@@ -37,6 +41,9 @@ class Rule(Protocol):
 
     @property
     def together(self) -> bool: ...
+
+    @property
+    def keeps(self) -> bool: ...
 
     @property
     def fingerprint(self) -> dict[str, Any]: ...
@@ -74,6 +81,7 @@ class RunThrough:
 
     restarts: ClassVar[bool] = False
     together: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
     start: ClassVar[Note] = ()
 
     @property
@@ -103,6 +111,20 @@ class RunThrough:
         return [*map(type, note)] in ([], [int, str])
 
 
+class _Block(NamedTuple):
+    """The inputs of many rows, from `first` on, after these inputs have ended."""
+
+    first: int
+    ends: Note
+    inputs: NDArray[np.int64]
+
+    def has(self, row: int, count: int, ends: Note) -> bool:
+        return self.ends == ends and self.first <= row and row + count <= self.first + len(self.inputs)
+
+    def of(self, row: int, count: int) -> NDArray[np.int64]:
+        return self.inputs[row - self.first : row - self.first + count]
+
+
 @dataclass(frozen=True)
 class MixRows:
     """Rows in given proportions. The note: rows so far; then, for each input that has ended, its number and the rows then.
@@ -115,9 +137,11 @@ class MixRows:
     order: MixOrder
     goes_on: bool = False
     _orders: dict[Note, MixOrder] = field(default_factory=dict, compare=False, repr=False)
+    _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
 
     restarts: ClassVar[bool] = False
     together: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
     start: ClassVar[Note] = (0,)
 
     @property
@@ -127,7 +151,13 @@ class MixRows:
 
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
         """As the protocol says."""
-        return self._order(note[1:]).places(np.arange(note[0], note[0] + count, dtype=np.int64))[0]
+        row, ends = note[0], note[1:]
+        block = next(iter(self._blocks), None)
+        if block is None or not block.has(row, count, ends):
+            rows = np.arange(row, row + max(count, BLOCK), dtype=np.int64)
+            block = _Block(row, ends, self._order(ends).places(rows)[0])
+            self._blocks[:] = [block]
+        return block.of(row, count)
 
     def _order(self, ends: Note) -> MixOrder:
         """The order without the inputs that have ended."""
@@ -175,6 +205,7 @@ class InTurn:
     strict: bool = True
 
     restarts: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
     start: ClassVar[Note] = (0,)
 
     @property
@@ -222,6 +253,7 @@ class First:
 
     restarts: ClassVar[bool] = False
     together: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
     start: ClassVar[Note] = (0,)
 
     @property
@@ -251,6 +283,46 @@ class First:
 
 
 @dataclass(frozen=True)
+class All:
+    """All rows of one input. The note: rows so far.
+
+    Attributes:
+        keeps: as the protocol says.
+    """
+
+    keeps: bool = False
+
+    restarts: ClassVar[bool] = False
+    together: ClassVar[bool] = False
+    start: ClassVar[Note] = (0,)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides the rule; to keep rows changes nothing."""
+        return {"kind": "all"}
+
+    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+        """As the protocol says."""
+        return np.zeros(count, dtype=np.int64)
+
+    def after(self, note: Note, count: int) -> Note:
+        """As the protocol says."""
+        return (note[0] + count,)
+
+    def ended(self, note: Note, number: int) -> Note | None:
+        """As the protocol says."""
+        return None
+
+    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+        """As the protocol says."""
+        return self.start
+
+    def is_note(self, note: Note) -> bool:
+        """As the protocol says."""
+        return len(note) == 1 and _are_numbers(note)
+
+
+@dataclass(frozen=True)
 class Again:
     """One input from its beginning to its end, several times. The note: how often it has ended.
 
@@ -262,6 +334,7 @@ class Again:
 
     restarts: ClassVar[bool] = True
     together: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
     start: ClassVar[Note] = (0,)
 
     @property
@@ -311,6 +384,7 @@ class Interleaved:
 
     restarts: ClassVar[bool] = False
     together: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
 
     @property
     def start(self) -> Note:

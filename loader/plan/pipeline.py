@@ -155,9 +155,8 @@ class Pipeline:
         return column_span_length(stage.unit, row_bytes)
 
     def _following(self, stage: Stage) -> Stage | None:
-        """The stage that takes the rows of another one, and of no other."""
-        following = self.stages[stage.number + 1 : stage.number + 2]
-        return next((one for one in following if one.leaf is None and one.join is None), None)
+        """The stage that takes the rows of another one."""
+        return next((one for one in self.stages[stage.number + 1 :] if one.leaf is None), None)
 
     @cached_property
     def regrouped(self) -> frozenset[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..plan.cursor import Cursor
-from ..stream.rows import JoinedRows, RowRun
+from ..stream.rows import Rows
 from .loader_state import Unfinished
 from .unfinished import Row
 
@@ -25,7 +25,7 @@ class Mark(NamedTuple):
     """
 
     start: Cursor
-    run: RowRun | JoinedRows | Row | None
+    run: Rows | Row | None
     row: int
     step: int
     unfinished: tuple[Unfinished, ...] = ()

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
-from ..stream.rows import JoinedRows, Records, RowRun
+from ..stream.rows import Records, Rows
 from .loader_state import Unfinished
 
-Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, RowRun | JoinedRows, int], None, None]]
+Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
 """Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
 
 MAX_ELEMENTS = 10_000
@@ -51,7 +51,7 @@ class Row:
     start: Cursor
     unfinished: tuple[Unfinished, ...]
     former: Pipeline
-    run: RowRun | JoinedRows
+    run: Rows
     index: int
 
     def cursor_after(self, index: int) -> Cursor:
@@ -100,7 +100,7 @@ def place_after(former: Pipeline, cursor: Cursor, run: Run) -> Cursor:
     return Cursor(tuple(leaf.total for leaf in former.leaves), former.start.skips, place.notes)
 
 
-def _elements(former: Pipeline, cursor: Cursor, run: Run) -> Iterator[tuple[Any, RowRun | JoinedRows, int]]:
+def _elements(former: Pipeline, cursor: Cursor, run: Run) -> Iterator[tuple[Any, Rows, int]]:
     with closing(run(former, cursor)) as elements:
         for element, rows, index in elements:
             yield element, rows, index

@@ -9,10 +9,10 @@ In: a pipeline, the cursor to start from, an executor. Out: elements in order, e
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain, count
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
 from ..plan.cursor import Cursor
@@ -24,13 +24,16 @@ from ..stats import Waits
 from ..work.tasks import SpanTask
 from .in_order import InOrder
 from .join import JoinedRuns
+from .kept import Keeping, Kept
 from .ordered import results
 from .pull import Ended, FromIterator, Pull
 from .regroup import Regroup
 from .requests import Request, Results, SpanRequest
 from .row_runs import RowRuns
-from .rows import JoinedRows, RowRun
+from .rows import Rows
 from .skipped import SkippedRecords
+
+Runs: TypeAlias = RowRuns | JoinedRuns | Keeping | Kept
 
 
 class Flow:
@@ -52,9 +55,10 @@ class Flow:
         self._whole = pipeline.whole_from(start)
         self._unread = unread
         self._block_numbers = count()
+        self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
         self._runs = self._rows(pipeline.top, start)
 
-    def _rows(self, part: Part, start: Cursor, size: int = MIN_SPAN) -> RowRuns | JoinedRuns:
+    def _rows(self, part: Part, start: Cursor, size: int = MIN_SPAN) -> Runs:
         """The rows that come out of a part, which begins at a cursor; of a join, so many at a time."""
         if part.stage is None:
             return self._joined(part, start, size)
@@ -72,13 +76,19 @@ class Flow:
         leaf = self._pipeline.leaf_of(stage)
         return RowRuns(results_, leaf, start, self._skipped, self._block_numbers)
 
-    def _joined(self, part: Part, start: Cursor, size: int) -> JoinedRuns:
+    def _joined(self, part: Part, start: Cursor, size: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"
         join = self._pipeline.joins[part.join]
         sizes = [one.size for one in join.inputs]
         opens = [partial(self._rows, one, size=size) for one in join.inputs]
         starts = self._pipeline.start_of(part).parts(sizes)
-        return JoinedRuns(opens, start.parts(sizes), starts, join.rule, start.notes[-1], size)
+        runs = JoinedRuns(opens, start.parts(sizes), starts, join.rule, start.notes[-1], size)
+        repeated = any(above.rule.restarts for above in self._pipeline.joins[join.number + 1 :])
+        if not join.rule.keeps or not repeated or start != self._pipeline.start_of(part):
+            return runs
+        if (kept := self._kept.get(join.number)) is not None:
+            return Kept(kept)
+        return Keeping(runs, lambda rows: self._kept.update({join.number: rows}))
 
     def _spans(self, stage: Stage, leaf: int, start: int) -> Iterator[SpanRequest]:
         total = start + stage.useful(self._pipeline.leaves[leaf].left_from(start))
@@ -92,7 +102,7 @@ class Flow:
         """Have work begin ahead of the first element, without waiting."""
         self._runs.fill()
 
-    def __iter__(self) -> Generator[tuple[Any, RowRun | JoinedRows, int], None, None]:
+    def __iter__(self) -> Generator[tuple[Any, Rows, int], None, None]:
         """Elements, each with its run and its row there, which know the cursor that follows it.
 
         Raises what a task failed with, at its place in the stream.

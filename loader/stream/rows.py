@@ -152,6 +152,12 @@ class Rows(Protocol):
     def take(self, row: int) -> Any:
         """A row, which is let go of, so that its memory is free once the user drops it."""
 
+    def records(self, row: int) -> Records:
+        """The records that a row was made of."""
+
+    def cursor_after(self, row: int) -> Cursor:
+        """Where the stream goes on after a row."""
+
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64] | None]:
         """Some of the rows as those of blocks, and their numbers among these in order; None: as they stand."""
 
