@@ -25,10 +25,12 @@ from ..operations import (
     MapTransform,
     MapWithIndexTransform,
     Operation,
+    Pack,
     RandomMapTransform,
     WindowShuffle,
 )
 from ..operations.keyed import KeyedRandomMap
+from ..operations.packing.rules import Strategy
 from ..samplers import ShardOptions
 from ..samplers.sharding import as_shard_options
 from .arguments import BELOW_2_64, as_named, checked_seed, seed_of
@@ -189,6 +191,25 @@ class IterDataset(Generic[T]):
         [[0, 1, 2], [3, 4]]
         """
         return self.flat_map(rows_of).batch(batch_size, drop_remainder=drop_remainder)
+
+    def pack(
+        self, length: int | Mapping[Any, Any], strategy: Strategy = "best_fit", window: int = 1000, **settings: Any
+    ) -> IterDataset[Any]:
+        """Documents as rows of one length, as `Pack` makes them of so many elements at a time.
+
+        Args:
+            length: tokens of a row, as of `Pack`.
+            strategy: likewise.
+            window: likewise.
+            **settings: other arguments of `Pack`.
+
+        >>> import numpy as np
+        >>> from millrace import MapDataset
+        >>> documents = MapDataset.range(1, 4).to_iter_dataset().map(lambda x: np.full(x, x))
+        >>> [row["tokens"].tolist() for row in documents.pack(3)]
+        [[1, 2, 2], [3, 3, 3]]
+        """
+        return self._packed(Pack(length, strategy, window, **settings))
 
     @staticmethod
     def mix(
@@ -359,6 +380,9 @@ class IterDataset(Generic[T]):
         return function(self, *arguments, **named)
 
     to_device = to_device
+
+    def _packed(self, pack: Pack) -> IterDataset[Any]:
+        return self._then(pack)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
         return IterDataset._of(self._stream.on(Apply(self._stream.tree, (operation,)), 1))

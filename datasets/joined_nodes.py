@@ -5,7 +5,7 @@ In: elements of other nodes. Out: elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -19,7 +19,7 @@ from ..samplers.protocol import ENDLESS
 from ..sources.mixed import MixedSource
 from .choices import Choice
 from .line import Line
-from .nodes import Evaluated, Get, Node, Source
+from .nodes import Evaluated, Get, Node, Source, some_lengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +60,15 @@ class Chosen(Node):
 
         return chosen
 
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        which, inner = self.choice.many(indices)
+        order = np.argsort(which, kind="stable")
+        of_parts = [node.lengths_at(inner[which == number]) for number, node in enumerate(self.nodes)]
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return None if any(part is None for part in of_parts) else some_lengths(_one_after_another(of_parts), back)
+
     @property
     def parameters(self) -> Any:
         """As the base says."""
@@ -81,6 +90,14 @@ class Chosen(Node):
             may_be_none=self.may_be_none,
             alone=self.choice.sampler(dict(zip(self.names, orders))),
         )
+
+
+def _one_after_another(lengths: Sequence[Any]) -> Any:
+    """Lengths of several datasets, whose elements have the same leaves; None where they have not."""
+    first = lengths[0]
+    if not isinstance(first, Mapping):
+        return np.concatenate(lengths)
+    return {name: _one_after_another([part[name] for part in lengths]) for name in first}
 
 
 def _as_source(node: Node, limit: int) -> Any:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import builtins
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..checks import whole_number
-from ..operations import Batch, Filter, MapTransform, MapWithIndexTransform, RandomMapTransform
+from ..operations import Batch, Filter, MapTransform, MapWithIndexTransform, Pack, RandomMapTransform
 from ..operations.keyed import KeyedRandomMap
+from ..operations.packing.rules import Strategy
 from ..samplers.index_maps import BlockShuffle, IndexMap, Repeat, Shuffle, Slice, WindowShuffle
 from ..wording import shown
 from .arguments import BELOW_2_64, checked_seed, finite, seed_of
 from .item_nodes import Batched, Filtered, FlatMapped, IndexMapped, Mapped, RandomMapped
 from .nodes import Node, Reordered, Seeded
+from .packed_node import Packed
 from .transforms import as_kind, each_of, fan_out_of, method_for
 
 if TYPE_CHECKING:
@@ -216,6 +218,39 @@ class MapMethods(Generic[T]):
             )
         return self._made(Batched(self._node, Batch(batch_size, drop_remainder, batch_fn)))
 
+    def pack(
+        self,
+        length: int | Mapping[Any, Any],
+        strategy: Strategy = "best_fit",
+        window: int = 1000,
+        *,
+        lengths: Any = None,
+        **settings: Any,
+    ) -> MapDataset[Any]:
+        """Documents as rows of one length, as `Pack` makes them; planned from their lengths, so that any row can be asked for.
+
+        All epochs have the same rows; `shuffle` after it puts them in another order each. `repeat` before it packs several
+        epochs, each in its order.
+
+        Args:
+            length: tokens of a row, as of `Pack`.
+            strategy: likewise.
+            window: likewise.
+            lengths: of the elements, `int[len(dataset)]` or a dict of these by leaf; None (default): as the source tells them.
+            **settings: other arguments of `Pack`.
+
+        Raises:
+            PackError: the lengths are unknown, because a map or filter came before, or the source does not tell them.
+
+        >>> import numpy as np
+        >>> from millrace import MapDataset
+        >>> documents = [np.array([1, 1, 1]), np.array([2, 2, 2]), np.array([3])]
+        >>> packed = MapDataset.source(documents).pack(4)
+        >>> len(packed), packed[0]["tokens"].tolist(), packed[1]["tokens"].tolist()
+        (2, [1, 1, 1, 3], [2, 2, 2, 0])
+        """
+        return self._packed(Pack(length, strategy, window, **settings), lengths)
+
     def apply(self, transformations: Any) -> MapDataset[Any]:
         """What a transform, or each of a list, makes of the dataset: `map` for a `MapTransform` and so on.
 
@@ -236,6 +271,9 @@ class MapMethods(Generic[T]):
         5
         """
         return function(self, *arguments, **named)
+
+    def _packed(self, pack: Pack, lengths: Any = None) -> MapDataset[Any]:
+        return self._made(Packed.of(self._node, pack, lengths))
 
     def _reordered(self, index_map: IndexMap) -> MapDataset[T]:
         return self._made(Reordered(self._node, index_map))

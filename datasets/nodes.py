@@ -6,7 +6,7 @@ In: indices, `int64[n]` or one int; one past the end is in the next epoch. Out: 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -85,6 +85,10 @@ class Node:
         """On how many threads reading ahead helps; True for any number."""
         found = [node.reads_ahead for node in self.inputs]
         return True if any(each is True for each in found) else max(found, default=False)
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """The lengths of the elements at many indices, an array or a dict of these; None where only reading tells."""
+        return None
 
     def place(self, index: int) -> tuple[int, int]:
         """Position and row that random maps draw by, for an element at an index."""
@@ -185,6 +189,11 @@ class Source(Node):
         read, length = self.source.__getitem__, self.length
         return lambda index: read(index % length)
 
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        lengths = getattr(self.source, "lengths", None)
+        return None if lengths is None else some_lengths(lengths, indices % self.length)
+
     @property
     def parameters(self) -> Any:
         """As the base says."""
@@ -237,6 +246,10 @@ class Seeded(OnOne):
         """As the base says."""
         return self.input.getter()
 
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        return self.input.lengths_at(indices)
+
     def place(self, index: int) -> tuple[int, int]:
         """As the base says."""
         return self.input.place(index)
@@ -282,6 +295,10 @@ class Reordered(OnOne):
         get, index_below = self.input.getter(), self.index_map.one
         return lambda index: get(index_below(index))
 
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        return self.input.lengths_at(self.index_map.many(indices))
+
     @property
     def parameters(self) -> Any:
         """As the base says."""
@@ -297,6 +314,13 @@ class Reordered(OnOne):
         """As the base says."""
         base, order = self.input.apart
         return base, order.under(self.index_map)
+
+
+def some_lengths(lengths: Any, indices: Indices) -> Any:
+    """The lengths of some elements; in a dict, of each leaf."""
+    if isinstance(lengths, Mapping):
+        return {name: some_lengths(of_leaf, indices) for name, of_leaf in lengths.items()}
+    return np.asarray(lengths)[indices]
 
 
 def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:

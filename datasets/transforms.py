@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from ..operations import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, Operation, RandomMapTransform
+from ..operations import (
+    Batch,
+    Filter,
+    FlatMap,
+    MapTransform,
+    MapWithIndexTransform,
+    Operation,
+    Pack,
+    RandomMapTransform,
+)
 from ..operations.transforms import FunctionOperation, as_operation
 from ..wording import shown
 
@@ -63,6 +72,8 @@ def method_for(dataset: Any, transform: Any) -> Callable[[], Any]:
     for kind in KINDS:
         if isinstance(transform, kind) or (not isinstance(transform, Operation) and _has(transform, kind.method)):
             return lambda: getattr(dataset, kind.method)(transform)
+    if isinstance(transform, Pack):
+        return lambda: dataset._packed(transform)
     if isinstance(transform, Batch) or hasattr(transform, "batch_size"):
         drop, batch_fn = getattr(transform, "drop_remainder", False), getattr(transform, "batch_fn", None)
         return lambda: dataset.batch(transform.batch_size, drop_remainder=drop, batch_fn=batch_fn)

@@ -154,7 +154,11 @@ class Pack(Operation):
             elements: the documents `pieces.documents`, in that order.
             pieces: of the row.
         """
-        return Packer(self.settings).row(elements, pieces)
+        return self.planned(elements, pieces)[0]
+
+    def planned(self, elements: Sequence[Element], pieces: Pieces) -> list[Element]:
+        """As `row`, of several rows: `end_to_end` puts their pieces together."""
+        return Packer(self.settings).planned(elements, pieces)
 
 
 class PackStep:

@@ -51,8 +51,8 @@ class Packer:
             raise self._settings.too_long_error(lengths[self.at].tolist(), packed)
         return self._made(documents, columns, rules.pieces(lengths))
 
-    def row(self, elements: Sequence[Element], pieces: Pieces) -> Element:
-        """The row that a plan says, of the documents `pieces.documents`.
+    def planned(self, elements: Sequence[Element], pieces: Pieces) -> list[Element]:
+        """The rows that a plan says, of the documents `pieces.documents`.
 
         Raises:
             PackError: a document cannot be packed, or is shorter than the plan says.
@@ -60,7 +60,7 @@ class Packer:
         documents, columns = self._read(elements)
         self._check(documents.lengths(columns), pieces)
         numbered = dataclasses.replace(pieces, documents=np.arange(len(elements)))
-        return self._made(documents, columns, numbered)[0]
+        return self._made(documents, columns, numbered)
 
     def _read(self, elements: Sequence[Element]) -> tuple[Documents, Columns]:
         self.at = 0

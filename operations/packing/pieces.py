@@ -5,6 +5,7 @@ In: nothing. Out: plain arrays of numbers; no token is in them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -55,6 +56,13 @@ class Pieces:
             self.stops[start:stop],
             np.array([stop - start]),
         )
+
+
+def end_to_end(rows: Sequence[Pieces]) -> Pieces:
+    """The pieces of several rows, at least one."""
+    documents, starts, stops = zip(*((row.documents, row.starts, row.stops) for row in rows))
+    ends = np.cumsum([count for row in rows for count in row.counts.tolist()])
+    return Pieces(np.concatenate(documents), np.concatenate(starts), np.concatenate(stops), ends)
 
 
 def no_pieces(leaves: int) -> Pieces:

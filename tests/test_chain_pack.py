@@ -1,0 +1,104 @@
+"""pack, a method of both kinds of datasets: the same rows, at an index and in a stream, before and after other methods."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import millrace
+from millrace import MapDataset, Pack, ShardOptions
+from millrace.errors import PackError
+
+RANDOM = np.random.default_rng(0)
+DOCUMENTS = [np.full(size, number, np.int32) for number, size in enumerate(RANDOM.integers(1, 12, 60))]
+PAIRS = [{"x": document, "y": document[:3], "id": number} for number, document in enumerate(DOCUMENTS)]
+
+
+def tokens(rows, leaf="tokens"):
+    """All tokens that are no padding."""
+    return sorted(np.concatenate([row[leaf][row[f"{leaf}_segment_ids"] > 0] for row in rows]).tolist())
+
+
+def everything(documents=DOCUMENTS):
+    """All tokens there are."""
+    return sorted(np.concatenate(documents).tolist())
+
+
+@pytest.mark.parametrize("strategy", ["best_fit", "first_fit", "concat_then_split"])
+def test_a_row_at_an_index_is_that_of_the_operation(strategy):
+    """Of a loader, of a stream, and of a stream of the packed dataset; and many at a time."""
+    shuffled = MapDataset.source(DOCUMENTS).shuffle(1)
+    packed = shuffled.pack(16, strategy, window=20)
+    of_operation = list(shuffled.to_iter_dataset().pack(16, strategy, window=20))
+    assert len(packed) == len(of_operation)
+    np.testing.assert_equal([packed[index] for index in range(len(packed))], of_operation)
+    np.testing.assert_equal(packed[range(len(packed))], of_operation)
+    np.testing.assert_equal(list(packed), of_operation)
+    np.testing.assert_equal(list(packed.to_iter_dataset().mp_prefetch(1)), of_operation)
+    loader = millrace.load(
+        DOCUMENTS, shuffle=True, seed=1, num_epochs=1, transformations=[Pack(16, strategy, window=20)]
+    )
+    np.testing.assert_equal(list(loader), of_operation)
+
+
+def test_packed_rows_are_a_dataset_like_any_other():
+    """Shuffled anew each epoch, batched, sharded and resumed, with a length that is known."""
+    packed = MapDataset.source(DOCUMENTS).pack(16)
+    assert tokens(packed) == everything()
+    epochs = [packed.shuffle(1).repeat(2)[range(start, start + len(packed))] for start in (0, len(packed))]
+    assert tokens(epochs[0]) == tokens(epochs[1]) == everything()
+    batches = packed.shuffle(1).batch(4)
+    stream = batches.to_iter_dataset()
+    assert len(stream) == len(batches) == -(-len(packed) // 4)
+    iterator = iter(stream)
+    first = [next(iterator) for _ in range(3)]
+    again = iter(stream.mp_prefetch(1))
+    again.set_state(iterator.get_state())
+    np.testing.assert_equal([*first, *again], [batches[index] for index in range(len(batches))])
+    shards = [list(packed.to_iter_dataset(shard_options=ShardOptions(index, 3))) for index in range(3)]
+    assert tokens([row for shard in shards for row in shard]) == everything()
+
+
+def test_epochs_before_a_pack_are_packed_each_in_its_order():
+    """And epochs after it have the same rows."""
+    twice = MapDataset.source(DOCUMENTS).shuffle(1).repeat(2).pack(16, window=60)
+    assert tokens(twice) == everything([*DOCUMENTS, *DOCUMENTS])
+    packed = MapDataset.source(DOCUMENTS).shuffle(1).pack(16)
+    np.testing.assert_equal(packed[3 + len(packed)], packed[3])
+    np.testing.assert_equal(packed[-1], packed[len(packed) - 1])
+
+
+def test_several_datasets_and_leaves_are_packed_by_their_lengths():
+    """Mixed, concatenated, sliced, in windows; with leaves of different lengths, and features passed along."""
+    some, others = MapDataset.source(DOCUMENTS[:40]), MapDataset.source(DOCUMENTS[40:])
+    for joined in (
+        MapDataset.mix([some.shuffle(1), others], when_exhausted="all"),
+        MapDataset.concatenate([some, others.window_shuffle(5, seed=1)]),
+    ):
+        assert tokens(joined.seed(1).pack(16)) == everything()
+    packed = MapDataset.source(PAIRS)[::-1].pack({"x": 16, "y": 8}, meta_features=["id"])
+    assert tokens(packed, "x") == everything()
+    assert tokens(packed, "y") == everything([document[:3] for document in DOCUMENTS])
+    assert sorted(np.concatenate([row["id"] for row in packed]).tolist()) == list(range(60))
+
+
+def test_lengths_may_be_told_where_a_map_hides_them():
+    """An error says so where they are needed; what is not as long as told is one, too."""
+    doubled = MapDataset.source(DOCUMENTS).map(lambda document: document * 2)
+    with pytest.raises(PackError, match="lengths="):
+        doubled.pack(16)
+    packed = doubled.pack(16, lengths=[len(document) for document in DOCUMENTS])
+    assert tokens(packed) == [2 * token for token in everything()]
+    with pytest.raises(PackError, match="lengths"):
+        list(doubled.pack(16, lengths=[11] * 60))
+    with pytest.raises(ValueError, match="never ends"):
+        MapDataset.source(DOCUMENTS).repeat().pack(16)
+
+
+def test_apply_packs():
+    """As the methods do."""
+    pack = Pack(16, window=20)
+    dataset = MapDataset.source(DOCUMENTS)
+    rows = list(dataset.pack(16, window=20))
+    np.testing.assert_equal(list(dataset.apply([pack])), rows)
+    np.testing.assert_equal(list(dataset.to_iter_dataset().apply(pack)), rows)
