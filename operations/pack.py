@@ -18,7 +18,7 @@ from ..checks import whole_number
 from ..errors import PackError
 from ..keyed_random import child_row
 from ..wording import shown
-from .packing.by_leaf import Path, value_at
+from .packing.by_leaf import Path, name, value_at
 from .packing.documents import leaf_paths
 from .packing.packer import Packer
 from .packing.pieces import Ints, Pieces
@@ -124,7 +124,7 @@ class Pack(Operation):
             PackError: a document is too long and `too_long` is "error"; or arguments name other leaves than `lengths`.
         """
         arrays, packed = self._leaves_of(lengths)
-        found = np.stack(arrays, axis=1)
+        found = _as_table(arrays, packed)
         rules = self.settings.rules(packed)
         for document in rules.refused(found)[:1].tolist():
             raise self.settings.too_long_error(found[document].tolist(), packed)
@@ -159,6 +159,17 @@ class Pack(Operation):
     def planned(self, elements: Sequence[Element], pieces: Pieces) -> list[Element]:
         """As `row`, of several rows: `end_to_end` puts their pieces together."""
         return Packer(self.settings).planned(elements, pieces)
+
+
+def _as_table(arrays: list[Ints], leaves: list[Path]) -> Ints:
+    """`int64[documents, leaves]`, of the lengths of each leaf."""
+    for array, leaf in zip(arrays, leaves):
+        if array.shape != arrays[0].shape or array.ndim != 1 or array.min(initial=0) < 0:
+            raise PackError(
+                f"the lengths of leaf {name(leaf)} have shape {array.shape} and a least value of {array.min(initial=0)}; pass "
+                "one length, from 0, for each document, as many for each leaf."
+            )
+    return np.stack(arrays, axis=1)
 
 
 class PackStep:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import plain, stream, tries
 
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, ReadOptions, ShardOptions
+from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, Pack, ReadOptions, ShardOptions
 from millrace.errors import EmptyStreamError
 
 
@@ -26,7 +26,12 @@ OPERATIONS = {
     "batch 3": lambda: Batch(3, drop_remainder=True),
     "sum of 4": lambda: Batch(4, batch_fn=lambda rows: sum(total(row) for row in rows)),
     "batch 1": lambda: Batch(1),
+    "document": lambda: MapTransform(lambda x: np.full(total(x) % 7, total(x))),
+    "pack": lambda: Pack(5, "first_fit", window=4),
+    "tokens": lambda: MapTransform(lambda row: row["tokens"]),
 }
+CHOICES = [*((name,) for name in OPERATIONS if name not in ("pack", "tokens")), ("document", "pack", "tokens")]
+"""What can follow one another: only documents can be packed, and only numbers be summed up."""
 
 
 def interpret(elements: list, operations: list) -> list:
@@ -38,6 +43,9 @@ def interpret(elements: list, operations: list) -> list:
             elements = [x for x in elements if operation.filter(x)]
         elif isinstance(operation, FlatMap):
             elements = [y for x in elements for y in operation.flat_map(x)]
+        elif isinstance(operation, Pack):
+            windows = [elements[start : start + 4] for start in range(0, len(elements), 4)]
+            elements = [{"tokens": row} for window in windows for row in packed(window, 5)]
         else:
             size = operation.batch_size
             groups = [elements[start : start + size] for start in range(0, len(elements), size)]
@@ -46,8 +54,22 @@ def interpret(elements: list, operations: list) -> list:
     return elements
 
 
+def packed(documents: list, length: int) -> list:
+    """Rows of documents, each put into the first that has room for it."""
+    rows = []
+    for document in documents:
+        for start in range(0, len(document), length):
+            piece = document[start : start + length].tolist()
+            row = next((row for row in rows if len(row) + len(piece) <= length), None)
+            if row is None:
+                rows.append(piece)
+            else:
+                row += piece
+    return [np.array(row + [0] * (length - len(row))) for row in rows]
+
+
 @given(
-    names=st.lists(st.sampled_from(sorted(OPERATIONS)), max_size=5),
+    names=st.lists(st.sampled_from(CHOICES), max_size=5),
     records=st.integers(1, 60),
     epochs=st.integers(1, 2),
     shards=st.integers(1, 3),
@@ -58,7 +80,7 @@ def test_any_pipeline_is_exact_and_resumes_anywhere(names, records, epochs, shar
     """The stream is the interpreter's; from the state of any step, the rest of it comes."""
     index = data.draw(st.integers(0, shards - 1))
     sampler = IndexSampler(records, ShardOptions(index, shards), shuffle=True, seed=7, num_epochs=epochs)
-    operations = [OPERATIONS[name]() for name in names]
+    operations = [OPERATIONS[name]() for choice in names for name in choice]
     options = ReadOptions(num_threads=0)
     order = sampler.record_keys(np.arange(len(sampler)))[index::shards].tolist()
     try:

@@ -98,3 +98,15 @@ def test_a_shard_with_a_record_less_is_no_error_of_its_own():
         for shard in range(2)
     ]
     assert lengths == [1, 0]
+
+
+@pytest.mark.parametrize("before", [[], [Filter(lambda x: x < 33)]])
+def test_what_the_remainder_would_be_made_of_need_not_fit_together(before: Any):
+    """The last batch of 2 has one record, and is among those that are too few for a batch of 3: it is not even made."""
+    operations = [*before, Batch(2), Batch(3, drop_remainder=True), Batch(2)]
+    loader = load(range(34 if before else 33), transformations=operations, num_epochs=1)
+    batches = list(loader)
+    assert [batch.shape for batch in batches] == [(2, 3, 2), (2, 3, 2), (1, 3, 2)]
+    assert np.concatenate(batches).ravel().tolist() == list(range(30))
+    if not before:
+        assert loader.records_at(2).tolist() == list(range(24, 30))

@@ -78,9 +78,15 @@ class Stage:
         return unit_of(self.operations[: number - self.first])
 
     def useful(self, inputs: int) -> int:
-        """Inputs without the last ones, if these are too few for a unit and what they make is to be dropped."""
-        rest = inputs % self.unit
-        return inputs - rest if self.outputs(rest) == 0 else inputs
+        """Inputs without the last ones, if what they make is to be dropped: it need not even fit together."""
+        count, unit, useful = inputs, 1, inputs
+        for operation in self.operations:
+            whole, rest = divmod(count, operation.takes or 1)
+            unit *= operation.takes or 1
+            if operation.drops_remainder:
+                useful = min(useful, whole * unit)
+            count = whole + (rest > 0 and not operation.drops_remainder)
+        return useful
 
     def outputs(self, inputs: int) -> int:
         """Number of outputs of `inputs` inputs, as far as what the operations take decides it."""

@@ -61,10 +61,11 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
     """The record keys of a step that comes after another one; arguments as for `SkippedSteps.position_of`."""
     leaf, stage = _aligned(pipeline, "records_at")
     start = skipped.position_of(step, at, stage.unit)
-    if stage.useful(min(leaf.left_from(start), stage.unit)) == 0:
+    useful = stage.useful(min(leaf.left_from(start), stage.unit))
+    if useful == 0:
         count = stage.outputs(leaf.total)
         raise IndexError(f"step {shown(step)} is after the end of the stream, which has {count} elements.")
-    return leaf.by_part(leaf.record_keys(leaf.positions(start, min(start + stage.unit, leaf.total))))
+    return leaf.by_part(leaf.record_keys(leaf.positions(start, min(start + useful, leaf.total))))
 
 
 def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:

@@ -48,7 +48,9 @@ class Regroup:
 
     def _last(self, ended: Ended) -> GroupRequest | Ended:
         """What comes of rows that are fewer than a unit, at the end."""
-        if self._stage.useful(self._count) > 0:
+        useful = self._stage.useful(self._count)
+        if useful > 0:
+            self._cut(useful)
             return self._group()
         if not self._whole:
             return ended
@@ -60,6 +62,15 @@ class Regroup:
                 )
             )
         )
+
+    def _cut(self, count: int) -> None:
+        """Leave out all rows of the group but the first ones."""
+        while self._count > count:
+            run, start, stop = self._parts.pop()
+            over = min(self._count - count, stop - start)
+            self._count -= over
+            if over < stop - start:
+                self._parts.append((run, start, stop - over))
 
     def _take(self, run: Rows) -> None:
         """Move rows of the run into the group, as many as there is room for."""
