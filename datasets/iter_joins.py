@@ -13,9 +13,11 @@ from typing import Any, Literal
 from ..checks import one_of, whole_number
 from ..errors import JoinError
 from ..loader.options import ExecutionOptions
-from ..loader.plan.joins import Again, All, First, Interleaved, InTurn, MixRows
 from ..loader.plan.leaf import Leaf
 from ..loader.plan.nodes import Apply, Joined, Node, Read
+from ..loader.plan.rules.in_turn import Interleaved, InTurn
+from ..loader.plan.rules.mix import MixRows
+from ..loader.plan.rules.of_one import Again, All, First
 from ..operations import Together
 from ..samplers import NoSharding, ShardOptions
 from ..samplers.chain_order import ChainOrder

@@ -11,9 +11,11 @@ from millrace import Batch, Filter, FlatMap, IndexSampler, MapWithIndexTransform
 from millrace.loader.iterator import DataLoaderIterator
 from millrace.loader.options import ExecutionOptions
 from millrace.loader.plan.compile import compiled
-from millrace.loader.plan.joins import Again, All, First, Interleaved, InTurn, MixRows
 from millrace.loader.plan.leaf import Leaf
 from millrace.loader.plan.nodes import Apply, Joined, Node, Read
+from millrace.loader.plan.rules.in_turn import Interleaved, InTurn
+from millrace.loader.plan.rules.mix import MixRows
+from millrace.loader.plan.rules.of_one import Again, All, First
 from millrace.operations import Together, WindowShuffle
 from millrace.operations.transforms import as_operation
 from millrace.samplers.mix_order import MixOrder

@@ -15,10 +15,11 @@ from functools import reduce
 
 from ...operations import Operation
 from .cursor import Size
-from .joins import Join, Part, Rule, RunThrough
+from .joins import Join, Part, Rule
 from .leaf import Leaf
 from .nodes import Apply, Joined, Node, Read
 from .pipeline import Pipeline
+from .rules.of_one import RunThrough
 from .stages import Stage, runs_of
 
 

@@ -75,3 +75,8 @@ def joined(cursors: Iterable[Cursor], note: Note) -> Cursor:
         skips += cursor.skips
         notes += cursor.notes
     return Cursor(tuple(positions), tuple(skips), (*notes, note))
+
+
+def are_numbers(note: Note) -> bool:
+    """Whether a note, which a state may tell, has no text in it."""
+    return all(isinstance(value, int) for value in note)

@@ -1,0 +1,1 @@
+"""Rules of joins: whose row comes next."""

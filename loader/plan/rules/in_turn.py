@@ -1,0 +1,124 @@
+"""Rules that take a row of each input, in turn: zip and interleave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import JoinError
+from ..cursor import Note, are_numbers
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """A row of each input, again and again. The note: rows so far.
+
+    Attributes:
+        count: of inputs.
+        strict: all must end together.
+    """
+
+    count: int
+    strict: bool = True
+
+    restarts: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
+    start: ClassVar[Note] = (0,)
+
+    @property
+    def together(self) -> bool:
+        """As the protocol says."""
+        return self.strict
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides the rule."""
+        return {"kind": "zip", "inputs": self.count, "strict": self.strict}
+
+    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+        """As the protocol says."""
+        return np.arange(note[0], note[0] + count, dtype=np.int64) % self.count
+
+    def after(self, note: Note, count: int) -> Note:
+        """As the protocol says."""
+        return (note[0] + count,)
+
+    def ended(self, note: Note, number: int) -> Note | None:
+        """As the protocol says."""
+        if self.strict and number:
+            raise JoinError(
+                f"zip: argument {number + 1} is shorter than argument {number}; pass strict=False to end with the shortest."
+            )
+        return None
+
+    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+        """As the protocol says."""
+        if len({note[0] for note in notes}) > 1:
+            raise JoinError("what is zipped can go on with other shards only where all stand at the same step.")
+        return (0,)
+
+    def is_note(self, note: Note) -> bool:
+        """As the protocol says."""
+        return len(note) == 1 and are_numbers(note)
+
+
+@dataclass(frozen=True)
+class Interleaved:
+    """A row of each of the inputs that are open, in turn; where one ends, the next one is opened in its place.
+
+    The note: whose turn it is, the number of the next input to be opened, and those that are open.
+
+    Attributes:
+        count: of inputs.
+        cycle: how many are open at a time.
+    """
+
+    count: int
+    cycle: int
+
+    restarts: ClassVar[bool] = False
+    together: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
+
+    @property
+    def start(self) -> Note:
+        """As the protocol says."""
+        opened = min(self.cycle, self.count)
+        return (0, opened, *range(opened))
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides the rule."""
+        return {"kind": "interleave", "inputs": self.count, "cycle": self.cycle}
+
+    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+        """As the protocol says."""
+        turn, _, *opened = note
+        return np.array(opened, dtype=np.int64)[(turn + np.arange(count)) % len(opened)] if opened else np.empty(0, int)
+
+    def after(self, note: Note, count: int) -> Note:
+        """As the protocol says."""
+        turn, following, *opened = note
+        return ((turn + count) % len(opened), following, *opened)
+
+    def ended(self, note: Note, number: int) -> Note | None:
+        """As the protocol says."""
+        turn, following, *opened = note
+        if following < self.count:
+            opened[turn] = following
+            return (turn, following + 1, *opened)
+        del opened[turn]
+        return (turn % len(opened), following, *opened) if opened else None
+
+    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+        """As the protocol says. Inputs that have ended are found again."""
+        return self.start
+
+    def is_note(self, note: Note) -> bool:
+        """As the protocol says."""
+        known = len(note) > 2 and are_numbers(note) and note[0] < len(note) - 2 <= self.cycle and note[1] <= self.count
+        return known and len({*note[2:]}) == len(note) - 2 and all(number < note[1] for number in note[2:])

@@ -1,0 +1,97 @@
+"""The rule of a mix: rows of several inputs, in given proportions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....samplers.mix_order import MixOrder
+from ..cursor import Note, are_numbers
+
+BLOCK = 1024
+"""Rows of a mix to look up at a time: a few are as dear as many."""
+
+
+class _Block(NamedTuple):
+    """The inputs of many rows, from `first` on, after these inputs have ended."""
+
+    first: int
+    ends: Note
+    inputs: NDArray[np.int64]
+
+    def has(self, row: int, count: int, ends: Note) -> bool:
+        return self.ends == ends and self.first <= row and row + count <= self.first + len(self.inputs)
+
+    def of(self, row: int, count: int) -> NDArray[np.int64]:
+        return self.inputs[row - self.first : row - self.first + count]
+
+
+@dataclass(frozen=True)
+class MixRows:
+    """Rows in given proportions. The note: rows so far; then, for each input that has ended, its number and the rows then.
+
+    Attributes:
+        order: which input stands at which row.
+        goes_on: an input that has ended is left out from then on; else the mix ends with it.
+    """
+
+    order: MixOrder
+    goes_on: bool = False
+    _orders: dict[Note, MixOrder] = field(default_factory=dict, compare=False, repr=False)
+    _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
+
+    restarts: ClassVar[bool] = False
+    together: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
+    start: ClassVar[Note] = (0,)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides the rule."""
+        return {"kind": "mix", "order": self.order.to_values(), "goes_on": self.goes_on}
+
+    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+        """As the protocol says."""
+        row, ends = note[0], note[1:]
+        block = next(iter(self._blocks), None)
+        if block is None or not block.has(row, count, ends):
+            rows = np.arange(row, row + max(count, BLOCK), dtype=np.int64)
+            block = _Block(row, ends, self._order(ends).places(rows)[0])
+            self._blocks[:] = [block]
+        return block.of(row, count)
+
+    def _order(self, ends: Note) -> MixOrder:
+        """The order without the inputs that have ended."""
+        if not ends:
+            return self.order
+        if ends not in self._orders:
+            order = self._order(ends[:-2]).without(ends[-2], ends[-1])
+            assert order is not None, "a mix of which nobody is left has ended"
+            self._orders[ends] = order
+        return self._orders[ends]
+
+    def after(self, note: Note, count: int) -> Note:
+        """As the protocol says."""
+        return (note[0] + count, *note[1:])
+
+    def ended(self, note: Note, number: int) -> Note | None:
+        """As the protocol says."""
+        if not self.goes_on or self._order(note[1:]).without(number, note[0]) is None:
+            return None
+        return (*note, number, note[0])
+
+    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+        """As the protocol says. Inputs that have ended are found again."""
+        return (sum(note[0] for note in notes) // shards,)
+
+    def is_note(self, note: Note) -> bool:
+        """As the protocol says."""
+        numbers, places = note[1::2], note[2::2]
+        known = len(set(numbers)) == len(numbers) == len(places) < len(self.order.names)
+        return (
+            len(note) > 0 and known and are_numbers(note) and all(number < len(self.order.names) for number in numbers)
+        )
