@@ -224,7 +224,7 @@ def test_a_source_that_starts_threads_gets_fresh_interpreters():
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-@pytest.mark.parametrize("name", ["map, batch, map", "filter, batch"])
+@pytest.mark.parametrize("name", ["map, batch, map", "filter, batch", "pack, random, batch"])
 def test_a_killed_worker_changes_nothing(name, number, caplog):
     """Workers killed between steps are replaced, and the stream goes on unchanged, with a warning that names the signal."""
     expected = stream(loader(name, records=200))

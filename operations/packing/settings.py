@@ -76,13 +76,16 @@ class Settings:
         for key in self.meta_features:
             if key not in {path[0] for path in found}:
                 raise PackError(f"meta_features has {shown(key)}, but elements have no such key; they have {known}.")
-        for setting, value in (("length", self.length), ("pad_value", self.pad_value), ("bos", self.bos)):
-            for path in paths(value):
-                where = found if setting == "pad_value" else packed
-                if not any(one[: len(path)] == path for one in where):
-                    raise PackError(
-                        f"{setting} is given for {name(path)}, which is no leaf to pack; these are: {known}."
-                    )
+        for setting, value, where in (
+            ("length", self.length, packed),
+            ("pad_value", self.pad_value, found),
+            ("bos", self.bos, packed),
+        ):
+            _check_paths(setting, value, where)
+        self._check_values(packed)
+
+    def _check_values(self, packed: Sequence[Path]) -> None:
+        """Hold the lengths and `bos` against the leaves that are packed."""
         for path in packed:
             if not isinstance(self.capacity_of(path), int):
                 raise PackError(
@@ -111,6 +114,14 @@ class Settings:
             f"a document has {length} tokens in leaf {name(path)}, over length={self.capacity_of(path)}, and too_long='error' "
             "refuses it. Filter such documents out before Pack, or pass too_long='split' or 'cut'."
         )
+
+
+def _check_paths(setting: str, value: Any, leaves: Sequence[Path]) -> None:
+    """Raise if a setting is given for what is none of these leaves, nor leads to one."""
+    for path in paths(value):
+        if not any(leaf[: len(path)] == path for leaf in leaves):
+            known = first_few(list(map(name, leaves)))
+            raise PackError(f"{setting} is given for {name(path)}, which is no leaf to pack; these are: {known}.")
 
 
 def _check_number(setting: str, value: Any) -> None:
