@@ -23,7 +23,7 @@ from .plan.pipeline import Pipeline
 from .plan.ranges import Ranges, within
 from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
 from .plan.steps import number_of, part_epochs, records_of_step
-from .state.changed_mix import going_on
+from .state.changed_mix import check_left, going_on
 from .state.files import restore_later, write_later
 from .state.loader_state import LoaderState, Unfinished
 from .state.mark import Mark
@@ -372,6 +372,7 @@ class DataLoaderIterator:
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
         loaders, (state,) = going_on(self._loaders, [state], strict)
         pipeline = resumed(loaders, state, strict)
+        check_left(pipeline, state.cursor)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
         start = state.cursor._replace(skips=skips)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)

@@ -176,6 +176,20 @@ class MixSampler:
             keys[chosen] = self._keys_in(name, indices[chosen]) * len(self._parts) + place
         return keys
 
+    @property
+    def changed_from(self) -> int | None:
+        """The position from which on the mix is as it was given; None if it always was."""
+        return None if self._history is None else int(self._history["until"])
+
+    def check_present(self, positions: Positions) -> None:
+        """Hold what stands at positions against the parts that there are.
+
+        Raises:
+            CheckpointError: a part was removed.
+        """
+        for number in np.unique(self.order.places(positions)[0]).tolist():
+            self._place_of(self.order.names[number])
+
     def _keys_in(self, name: str, indices: Positions) -> Positions:
         part = self._parts[name]
         ends = len(part) < ENDLESS and not isinstance(part, (IndexSampler, ChainOrder))  # which know later epochs, too

@@ -244,9 +244,11 @@ def test_a_part_that_is_still_to_be_delivered_cannot_be_removed():
     first = shards(2, when_exhausted="all")
     run(first, [20, 0])
     sizes, weights = {"web": 60, "books": 25}, {"web": 1, "books": 1}
-    (second,) = shards(1, states_of(first), strict=False, sizes=sizes, weights=weights, when_exhausted="all")
     with pytest.raises(CheckpointError, match=r"part 'code' was removed .* keep it among the parts, with weight 0"):
-        list(second)
+        shards(1, states_of(first), strict=False, sizes=sizes, weights=weights, when_exhausted="all")
+    kept = {"sizes": SIZES, "weights": {**weights, "code": 0}}
+    (second,) = shards(1, states_of(first), strict=False, **kept, when_exhausted="all")
+    assert len(keys_of(second, "code")) > 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -463,3 +465,30 @@ def test_a_feeder_tells_parts_as_the_iterator_does():
             assert np.array_equal(next(feeder), next(iterator))
         assert feeder.part_epochs == iterator.part_epochs == {"a": 0, "b": 2}
         assert feeder.last_records()["b"].tolist() == iterator.last_records()["b"].tolist()
+
+
+def weights_of(parts, generator):
+    """Weights, a schedule or ramps for some parts."""
+    stages = [
+        (start, dict(zip(parts, generator.dirichlet([0.7] * len(parts)).tolist())))
+        for start in (0, int(generator.integers(1, 20)), int(generator.integers(20, 60)))
+    ]
+    return [stages[0][1], stages, stages][generator.integers(3)]
+
+
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 150))])
+def test_parts_that_come_and_go_in_random_histories_lose_and_repeat_nothing(seed):
+    """Parts, schedules and numbers of shards change at equal steps: no record comes twice, and none is left out."""
+    generator = np.random.default_rng(seed)
+    seen, states = [], ()
+    for _ in range(4):
+        some = [str(name) for name in generator.permutation(list("abcde"))[: generator.integers(1, 6)]]
+        options = {"sizes": {name: 20 + ord(name) % 7 for name in some}, "weights": weights_of(some, generator)}
+        iterators = shards(int(generator.integers(1, 4)), states, strict=False, **options, when_exhausted="all")
+        seen += run(iterators, [int(generator.integers(0, 4))] * len(iterators))
+        states = states_of(iterators)
+    seen += [record for iterator in iterators for record in iterator]
+    assert max(collections.Counter(seen).values()) == 1
+    for name, size in options["sizes"].items():
+        assert len(keys_of(seen, name)) == size
+    assert all(sorted(keys_of(seen, name)) == list(range(len(keys_of(seen, name)))) for name in "abcde")

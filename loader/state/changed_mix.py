@@ -12,12 +12,16 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...samplers import NoSharding
-from ...samplers.mix import PASSING
+from ...samplers.mix import PASSING, MixSampler
+from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .loader_state import LoaderState
+
+MOST_CHECKED = 1_000_000
+"""Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
 
 
 def going_on(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> tuple[Pipeline, Sequence[LoaderState]]:
@@ -44,6 +48,23 @@ def going_on(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
         fingerprint = Fingerprint({**fingerprint, "sampler": changed.fingerprint})
     total = len(changed.with_shard_options(NoSharding()))
     return pipeline.with_leaf(leaf), [_adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
+
+
+def check_left(pipeline: Pipeline, cursor: Cursor) -> None:
+    """Refuse a mix without a part of which something is left from before it was changed.
+
+    Raises:
+        CheckpointError: there is such a part; the message names it.
+    """
+    leaf = pipeline.leaves[0]
+    if not isinstance(leaf.sampler, MixSampler) or leaf.sampler.changed_from is None:
+        return
+    dense, offset = leaf.lineage.dense_from
+    index = max(dense, leaf.sampler.changed_from - offset)
+    first = cursor.positions[0]
+    stop = min(leaf.total, -(-index // leaf.shard.shard_count))
+    for start in range(first, min(stop, first + MOST_CHECKED), leaf.sampler.block_size):
+        leaf.sampler.check_present(leaf.positions(start, min(start + leaf.sampler.block_size, stop)))
 
 
 def _is_mix(saved: Any) -> bool:
