@@ -424,3 +424,16 @@ def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path):
     assert len(there) > 50
     assert there == sorted(there)
     assert there.count(True) > 1
+
+
+@pytest.mark.parametrize("name", ["tokens", "code", None])
+def test_packing_is_planned_from_the_lengths_that_a_source_tells(tmp_path, name):
+    """A chain that plans its rows gives those of a `Pack` that reads what comes, whatever records are called."""
+    write(tmp_path / "x.npy", map(document, range(40)))
+    source = TokenSource(tmp_path / "x.npy", name=name)
+    planned = millrace.MapDataset.source(source).pack(16, window=10)
+    read = millrace.load(source, transformations=[millrace.Pack(16, window=10)], num_epochs=1)
+    rows = list(read)
+    assert len(planned) == len(rows)
+    for one, other in zip(planned, rows):
+        assert_same(one, other)
