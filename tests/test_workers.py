@@ -865,3 +865,14 @@ def test_a_pipeline_that_workers_cannot_unpickle_says_so():
     with pytest.raises(ImportError, match="no such module there") as caught:
         next(iter(load(Unloadable(), batch_size=2, num_epochs=1, worker_count=2)))
     assert "could not unpickle" in caught.value.__notes__[0]
+
+
+def test_workers_end_without_a_word(tmp_path):
+    """With all warnings on, a loader that is closed has its processes print nothing."""
+    program = tmp_path / "program.py"
+    program.write_text("import millrace\nlist(millrace.load(range(8), batch_size=4, num_epochs=1, worker_count=1))\n")
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    result = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=60, env=environment, check=True
+    )
+    assert result.stdout + result.stderr == ""

@@ -69,11 +69,12 @@ class Zygote:
         signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._channel, selectors.EVENT_READ)
         self._selector.register(wakeup, selectors.EVENT_READ)
-        try:
-            while os.getppid() == self._parent and self._handle_events(wakeup):
-                pass
-        finally:
-            signal.set_wakeup_fd(-1)  # before its socket is closed
+        with wakeup, signalled:
+            try:
+                while os.getppid() == self._parent and self._handle_events(wakeup):
+                    pass
+            finally:
+                signal.set_wakeup_fd(-1)  # before its socket is closed
 
     def _handle_events(self, wakeup: socket.socket) -> bool:
         """Wait for something to happen, and see to it; False when the user's process is gone."""
