@@ -13,7 +13,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from summary import Outcome, Report, Summary
+from summary import SUBJECT, Outcome, Report, Summary
 
 COLUMNS = (
     "contender",
@@ -113,8 +113,9 @@ def _mood(report: Report) -> str:
 
 def _told(outcome: Outcome) -> str:
     goal = outcome.goal
+    subject = "" if goal.subject == SUBJECT else f"{goal.subject}: "
     reference = " and ".join(goal.references)
     if outcome.reached is None:
-        return f"goal {goal.at_least:g} × {reference}: not measured"
+        return f"{subject}goal {goal.at_least:g} × {reference}: not measured"
     verdict = "reached" if outcome.met else "MISSED"
-    return f"goal {goal.at_least:g} × {reference}: {outcome.reached:.2f}, {verdict} (by CPU time {outcome.by_cpu:.2f})"
+    return f"{subject}goal {goal.at_least:g} × {reference}: {outcome.reached:.2f}, {verdict} (by CPU time {outcome.by_cpu:.2f})"

@@ -23,12 +23,14 @@ class Entry:
         make: takes a worker count.
         requires: the module that must be installed.
         needs_workers: whether it makes no sense without.
+        chain: whether it takes part only where a workload names it.
     """
 
     key: str
     make: Callable[[int], Contender]
     requires: str
     needs_workers: bool = False
+    chain: bool = False
 
 
 def _millrace(worker_count: int) -> Contender:
@@ -67,8 +69,36 @@ def _limits(worker_count: int) -> Contender:
     return SideBySide(worker_count)
 
 
+def _chain(worker_count: int) -> Contender:
+    from with_millrace import Chain
+
+    return Chain(worker_count)
+
+
+def _mix(worker_count: int) -> Contender:
+    from with_millrace import Mix
+
+    return Mix(worker_count)
+
+
+def _grain_chain(worker_count: int) -> Contender:
+    from with_grain import Chain
+
+    return Chain(worker_count)
+
+
+def _grain_chain_inline(worker_count: int) -> Contender:
+    from with_grain import Chain
+
+    return Chain(worker_count, num_threads=0)
+
+
 LIBRARIES = (
     Entry("millrace", _millrace, "millrace"),
+    Entry("chain", _chain, "millrace", chain=True),
+    Entry("mix", _mix, "millrace", chain=True),
+    Entry("grain_chain", _grain_chain, "grain", chain=True),
+    Entry("grain_chain_inline", _grain_chain_inline, "grain", chain=True),
     Entry("grain", _grain, "grain"),
     Entry("grain_inline", _grain_inline, "grain"),
     Entry("torch", _torch, "torch"),
@@ -89,6 +119,6 @@ def missing(keys: Sequence[str]) -> dict[str, str]:
 def contenders_for(workload: Workload, keys: Sequence[str], worker_counts: Sequence[int]) -> list[Contender]:
     """The contenders of a workload in the order of their turns: the limit loop and millrace next to each other."""
     loops = [loop for loop in LOOPS if loop.key in keys and loop.key in (*EVERYWHERE, *workload.references)]
-    entries = [entry for entry in LIBRARIES if entry.key in keys]
+    entries = [entry for entry in LIBRARIES if entry.key in keys and (not entry.chain or entry.key in workload.chains)]
     libraries = [entry.make(count) for entry in entries for count in worker_counts if count or not entry.needs_workers]
     return [*loops[:1], *libraries[:1], *loops[1:], *libraries[1:]]

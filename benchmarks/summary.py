@@ -127,7 +127,7 @@ class Report:
         return next((standing for standing in self.standings if standing.name == name), None)
 
     def _outcome(self, goal: Goal) -> Outcome:
-        subject = self._find(SUBJECT)
+        subject = self._find(goal.subject)
         references = [standing for standing in map(self._find, goal.references) if standing is not None]
         if subject is None or len(references) < len(goal.references):
             return Outcome(goal, None, None)

@@ -71,3 +71,36 @@ class Grain:
             worker_count=self.worker_count,
             read_options=None if self.num_threads is None else grain.ReadOptions(num_threads=self.num_threads),
         )
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Grain's `MapDataset`. Attributes as of `Grain`."""
+
+    worker_count: int = 0
+    num_threads: int | None = None
+    keyed_draws: bool = False
+
+    @property
+    def key(self) -> str:
+        """`grain_chain`, or `grain_chain_inline` without threads."""
+        return "grain_chain" if self.num_threads is None else "grain_chain_inline"
+
+    @property
+    def label(self) -> str:
+        """The name, with the setting that is not a default."""
+        return "Grain, chain" if self.num_threads is None else f"Grain, chain, num_threads={self.num_threads}"
+
+    def loader(self, workload: Workload, data: Data, order: Order) -> Iterable[Any]:
+        """A `grain.IterDataset`, whose order is always its own."""
+        dataset = grain.MapDataset.source(data.records).shuffle(SEED).repeat()
+        if workload.after_batch:
+            dataset = dataset.batch(workload.batch_size)
+        dataset = (
+            dataset.random_map(workload.operation, seed=SEED) if workload.random else dataset.map(workload.operation)
+        )
+        if not workload.after_batch:
+            dataset = dataset.batch(workload.batch_size)
+        options = None if self.num_threads is None else grain.ReadOptions(num_threads=self.num_threads)
+        stream = dataset.to_iter_dataset(options)
+        return stream.mp_prefetch(grain.MultiprocessingOptions(self.worker_count)) if self.worker_count else stream

@@ -20,8 +20,6 @@ CROP = 224
 MANY = 51_200
 """Entries of a list whose distinct records are few: an order of so many is drawn at the cost of a real data set's."""
 
-GRAIN = ("grain", "grain_inline")
-
 
 class WrongRecordError(Exception):
     """A row of a batch is nothing that the operation could have made of its record."""
@@ -46,10 +44,24 @@ class Data:
 
 @dataclass(frozen=True)
 class Goal:
-    """millrace must be at least so many times as fast as the fastest of some other contenders."""
+    """millrace, or a chain of it, must be at least so many times as fast as the fastest of some other contenders.
+
+    Attributes:
+        at_least: so many times.
+        references: the others, by their names in a run: with `@2` for two workers.
+        subject: who must be so fast.
+    """
 
     at_least: float
     references: tuple[str, ...]
+    subject: str = "millrace"
+
+
+GRAIN = ("grain", "grain_inline")
+"""Grain's settings, of which the best one counts."""
+
+CHAINS = (Goal(0.95, ("millrace",), "chain"), Goal(5, ("grain_chain@2", "grain_chain_inline@2"), "chain@2"))
+"""A chain against the same loader, and against Grain's chains."""
 
 
 def unchanged(batch: Any, records: Iterable[Any]) -> Any:
@@ -72,6 +84,7 @@ class Workload:
         settled: takes a batch and its records and returns what the random draws cannot have changed, for contenders
             whose random numbers differ.
         references: keys of loops that are measured in this workload only.
+        chains: keys of chains that are measured in this workload.
         goals: what issue 2 asks for.
         batch_size: records in a batch.
     """
@@ -85,6 +98,7 @@ class Workload:
     after_batch: bool = False
     settled: Callable[[Any, Iterable[Any]], Any] = unchanged
     references: tuple[str, ...] = ()
+    chains: tuple[str, ...] = ()
     goals: tuple[Goal, ...] = ()
     batch_size: int = 128
 
@@ -230,7 +244,8 @@ WORKLOADS = (
         limit=_ROW_BY_ROW,
         make_data=digits,
         operation=normalise,
-        goals=(Goal(0.85, ("limit",)), Goal(10, GRAIN)),
+        goals=(Goal(0.85, ("limit",)), Goal(10, GRAIN), *CHAINS, Goal(0.85, ("chain@2",), "mix@2")),
+        chains=("chain", "grain_chain", "grain_chain_inline", "mix"),
     ),
     Workload(
         name="columnar",
@@ -251,7 +266,8 @@ WORKLOADS = (
         make_data=kilobyte_records,
         operation=as_bytes_array,
         references=("raw_read",),
-        goals=(Goal(0.85, ("limit",)), Goal(0.85, ("raw_read",)), Goal(5, GRAIN)),
+        goals=(Goal(0.85, ("limit",)), Goal(0.85, ("raw_read",)), Goal(5, GRAIN), *CHAINS),
+        chains=("chain", "grain_chain", "grain_chain_inline"),
     ),
     Workload(
         name="images",
