@@ -63,10 +63,12 @@ class Line:
         return self.under(index_map) if self.moves_freely else None
 
     def _repeated(self, epochs: int | None) -> Line | None:
-        """Several epochs: indices stay what they are. But batches must not go over the end of one, which dropped rests may."""
-        unit = unit_of(self.operations)
-        rest = self.length % unit
-        if rest and not all(operation.drops_remainder for operation in self.operations if operation.takes):
+        """Several epochs: indices stay what they are. But a batch must not go over the end of one.
+
+        What is dropped there can be left out of the order instead, if nobody looks at positions, which this moves up.
+        """
+        rest = self.length % unit_of(self.operations)
+        if rest and any(each.reads_position or (each.takes and not each.drops_remainder) for each in self.operations):
             return None
         whole = self.under(Slice(self.length, 0, 1, self.length - rest)) if rest else self
         return whole.under(Repeat(whole.length, epochs))

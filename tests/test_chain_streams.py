@@ -150,6 +150,9 @@ ODD = {
     "same epoch again": lambda d: d.map(lambda x: (x,)).random_map(draw, seed=1).repeat(2, reseed_each_epoch=False),
     "batches repeated": lambda d: d.shuffle(1).batch(4).repeat(2),
     "whole batches repeated": lambda d: d.shuffle(1).batch(4, drop_remainder=True).repeat(2),
+    "whole batches of indices repeated": lambda d: (
+        d.map_with_index(lambda i, x: i * 100 + x).batch(4, drop_remainder=True).repeat(2)
+    ),
     "even batches repeated": lambda d: d[:20].shuffle(1).batch(4).map(lambda x: x + 1).repeat(3),
     "shuffled batches": lambda d: d.batch(4).shuffle(1),
     "batches of batches": lambda d: d[:20].batch(2).map(lambda x: x * 2).batch(5).repeat(2),
