@@ -121,6 +121,13 @@ TREES: dict[str, Callable[[Any], Node]] = {
     "interleave": lambda shard: Joined(
         tuple(apply(numbers(100 * n, 5 + 3 * n, shard), Filter(_odd)) for n in range(5)), Interleaved(5, 2)
     ),
+    "repeat, random": lambda shard: apply(
+        Joined((apply(numbers(0, 20, shard), Filter(_odd)),), Again(3)), RandomMapTransform(_noise), Batch(4)
+    ),
+    "interleave, index": lambda shard: apply(
+        Joined(tuple(apply(numbers(100 * n, 5 + 3 * n, shard), Filter(_odd)) for n in range(5)), Interleaved(5, 2)),
+        MapWithIndexTransform(lambda index, x: (index, x)),
+    ),
     "window": lambda shard: apply(
         mix(*three(shard), weights=[1, 1, 1], goes_on=True), WindowShuffle(8, seed=5), Batch(3)
     ),

@@ -2,7 +2,8 @@
 
 In: parts. Out: values that say what belongs together; and what a rule is.
 
-A rule is a pure function of its note, a few integers, which a cursor keeps. It looks at no row. What a join does not know
+A rule is a pure function of its note, a few integers, which a cursor keeps; the first of them counts the rows so far. It looks
+at no row. What a join does not know
 beforehand, because filters come before it, is where an input ends: the rule is asked then how to go on.
 """
 

@@ -70,7 +70,7 @@ class InTurn:
 class Interleaved:
     """A row of each of the inputs that are open, in turn; where one ends, the next one is opened in its place.
 
-    The note: whose turn it is, the number of the next input to be opened, and those that are open.
+    The note: rows so far, whose turn it is, the number of the next input to be opened, and those that are open.
 
     Attributes:
         count: of inputs.
@@ -88,7 +88,7 @@ class Interleaved:
     def start(self) -> Note:
         """As the protocol says."""
         opened = min(self.cycle, self.count)
-        return (0, opened, *range(opened))
+        return (0, 0, opened, *range(opened))
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -97,28 +97,31 @@ class Interleaved:
 
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
         """As the protocol says."""
-        turn, _, *opened = note
+        _, turn, _, *opened = note
         return np.array(opened, dtype=np.int64)[(turn + np.arange(count)) % len(opened)] if opened else np.empty(0, int)
 
     def after(self, note: Note, count: int) -> Note:
         """As the protocol says."""
-        turn, following, *opened = note
-        return ((turn + count) % len(opened), following, *opened)
+        rows, turn, following, *opened = note
+        return (rows + count, (turn + count) % len(opened), following, *opened)
 
     def ended(self, note: Note, number: int) -> Note | None:
         """As the protocol says."""
-        turn, following, *opened = note
+        rows, turn, following, *opened = note
         if following < self.count:
             opened[turn] = following
-            return (turn, following + 1, *opened)
+            return (rows, turn, following + 1, *opened)
         del opened[turn]
-        return (turn % len(opened), following, *opened) if opened else None
+        return (rows, turn % len(opened), following, *opened) if opened else None
 
     def shared(self, notes: Sequence[Note], shards: int) -> Note:
         """As the protocol says. Inputs that have ended are found again."""
-        return self.start
+        return (sum(note[0] for note in notes) // shards, *self.start[1:])
 
     def is_note(self, note: Note) -> bool:
         """As the protocol says."""
-        known = len(note) > 2 and are_numbers(note) and note[0] < len(note) - 2 <= self.cycle and note[1] <= self.count
-        return known and len({*note[2:]}) == len(note) - 2 and all(number < note[1] for number in note[2:])
+        if len(note) < 4 or not are_numbers(note):
+            return False
+        _, turn, following, *opened = note
+        known = turn < len(opened) <= self.cycle and following <= self.count
+        return known and len({*opened}) == len(opened) and all(number < following for number in opened)

@@ -92,7 +92,7 @@ class All:
 
 @dataclass(frozen=True)
 class Again:
-    """One input from its beginning to its end, several times. The note: how often it has ended.
+    """One input from its beginning to its end, several times. The note: rows so far, and how often it has ended.
 
     Attributes:
         times: None: for ever.
@@ -103,7 +103,7 @@ class Again:
     restarts: ClassVar[bool] = True
     together: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
-    start: ClassVar[Note] = (0,)
+    start: ClassVar[Note] = (0, 0)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -112,20 +112,20 @@ class Again:
 
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
         """As the protocol says."""
-        return np.zeros(0 if self.times is not None and note[0] >= self.times else count, dtype=np.int64)
+        return np.zeros(0 if self.times is not None and note[1] >= self.times else count, dtype=np.int64)
 
     def after(self, note: Note, count: int) -> Note:
         """As the protocol says."""
-        return note
+        return (note[0] + count, note[1])
 
     def ended(self, note: Note, number: int) -> Note | None:
         """As the protocol says."""
-        return None if self.times is not None and note[0] + 1 >= self.times else (note[0] + 1,)
+        return None if self.times is not None and note[1] + 1 >= self.times else (note[0], note[1] + 1)
 
     def shared(self, notes: Sequence[Note], shards: int) -> Note:
         """As the protocol says."""
-        if {*notes} == {self.start} and self.times == 1:
-            return self.start
+        if self.times == 1:
+            return (sum(note[0] for note in notes) // shards, 0)
         raise JoinError(
             "IterDataset.repeat cannot go on with other shards, as these would stand in different repetitions; "
             "use MapDataset.repeat, before to_iter_dataset()."
@@ -133,7 +133,7 @@ class Again:
 
     def is_note(self, note: Note) -> bool:
         """As the protocol says."""
-        return len(note) == 1 and are_numbers(note)
+        return len(note) == 2 and are_numbers(note)
 
 
 @dataclass(frozen=True)
