@@ -63,6 +63,7 @@ class MemorySource:
         self._rows = _rows_of(data)
         self.columns = self._rows.columns
         self.items = self._rows.items
+        self.lookup = self._rows.one  # of a record whose key is known to be one
         self._length = self._rows.length
 
     def __len__(self) -> int:

@@ -66,6 +66,12 @@ class MixedSource:
         return None if any(part is None for part in items) else items
 
     @cached_property
+    def _lookups(self) -> list[Any] | None:
+        """What gives a record of each part, where all are in memory; for the same reason."""
+        lookups = [getattr(source, "lookup", None) for source in self._sources]
+        return None if any(part is None for part in lookups) else lookups
+
+    @cached_property
     def columns(self) -> Any:
         """The columns of parts that all have the same, as one tree; None if they have not."""
         return mixed_columns([getattr(source, "columns", None) for source in self._sources])
@@ -90,8 +96,11 @@ class MixedSource:
 
     def read(self, parts: Int64s, indices: Int64s) -> Sequence[Any]:
         """The records at `indices` of `parts`, `int64[n]` both, in their order; each part checks its own indices."""
-        if self._items is not None and (indices < self._lengths[parts]).all():
-            return list(map(operator.getitem, map(self._items.__getitem__, parts.tolist()), indices.tolist()))
+        if self._lookups is not None and (indices < self._lengths[parts]).all():
+            if self._items is not None:
+                return list(map(operator.getitem, map(self._items.__getitem__, parts.tolist()), indices.tolist()))
+            lookups = self._lookups
+            return [lookups[part](index) for part, index in zip(parts.tolist(), indices.tolist())]
         records: list[Any] = []
         groups = grouped(parts, indices)
         for part, start, stop in groups.slices:
