@@ -284,8 +284,9 @@ class Batched(Applied):
         return stacked(elements) if batch_fn is None else batch_fn(elements)
 
     def place(self, index: int) -> tuple[int, int]:
-        """As the base says: the place of its first element."""
-        return self.input.place(self._below(index)[0])
+        """As the base says: the place of its first element; what is dropped does not count."""
+        drops = self.operation.drop_remainder
+        return self.input.place(index * self.operation.batch_size if drops else self._below(index)[0])
 
     @property
     def line(self) -> Line:

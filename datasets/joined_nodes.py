@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -115,6 +115,8 @@ class ChosenKeys:
 
     choice: Choice
     orders: tuple[ChainOrder, ...]
+
+    keeps_indices: ClassVar[bool] = False
 
     @property
     def length(self) -> int:

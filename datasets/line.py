@@ -58,7 +58,8 @@ class Line:
 
     def reordered(self, index_map: IndexMap) -> Line | None:
         """What it gives, in another order; None where that is not the same as reordering what it gets."""
-        if isinstance(index_map, Repeat) and index_map.reseeds:
+        if index_map.keeps_indices:
+            assert isinstance(index_map, Repeat), "no other map does so"
             return self._repeated(index_map.epochs)
         return self.under(index_map) if self.moves_freely else None
 

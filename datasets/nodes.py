@@ -304,6 +304,14 @@ class Reordered(OnOne):
         """As the base says."""
         return parameters_of(self.index_map)
 
+    def place(self, index: int) -> tuple[int, int]:
+        """As the base says; in a further epoch of what the engine takes apart, as in the first."""
+        return self.input.place(index) if self._only_repeats else (index, 0)
+
+    @cached_property
+    def _only_repeats(self) -> bool:
+        return self.index_map.keeps_indices and self.input.line.reordered(self.index_map) is not None
+
     @property
     def line(self) -> Line:
         """As the base says."""

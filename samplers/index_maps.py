@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,10 @@ class IndexMap(Protocol):
     @property
     def epoch_length(self) -> int | None:
         """Number of elements until all of them come again; None: that of the dataset below."""
+
+    @property
+    def keeps_indices(self) -> bool:
+        """Whether indices below are those above."""
 
     def many(self, indices: Indices) -> Indices:
         """The indices below of indices above."""
@@ -59,6 +63,8 @@ class Shuffle:
     length: int
     seed: int
     reseeds: bool = True
+
+    keeps_indices: ClassVar[bool] = False
 
     @property
     def epoch_length(self) -> int | None:
@@ -95,6 +101,8 @@ class WindowShuffle:
     length: int
     window: int
     seed: int
+
+    keeps_indices: ClassVar[bool] = False
 
     @property
     def epoch_length(self) -> int | None:
@@ -144,6 +152,8 @@ class BlockShuffle:
     length: int
     block: int
     seed: int
+
+    keeps_indices: ClassVar[bool] = False
 
     @property
     def epoch_length(self) -> int | None:
@@ -204,6 +214,11 @@ class Repeat:
         """As the protocol says."""
         return None
 
+    @property
+    def keeps_indices(self) -> bool:
+        """As the protocol says."""
+        return self.reseeds
+
     def many(self, indices: Indices) -> Indices:
         """As the protocol says."""
         return indices if self.reseeds else indices % self.below
@@ -235,6 +250,8 @@ class Slice:
         start, stop, step = part.indices(below)
         rest_is_endless = below >= ENDLESS and stop >= ENDLESS and step > 0 and start < ENDLESS // 2
         return cls(below, start, step, ENDLESS if rest_is_endless else len(range(start, stop, step)))
+
+    keeps_indices: ClassVar[bool] = False
 
     @property
     def epoch_length(self) -> int | None:

@@ -168,6 +168,16 @@ ODD = {
     "flat map repeated": lambda d: (
         d.flat_map(lambda x: [(x,)] * (x % 3), max_fan_out=2).random_map(draw, seed=1).repeat(2)
     ),
+    "flat map repeated, random": lambda d: (
+        d.flat_map(lambda x: [(x,)] * (x % 3), max_fan_out=2).repeat(2).random_map(draw, seed=1)
+    ),
+    "batches repeated, random": lambda d: d.batch(4).repeat(2).random_map(lambda x, rng: x + rng.random(), seed=1),
+    "whole batches repeated, random": lambda d: (
+        d.batch(4, drop_remainder=True).repeat(2).random_map(lambda x, rng: x + rng.random(), seed=1)
+    ),
+    "even batches taken apart, random": lambda d: (
+        d[:20].batch(4).flat_map(lambda x: [(y,) for y in x[:3]], max_fan_out=4).repeat(2).random_map(draw, seed=1)
+    ),
     "flat map shuffled": lambda d: d.flat_map(lambda x: [x] * (x % 3), max_fan_out=2).shuffle(3),
     "filters shuffled": lambda d: d.filter(lambda x: x % 3).shuffle(1).filter(lambda x: x % 2).repeat(2),
     "windows of blocks": lambda d: d.block_shuffle(4, seed=1).window_shuffle(8, seed=1).repeat(2)[3:40],
