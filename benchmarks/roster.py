@@ -93,12 +93,33 @@ def _grain_chain_inline(worker_count: int) -> Contender:
     return Chain(worker_count, num_threads=0)
 
 
+def _packing(worker_count: int) -> Contender:
+    from with_millrace import Packing
+
+    return Packing(worker_count)
+
+
+def _grain_packing(worker_count: int) -> Contender:
+    from with_grain import Packing
+
+    return Packing(worker_count)
+
+
+def _grain_packing_inline(worker_count: int) -> Contender:
+    from with_grain import Packing
+
+    return Packing(worker_count, num_threads=0)
+
+
 LIBRARIES = (
     Entry("millrace", _millrace, "millrace"),
     Entry("chain", _chain, "millrace", chain=True),
     Entry("mix", _mix, "millrace", chain=True),
     Entry("grain_chain", _grain_chain, "grain", chain=True),
     Entry("grain_chain_inline", _grain_chain_inline, "grain", chain=True),
+    Entry("packing", _packing, "millrace", chain=True),
+    Entry("grain_packing", _grain_packing, "grain", chain=True),
+    Entry("grain_packing_inline", _grain_packing_inline, "grain", chain=True),
     Entry("grain", _grain, "grain"),
     Entry("grain_inline", _grain_inline, "grain"),
     Entry("torch", _torch, "torch"),
@@ -120,5 +141,7 @@ def contenders_for(workload: Workload, keys: Sequence[str], worker_counts: Seque
     """The contenders of a workload in the order of their turns: the limit loop and millrace next to each other."""
     loops = [loop for loop in LOOPS if loop.key in keys and loop.key in (*EVERYWHERE, *workload.references)]
     entries = [entry for entry in LIBRARIES if entry.key in keys and (not entry.chain or entry.key in workload.chains)]
+    if workload.only_chains:
+        loops, entries = [], [entry for entry in entries if entry.chain]
     libraries = [entry.make(count) for entry in entries for count in worker_counts if count or not entry.needs_workers]
     return [*loops[:1], *libraries[:1], *loops[1:], *libraries[1:]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contender import SEED, Order
-from workloads import Data, Workload
+from workloads import ROW, Data, Workload, two_lists
 
 import millrace
 
@@ -68,6 +68,22 @@ class Mix:
         else:
             mixed = millrace.MapDataset.mix([part.shuffle(SEED).repeat() for part in parts])
         return _batches(mixed, workload).to_iter_dataset().mp_prefetch(self.worker_count)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Two lists of documents, mixed and packed by best fit."""
+
+    worker_count: int = 0
+    key: str = "packing"
+    label: str = "millrace, packing"
+    keyed_draws: bool = False
+
+    def loader(self, workload: Workload, data: Data, order: Order) -> Iterable[Any]:
+        """An `IterDataset`."""
+        parts = [millrace.MapDataset.source(some).shuffle(SEED).repeat() for some in two_lists(data)]
+        rows = millrace.MapDataset.mix(parts, [0.7, 0.3]).to_iter_dataset().pack(ROW, window=1000)
+        return rows.batch(workload.batch_size).mp_prefetch(self.worker_count)
 
 
 class SharedOrder:

@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from millrace.sources import ArrayRecordDataSource, MemorySource
 
 CROP = 224
+ROW = 2048
+"""Tokens in a packed row."""
+
 MANY = 51_200
 """Entries of a list whose distinct records are few: an order of so many is drawn at the cost of a real data set's."""
 
@@ -85,6 +88,7 @@ class Workload:
             whose random numbers differ.
         references: keys of loops that are measured in this workload only.
         chains: keys of chains that are measured in this workload.
+        only_chains: no others are.
         goals: what issue 2 asks for.
         batch_size: records in a batch.
     """
@@ -99,6 +103,7 @@ class Workload:
     settled: Callable[[Any, Iterable[Any]], Any] = unchanged
     references: tuple[str, ...] = ()
     chains: tuple[str, ...] = ()
+    only_chains: bool = False
     goals: tuple[Goal, ...] = ()
     batch_size: int = 128
 
@@ -145,6 +150,19 @@ def decode_and_crop(record: bytes, rng: np.random.Generator) -> NDArray[np.uint8
 def without_flips(batch: dict[str, Any], records: Iterable[Any]) -> dict[str, Any]:
     """The batch with the pixels of each line in ascending order."""
     return {"image": np.sort(np.asarray(batch["image"]), axis=2), "label": batch["label"]}
+
+
+def only_packed(batch: dict[str, Any], records: Iterable[Any]) -> dict[str, Any]:
+    """Nothing of the content, as packers fill rows differently, once each row was found to be documents, and most of it full.
+
+    Raises:
+        WrongRecordError: a row is no documents one after the other, or rows are not full.
+    """
+    segments, positions, tokens = (np.asarray(batch[f"tokens{part}"]) for part in ("_segment_ids", "_positions", ""))
+    begins = np.diff(segments, axis=1, prepend=0) > 0
+    if (segments > 0).mean() < 0.9 or not (positions[begins] == 0).all() or tokens[segments == 0].any():
+        raise WrongRecordError("a row is not made of documents one after the other")
+    return {name: np.zeros(0) for name in batch}
 
 
 def without_crops(batch: Any, records: Iterable[Any]) -> NDArray[np.uint8]:
@@ -217,6 +235,19 @@ def photographs(folder: Path) -> Data:
                 Image.fromarray(photograph[top : top + 256, left : left + 256]).save(file, "JPEG", quality=quality)
                 distinct.append(file.getvalue())
     return in_memory(distinct * (MANY // len(distinct)))
+
+
+def documents(folder: Path) -> Data:
+    """20,000 documents of 500 tokens on average, none longer than a row."""
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.exponential(500, 20_000).astype(int), 1, ROW)
+    return in_memory([{"tokens": rng.integers(1, 50_000, length, np.int32)} for length in lengths])
+
+
+def two_lists(data: Data) -> tuple[list[Any], list[Any]]:
+    """The records as two datasets."""
+    middle = len(data.records) * 7 // 10
+    return data.records[:middle], data.records[middle:]
 
 
 def kilobyte_records(folder: Path) -> Data:
@@ -297,5 +328,19 @@ WORKLOADS = (
         settled=without_flips,
         references=("one_generator",),
         goals=(Goal(0.85, ("limit",)),),
+    ),
+    Workload(
+        name="packing",
+        about="20,000 documents of 500 tokens on average, int32, in two lists, mixed 0.7 to 0.3; packed by best fit into rows "
+        f"of {ROW:,} tokens; a record is a row",
+        limit="none",
+        make_data=documents,
+        operation=as_bytes_array,
+        random=True,
+        settled=only_packed,
+        chains=("packing", "grain_packing", "grain_packing_inline"),
+        only_chains=True,
+        goals=(Goal(5, ("grain_packing@2", "grain_packing_inline@2"), "packing@2"),),
+        batch_size=8,
     ),
 )
