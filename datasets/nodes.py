@@ -63,7 +63,7 @@ class Node:
     @property
     def left_out_by(self) -> str | None:
         """The method whose node leaves elements out, here or below; None if all are there."""
-        return self.sparse_as or next((node.left_out_by for node in self.inputs if node.left_out_by), None)
+        return self.sparse_as or next(filter(None, (node.left_out_by for node in self.inputs)), None)
 
     @property
     def may_be_none(self) -> bool:

@@ -324,3 +324,17 @@ def test_a_dataset_is_a_source():
     assert pickle.loads(pickle.dumps(MapDataset.range(3).shuffle(1)))[0] == MapDataset.range(3).shuffle(1)[0]
     others = [chain.map(str), MapDataset.range(11), chain.shuffle(2), chain[1:], chain.batch(2), chain.batch(3)]
     assert len({str(each.fingerprint) for each in [chain, *others]}) == 7
+
+
+def test_long_chains_take_no_longer_than_their_length():
+    """Each node asks the one below it once."""
+    dataset = MapDataset.range(40).seed(1)
+    for _ in range(15):
+        dataset = dataset.map_with_index(lambda i, x: x).filter(lambda x: True).shuffle().repeat(1).map(lambda x: x)
+    assert sorted(dataset) == sorted(dataset[range(40)]) == list(range(40))
+    with pytest.raises(ValueError, match="can not follow"):
+        dataset.batch(2)
+    dense = MapDataset.range(40)
+    for _ in range(30):
+        dense = dense.map_with_index(lambda i, x: x).repeat(1).random_map(lambda x, rng: x, seed=1)
+    assert list(dense.batch(20).repeat(2)[1]) == list(range(20, 40))

@@ -187,3 +187,17 @@ def test_records_of_a_mix_are_named_by_their_part():
     )
     with pytest.raises(NotDeterministicError, match=r"operation 0, .* gave another result for record 0 of 'web'"):
         millrace.check_resume(loader)
+
+
+def test_chains_are_checked_as_loaders_are():
+    """Both kinds of datasets; the first operation at fault is named, or, of joined datasets, what to check next."""
+    whole = millrace.MapDataset.range(30).shuffle(1).map(lambda x: x + 1)
+    assert check_resume(whole.batch(4), worker_counts=[0]).steps == 8
+    mixed = millrace.IterDataset.mix([whole.to_iter_dataset().filter(bool), whole.to_iter_dataset()])
+    assert check_resume(mixed.batch(4), steps=6, worker_counts=[0]).resumed == 6
+    calls = []
+    forgetful = whole.map(lambda x: calls.append(x) or len(calls))
+    with pytest.raises(NotDeterministicError, match="operation 1"):
+        check_resume(forgetful, worker_counts=[0])
+    with pytest.raises(NotDeterministicError, match="one by one"):
+        check_resume(millrace.IterDataset.mix([forgetful.to_iter_dataset()]), worker_counts=[0])

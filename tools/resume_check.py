@@ -11,20 +11,26 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 import cloudpickle
 import numpy as np
 
 from ..checks import whole_number
+from ..datasets.iter_dataset import IterDataset
+from ..datasets.map_dataset import MapDataset
 from ..errors import NotDeterministicError
 from ..loader.data_loader import DataLoader
 from ..loader.iterator import DataLoaderIterator
+from ..loader.options import ExecutionOptions
 from ..loader.plan.compile import with_operations
 from ..loader.plan.pipeline import Pipeline
+from ..loader.plan.skipped_steps import NONE_SKIPPED, SkippedSteps
 from ..loader.state.loader_state import LoaderState
 from ..operations.trees import flatten
 from ..wording import first_few, shown
+
+Loader: TypeAlias = "DataLoader | MapDataset[Any] | IterDataset[Any]"
 
 RESUMED_WITH_WORKERS = 4
 """Steps at which worker processes are started anew: each start takes a third of a second."""
@@ -51,14 +57,36 @@ class ResumeReport:
     worker_counts: tuple[int, ...]
 
 
-def check_resume(loader: DataLoader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
+@dataclass(frozen=True)
+class _Checked:
+    """What is checked, with which workers; see `DataLoaderIterator`."""
+
+    pipeline: Pipeline
+    execution: ExecutionOptions
+    max_errors: int | None
+    skipped_steps: SkippedSteps = NONE_SKIPPED
+
+    @classmethod
+    def of(cls, loader: Loader) -> _Checked:
+        """What a loader or a dataset describes."""
+        if isinstance(loader, DataLoader):
+            own = loader._description
+            return cls(own.pipeline, own.execution, own.max_errors, own.skipped_steps)
+        dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
+        return cls(dataset._pipeline, dataset._stream.execution, dataset._stream.max_errors)
+
+    def __iter__(self) -> DataLoaderIterator:
+        return DataLoaderIterator(self.pipeline, self.execution, self.max_errors, self.skipped_steps)
+
+
+def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int] = (0, 2)) -> ResumeReport:
     """Test a pipeline of yours: is the stream the same, to the bit, wherever it is resumed and with any workers?
 
     Runs the first `steps` elements, once more, and with worker processes; goes back to the state of every step and
     compares what comes then. Reads the same records several times; keeps checksums, no batches.
 
     Args:
-        loader: any; its own `worker_count` does not matter.
+        loader: a `DataLoader`, a `MapDataset` or an `IterDataset`; its own `worker_count` does not matter.
         steps: number of elements to test with.
         worker_counts: what to run and resume with; 0 is no process.
 
@@ -74,26 +102,27 @@ def check_resume(loader: DataLoader, *, steps: int = 20, worker_counts: Sequence
     counts = tuple(
         whole_number("worker_counts", count, 0, None, "numbers of workers, [0, 2]") for count in worker_counts
     )
-    expected, states = _first_run(_with(loader, 0), steps)
+    checked = _Checked.of(loader)
+    expected, states = _first_run(_with(checked, 0), steps)
     elements = len(states)
     resumed = 0
     for count in counts:
-        other = _with(loader, count)
+        other = _with(checked, count)
         with iter(other) as iterator:
-            _compare(loader, expected, iterator, 0, len(expected), count)
+            _compare(checked, expected, iterator, 0, len(expected), count)
             for step in _some(range(elements), elements if count == 0 else RESUMED_WITH_WORKERS):
                 iterator.set_state(states[step])
-                _compare(loader, expected, iterator, step, AFTER, count)
+                _compare(checked, expected, iterator, step, AFTER, count)
                 resumed += 1
     return ResumeReport(elements, resumed, counts)
 
 
-def _with(loader: DataLoader, worker_count: int, **changes: Any) -> DataLoader:
-    execution = dataclasses.replace(loader._description.execution, worker_count=worker_count)
-    return loader._with(execution=execution, **changes)
+def _with(loader: _Checked, worker_count: int, **changes: Any) -> _Checked:
+    execution = dataclasses.replace(loader.execution, worker_count=worker_count)
+    return dataclasses.replace(loader, execution=execution, **changes)
 
 
-def _first_run(loader: DataLoader, steps: int) -> tuple[list[Any], list[bytes]]:
+def _first_run(loader: _Checked, steps: int) -> tuple[list[Any], list[bytes]]:
     """Checksums of the first elements, and of the end of the stream if it comes then; the state before each element."""
     checksums, states = [], []
     with iter(loader) as iterator:
@@ -108,7 +137,7 @@ def _first_run(loader: DataLoader, steps: int) -> tuple[list[Any], list[bytes]]:
 
 
 def _compare(
-    loader: DataLoader, expected: list[Any], iterator: DataLoaderIterator, start: int, count: int, workers: int
+    loader: _Checked, expected: list[Any], iterator: DataLoaderIterator, start: int, count: int, workers: int
 ) -> None:
     for step in range(start, min(start + count, len(expected))):
         element = next(iterator, _MISSING)
@@ -124,21 +153,23 @@ def _at(workers: int) -> str:
     return f", with worker_count={workers}" if workers else ""
 
 
-def _culprit(loader: DataLoader, step: int, workers: int) -> str:
+def _culprit(loader: _Checked, step: int, workers: int) -> str:
     """What makes an element differ, in words."""
+    if loader.pipeline.joins:
+        return "check the datasets that come together here one by one, check_resume(dataset), to learn which operation it is."
     with iter(_with(loader, 0)) as iterator:
         for _ in range(step + 1):
             next(iterator, None)
         stop = _position(iterator) + RECORDS_MORE
-    operations = loader._pipeline.operations
+    operations = loader.pipeline.operations
     given: list[tuple[Any, str]] = []  # what the operation that is looked at gets
     for count in range(len(operations) + 1):
-        part = _with(loader, 0, pipeline=_begun(loader._pipeline, count))
+        part = _with(loader, 0, pipeline=_begun(loader.pipeline, count))
         first = list(_until(part, stop))
         for again in dict.fromkeys((0, workers)):
             found = _difference(first, list(_until(_with(part, again), stop)))
             if found is not None:
-                before = _with(loader, 0, pipeline=_begun(loader._pipeline, max(count - 1, 0)))
+                before = _with(loader, 0, pipeline=_begun(loader.pipeline, max(count - 1, 0)))
                 in_place = count > 0 and _difference(given, list(_until(before, stop))) is not None
                 return _accusation(operations, count, found, in_place)
         given = first
@@ -167,7 +198,7 @@ def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool
     )
 
 
-def _until(loader: DataLoader, stop: int) -> Iterator[tuple[Any, str]]:
+def _until(loader: _Checked, stop: int) -> Iterator[tuple[Any, str]]:
     """The elements that are made before some position, as checksums, each with the keys of its records."""
     with iter(loader) as iterator:
         for element in iterator:
