@@ -82,15 +82,20 @@ class IterDataset(Generic[T]):
     @cached_property
     def _stream(self) -> Stream:
         """Of a class of the user's: the engine runs through it."""
-        if type(self).__iter__ is IterDataset.__iter__:
+        if not self._is_own:
             raise TypeError(
                 f"{type(self).__name__} has no __iter__; define it, or take MapDataset.….to_iter_dataset()."
             )
         return run_through(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        made = type(self).__iter__ is IterDataset.__iter__
-        return {name: value for name, value in vars(self).items() if made or name not in ("_stream", "_pipeline")}
+        derived = ("_stream", "_pipeline") if self._is_own else ()
+        return {name: value for name, value in vars(self).items() if name not in derived}
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether it is of a class of the user's, which says how it is run through."""
+        return type(self).__iter__ is not IterDataset.__iter__
 
     @cached_property
     def _pipeline(self) -> Pipeline:
@@ -284,7 +289,7 @@ class IterDataset(Generic[T]):
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
         [1, 3]
         """
-        return IterDataset._of(limited(self._stream, count))
+        return self._of(limited(self._stream, count))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
         """All elements, so many times, each time the same; None (default): for ever.
@@ -295,7 +300,7 @@ class IterDataset(Generic[T]):
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
         [0, 1, 2, 0, 1, 2]
         """
-        return IterDataset._of(repeated(self._stream, num_epochs))
+        return self._of(repeated(self._stream, num_epochs))
 
     def cache(self) -> IterDataset[T]:
         """The same elements; a `repeat` after it makes them once, keeps them in memory, and takes copies of them from there.
@@ -308,7 +313,7 @@ class IterDataset(Generic[T]):
         >>> list(dataset.cache().repeat(2)), made
         ([0, 1, 2, 0, 1, 2], [0, 1, 2])
         """
-        return IterDataset._of(cached(self._stream))
+        return self._of(cached(self._stream))
 
     def window_shuffle(self, window_size: int, *, seed: int | None = None) -> IterDataset[T]:
         """Shuffles elements within windows: those of one come before those of the next.
@@ -326,7 +331,7 @@ class IterDataset(Generic[T]):
 
     def seed(self, seed: int) -> IterDataset[T]:
         """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another."""
-        return IterDataset._of(dataclasses.replace(self._stream, seeds=((checked_seed(seed), 0),)))
+        return self._of(dataclasses.replace(self._stream, seeds=((checked_seed(seed), 0),)))
 
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
         """The part for this process: every shard_count-th record of each source, as `DataLoader(shard_options=…)` reads.
@@ -335,7 +340,7 @@ class IterDataset(Generic[T]):
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
         [10, 30]
         """
-        return IterDataset._of(sharded(self._stream, as_shard_options(shard_options)))
+        return self._of(sharded(self._stream, as_shard_options(shard_options)))
 
     def mp_prefetch(self, options: Any = None) -> IterDataset[T]:
         """The same stream, made in worker processes: all of it, wherever in the chain this stands.
@@ -366,7 +371,7 @@ class IterDataset(Generic[T]):
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
         [0, 1, 2]
         """
-        return IterDataset._of(self._stream.with_options(**options))
+        return self._of(self._stream.with_options(**options))
 
     def apply(self, transformations: Any) -> IterDataset[Any]:
         """What a transform, or each of a list, makes of the stream: `map` for a `MapTransform` and so on."""
@@ -385,4 +390,4 @@ class IterDataset(Generic[T]):
         return self._then(pack)
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
-        return IterDataset._of(self._stream.on(Apply(self._stream.tree, (operation,)), 1))
+        return self._of(self._stream.on(Apply(self._stream.tree, (operation,)), 1))

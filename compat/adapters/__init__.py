@@ -1,0 +1,1 @@
+"""What Grain's names stand for: adapters over our samplers, operations, datasets and loader."""

@@ -1,0 +1,54 @@
+"""Options as Grain's programs write them. None of them changes what comes of a pipeline.
+
+In: what the user wrote. Out: values that our loader takes.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from ...checks import whole_number
+
+
+@dataclass(slots=True)
+class MultiprocessingOptions:
+    """Worker processes.
+
+    Attributes:
+        num_workers: how many; 0 (default): none.
+        per_worker_buffer_size: finished elements held ready for each.
+        enable_profiling: does nothing here.
+    """
+
+    num_workers: int = 0
+    per_worker_buffer_size: int = 1
+    enable_profiling: bool = False
+
+    def __post_init__(self) -> None:
+        whole_number("num_workers", self.num_workers, 0, None, "a number of processes, 0 for none")
+
+
+class ExecutionTrackingMode(enum.Enum):
+    """What is measured of each step of a dataset; here, always the same, which `iterator.stats()` tells."""
+
+    DISABLED = enum.auto()
+    STAGE_TIMING = enum.auto()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetOptions:
+    """Options of a dataset; here, they do nothing.
+
+    Attributes:
+        filter_warn_threshold_ratio: of elements left out.
+        filter_raise_threshold_ratio: likewise.
+        execution_tracking_mode: what is measured.
+        min_shm_size: of batches.
+    """
+
+    filter_warn_threshold_ratio: Any = 0.9
+    filter_raise_threshold_ratio: Any = None
+    execution_tracking_mode: Any = ExecutionTrackingMode.DISABLED
+    min_shm_size: Any = 0

@@ -1,0 +1,35 @@
+"""Grain's names over our engine: `import millrace.compat.grain as grain`.
+
+Programs run with the import changed and nothing else. Orders and random numbers are Grain's.
+"""
+
+from ...loader import ReadOptions
+from ..adapters.data_loader import DataLoader, DataLoaderIterator, load
+from ..adapters.iter_dataset import IterDataset
+from ..adapters.iterators import DatasetIterator
+from ..adapters.map_dataset import MapDataset
+from ..adapters.options import MultiprocessingOptions
+from ..adapters.records import Record, RecordMetadata
+from . import checkpoint, constants, experimental, multiprocessing, python, samplers, sharding, sources, transforms
+
+__all__ = [
+    "DataLoader",
+    "DataLoaderIterator",
+    "DatasetIterator",
+    "IterDataset",
+    "MapDataset",
+    "MultiprocessingOptions",
+    "ReadOptions",
+    "Record",
+    "RecordMetadata",
+    "checkpoint",
+    "constants",
+    "experimental",
+    "load",
+    "multiprocessing",
+    "python",
+    "samplers",
+    "sharding",
+    "sources",
+    "transforms",
+]

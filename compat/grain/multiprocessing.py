@@ -1,0 +1,5 @@
+"""`grain.multiprocessing`."""
+
+from ..adapters.options import MultiprocessingOptions
+
+__all__ = ["MultiprocessingOptions"]

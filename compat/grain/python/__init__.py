@@ -1,0 +1,87 @@
+"""`grain.python`: older names."""
+
+from typing import TYPE_CHECKING, Any
+
+from .... import checkpoint as _checkpoint
+from ....loader import ReadOptions
+from ....samplers import NoSharding, Sampler, ShardByJaxProcess, ShardOptions
+from ....sources import ArrayRecordDataSource, RangeDataSource
+from ....sources import DataSource as RandomAccessDataSource
+from ...adapters.data_loader import DataLoader, load
+from ...adapters.data_loader import DataLoaderIterator as PyGrainDatasetIterator
+from ...adapters.iter_dataset import IterDataset
+from ...adapters.iterators import DatasetIterator
+from ...adapters.map_dataset import MapDataset
+from ...adapters.operations import BatchOperation, FilterOperation, MapOperation, RandomMapOperation
+from ...adapters.operations import IteratorOperation as Operation
+from ...adapters.options import MultiprocessingOptions
+from ...adapters.records import Record, RecordMetadata
+from ...adapters.samplers import IndexSampler, SequentialSampler
+from ...adapters.selection import DatasetSelectionMap
+from ...adapters.sources import SharedMemoryDataSource as InMemoryDataSource
+from ...adapters.transforms import Batch, Transformation, Transformations
+from ...adapters.transforms import Filter as FilterTransform
+from ...adapters.transforms import Map as MapTransform
+from ...adapters.transforms import MapWithIndex as MapWithIndexTransform
+from ...adapters.transforms import RandomMap as RandomMapTransform
+from ..constants import DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD, RECORD_KEY, SEED
+from . import experimental
+
+if TYPE_CHECKING:
+    from ....checkpoint.orbax import CheckpointHandler as PyGrainCheckpointHandler
+    from ....checkpoint.orbax import CheckpointRestore as PyGrainCheckpointRestore
+    from ....checkpoint.orbax import CheckpointSave as PyGrainCheckpointSave
+
+__all__ = [
+    "DATASET_INDEX",
+    "EPOCH",
+    "INDEX",
+    "META_FEATURES",
+    "RECORD",
+    "RECORD_KEY",
+    "SEED",
+    "ArrayRecordDataSource",
+    "Batch",
+    "BatchOperation",
+    "DataLoader",
+    "DatasetIterator",
+    "DatasetSelectionMap",
+    "FilterOperation",
+    "FilterTransform",
+    "InMemoryDataSource",
+    "IndexSampler",
+    "IterDataset",
+    "MapDataset",
+    "MapOperation",
+    "MapTransform",
+    "MapWithIndexTransform",
+    "MultiprocessingOptions",
+    "NoSharding",
+    "Operation",
+    "PyGrainCheckpointHandler",
+    "PyGrainCheckpointRestore",
+    "PyGrainCheckpointSave",
+    "PyGrainDatasetIterator",
+    "RandomAccessDataSource",
+    "RandomMapOperation",
+    "RandomMapTransform",
+    "RangeDataSource",
+    "ReadOptions",
+    "Record",
+    "RecordMetadata",
+    "Sampler",
+    "SequentialSampler",
+    "ShardByJaxProcess",
+    "ShardOptions",
+    "Transformation",
+    "Transformations",
+    "experimental",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The names that need Orbax, when they are first used."""
+    if not name.startswith("PyGrainCheckpoint"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_checkpoint, name.removeprefix("PyGrain"))

@@ -1,0 +1,236 @@
+"""MapDataset and IterDataset of `millrace.compat.grain` beside the real ones."""
+
+import both
+import pytest
+
+import millrace.compat.grain as grain
+from millrace.errors import CheckpointError, SeedError
+
+PROGRAMS = []
+
+
+def program(function):
+    """One that both run."""
+    PROGRAMS.append(function)
+    return function
+
+
+@program
+def indices_past_the_end(g):
+    """Indices past the end."""
+    dataset = g.MapDataset.range(10).seed(3).shuffle().random_map(lambda x, rng: x + rng.random()).repeat(2)
+    return [dataset[i] for i in range(25)], list(dataset), list(dataset.to_iter_dataset())
+
+
+@program
+def random_maps_and_shuffles_anywhere(g):
+    """Random maps and shuffles anywhere."""
+    dataset = g.MapDataset.source(list(range(20))).seed(5).map(lambda x: x).filter(lambda x: x % 3).shuffle()[2:18:3]
+    dataset = dataset.random_map(lambda x, rng: (x, rng.normal())).shuffle().map_with_index(lambda i, x: (i, x))
+    return [dataset[i] for i in range(20)], list(dataset)
+
+
+@program
+def random_maps_of_streams(g):
+    """Random maps of streams."""
+    dataset = g.MapDataset.range(20).seed(1).shuffle().to_iter_dataset().map(lambda x: x)
+    dataset = dataset.random_map(lambda x, rng: x + rng.random())
+    batches = dataset.batch(3).random_map(lambda x, rng: x + rng.random()).map_with_index(lambda i, x: (i, x))
+    return list(dataset), list(batches)
+
+
+@program
+def random_maps_after_filters(g):
+    """Random maps after filters."""
+    stream = g.MapDataset.range(20).seed(1).filter(lambda x: x % 4).shuffle().to_iter_dataset().filter(lambda x: x % 3)
+    stream = stream.random_map(lambda x, rng: x + rng.random()).map_with_index(lambda i, x: (i, x))
+    return list(stream.seed(4).random_map(lambda x, rng: (x, rng.random())))
+
+
+@program
+def mixes_of_datasets(g):
+    """Mixes of datasets."""
+    one = g.MapDataset.range(10).seed(1).shuffle().repeat()
+    other = g.MapDataset.range(100, 130).seed(2).shuffle()
+    mixed = g.MapDataset.mix([one, other], [0.7, 0.3]).random_map(lambda x, rng: x + rng.random())
+    return len(mixed), list(mixed)[:60], [mixed[i] for i in range(90, 200, 7)]
+
+
+@program
+def mixes_of_streams(g):
+    """Mixes of streams."""
+    one = g.MapDataset.range(10).seed(1).shuffle().to_iter_dataset()
+    other = g.MapDataset.range(100, 130).seed(2).shuffle().to_iter_dataset().filter(lambda x: x % 2)
+    mixed = g.IterDataset.mix([one, other], [0.7, 0.3]).random_map(lambda x, rng: x + rng.random())
+    return list(mixed), list(g.IterDataset.mix({"z": one, "c": other}, {"z": 0.3, "c": 0.7}))
+
+
+@program
+def batches(g):
+    """Batches."""
+    dataset = g.MapDataset.range(10).batch(4)
+    whole = g.MapDataset.range(10).repeat(3).batch(4, drop_remainder=True).shuffle(seed=3)
+    dropped = g.MapDataset.range(10).batch(4, drop_remainder=True)
+    past = [[each[i] for i in range(8)] for each in (dataset, whole, dropped)]
+    return past, list(dataset), list(whole)
+
+
+@program
+def concatenations(g):
+    """Concatenations."""
+    one, other = g.MapDataset.range(4).shuffle(seed=3), g.MapDataset.range(10, 13).map(lambda x: x * 2)
+    both_of_them = g.MapDataset.concatenate([one, other])
+    repeated = both_of_them.seed(3).shuffle().repeat(2, reseed_each_epoch=False)
+    return len(both_of_them), [both_of_them[i] for i in range(20)], list(repeated)
+
+
+@program
+def empty_sources(g):
+    """Empty sources."""
+    nothing, no_numbers = g.MapDataset.source([]), g.MapDataset.range(0)
+    stream = nothing.map(lambda x: x).to_iter_dataset().batch(2)
+    return len(nothing), list(nothing), list(stream), list(no_numbers.filter(bool))
+
+
+@program
+def slices(g):
+    """Slices."""
+    dataset = g.MapDataset.range(10).shuffle(seed=1).repeat()[1::3]
+    return [dataset[i] for i in range(10)], list(g.MapDataset.range(10)[::2])
+
+
+@program
+def filters_leave_none(g):
+    """Filters leave none."""
+    dataset = g.MapDataset.range(10).filter(lambda x: x % 2)
+    stream = dataset.shuffle(seed=1).to_iter_dataset(g.ReadOptions(num_threads=0)).batch(2, drop_remainder=True)
+    return list(dataset), list(dataset.to_iter_dataset(allow_nones=True)), list(stream)
+
+
+def of_ones_own(g):
+    """Datasets of both kinds."""
+
+    class Pairs(g.DatasetIterator):
+        def __init__(self, parent):
+            super().__init__(parent)
+            self.count = 0
+
+        def __next__(self):
+            self.count += 1
+            return next(self._parent), self.count
+
+        def get_state(self):
+            return {"parent": self._parent.get_state(), "count": self.count}
+
+        def set_state(self, state):
+            self._parent.set_state(state["parent"])
+            self.count = state["count"]
+
+    class Counted(g.IterDataset):
+        def __init__(self, parent):
+            super().__init__(parent)
+
+        def __iter__(self):
+            return Pairs(self._parent.__iter__())
+
+    class Even(g.MapDataset):
+        def __init__(self, parent):
+            super().__init__(parent)
+
+        def __len__(self):
+            return len(self._parent) // 2
+
+        def __getitem__(self, index):
+            return self.slice(index) if isinstance(index, slice) else self._parent[2 * index]
+
+    dataset = Even(g.MapDataset.range(20).seed(4).shuffle()).shuffle().random_map(lambda x, rng: x + rng.random())
+    return dataset, Counted(dataset.to_iter_dataset().map(lambda x: x))
+
+
+@program
+def datasets_of_ones_own(g):
+    """Datasets of one's own."""
+    dataset, stream = of_ones_own(g)
+    iterator = iter(stream.filter(lambda x: True))
+    first = [next(iterator) for _ in range(3)]
+    state = iterator.get_state()
+    rest = list(iterator)
+    iterator.set_state(state)
+    assert list(iterator) == rest
+    return list(dataset), list(stream), list(stream.random_map(lambda x, rng: (x, rng.random()))), first, rest
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+def test_chains_give_grains_elements(function):
+    """The same elements, of the same types, in the same order."""
+    both.runs_alike(function)
+
+
+def streams():
+    """Streams whose states are not alike."""
+    numbers = grain.MapDataset.range(23).seed(1).shuffle()
+    odd = numbers.to_iter_dataset().filter(lambda x: x % 2)
+    yield numbers.to_iter_dataset().batch(4)
+    yield odd.random_map(lambda x, rng: (x, rng.random())).batch(2)
+    yield grain.IterDataset.mix([numbers.to_iter_dataset(), odd], [0.5, 0.5]).map(str)
+    yield of_ones_own(grain)[1]
+
+
+@pytest.mark.parametrize("number", range(len(list(streams()))))
+def test_states_of_chains_are_dicts_that_go_on_anywhere(number):
+    """At every step, on the same iterator and on another one."""
+    stream = list(streams())[number]
+    whole = list(stream)
+    iterator, states = iter(stream), []
+    for _ in whole:
+        states.append(iterator.get_state())
+        next(iterator)
+    assert isinstance(iterator, grain.DatasetIterator)
+    for step, state in enumerate(states):
+        assert isinstance(state, dict)
+        for other in (iterator, iter(stream)):
+            other.set_state(state)
+            assert both.told(list(other)) == both.told(whole[step:])
+
+
+def test_workers_do_not_change_the_stream():
+    """mp_prefetch gives the stream of no workers, whatever their number; a state goes on with any."""
+    stream = list(streams())[1]
+    iterator = iter(stream.mp_prefetch(grain.MultiprocessingOptions(num_workers=2)))
+    first = [next(iterator) for _ in range(2)]
+    again = iter(stream)
+    again.set_state(iterator.get_state())
+    rest = list(iterator)
+    iterator.close()
+    assert both.told(first + rest) == both.told(list(stream))
+    assert both.told(list(again)) == both.told(rest)
+
+
+def test_a_closed_iterator_stays_closed_until_it_gets_a_state():
+    """The next `next` is a ValueError."""
+    iterator = iter(grain.MapDataset.range(4).to_iter_dataset())
+    next(iterator)
+    state = iterator.get_state()
+    iterator.close()
+    iterator.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(iterator)
+    iterator.set_state(state)
+    assert list(iterator) == [1, 2, 3]
+
+
+def test_random_methods_need_a_seed():
+    """Without one anywhere it is a ValueError."""
+    for method in ("shuffle", "random_map"):
+        arguments = () if method == "shuffle" else (lambda x, rng: x,)
+        with pytest.raises(SeedError, match=method):
+            getattr(grain.MapDataset.range(3), method)(*arguments)
+    with pytest.raises(ValueError, match="seed"):
+        grain.MapDataset.range(3).shuffle(seed=1 << 32)
+
+
+def test_a_state_of_another_dataset_is_refused():
+    """As those of loaders."""
+    state = iter(grain.MapDataset.range(4).to_iter_dataset()).get_state()
+    with pytest.raises(CheckpointError):
+        iter(grain.MapDataset.range(5).to_iter_dataset()).set_state(state)

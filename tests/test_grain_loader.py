@@ -1,0 +1,163 @@
+"""The DataLoader of `millrace.compat.grain` beside the real one."""
+
+import json
+
+import both
+import grain as real
+import pytest
+
+import millrace.compat.grain as grain
+from millrace.compat.grain import python as pygrain
+from millrace.errors import CheckpointError
+
+RECORDS = list(range(23))
+
+SHARDS = [(kind, index, count, drop) for kind in "slq" for index, count in ((0, 1), (1, 3)) for drop in (False, True)]
+"""Shards of the sampler, of the loader alone, of a sampler in order."""
+
+
+def loader(g, operations, shard=("s", 0, 1, False), **options):
+    """A loader of a shard of two epochs."""
+    kind, *numbers = shard
+    options_of_shard = g.sharding.ShardOptions(*numbers)
+    if kind == "q":
+        sampler = g.samplers.SequentialSampler(23, seed=3, shard_options=options_of_shard)
+    else:
+        own = {"shard_options": options_of_shard} if kind == "s" else {}
+        sampler = g.samplers.IndexSampler(23, shuffle=True, seed=5, num_epochs=2, **own)
+    more = {"shard_options": options_of_shard} if kind == "l" else {}
+    return g.DataLoader(data_source=RECORDS, sampler=sampler, operations=operations, **more, **options)
+
+
+def transforms(g):
+    """Lists of operations, by what is special of them."""
+
+    class Noise(g.transforms.RandomMap):
+        def random_map(self, element, rng):
+            return element + rng.random()
+
+    class Third(g.transforms.Filter):
+        def filter(self, element):
+            return int(element) % 3 != 0
+
+    class Square(g.transforms.Map):
+        def map(self, element):
+            return element * element
+
+    class Copies(g.python.experimental.FlatMapTransform):
+        max_fan_out = 3
+
+        def flat_map(self, element):
+            return [element] * (int(element) % 3 + 1)
+
+    class Odd:
+        def __call__(self, records):
+            for record in records:
+                if record.metadata.index % 2:
+                    yield type(record)(record.metadata, (record.data, record.metadata.index))
+
+    batch, old = g.transforms.Batch, g.python
+    return {
+        "random": [Noise()],
+        "two random maps": [Noise(), Third(), Noise(), batch(4)],
+        "flat map": [Square(), Copies(), batch(4, drop_remainder=True)],
+        "random map of batches": [batch(3), Noise()],
+        "older names": [
+            old.MapOperation(lambda x: x + 1),
+            old.RandomMapOperation(lambda x, rng: x + rng.normal()),
+            old.FilterOperation(lambda x: x > 3),
+            old.BatchOperation(2),
+        ],
+        "own operation": [Square(), Odd(), batch(2)],
+        "own operation after a random map": [Noise(), Odd()],
+        "own operation after a flat map": [Copies(), Odd(), batch(2)],
+    }
+
+
+@pytest.mark.parametrize("name", [*transforms(grain)])
+def test_loaders_give_grains_elements(name):
+    """In Grain's order, with Grain's random numbers, on every shard."""
+
+    def program(g):
+        return [list(loader(g, transforms(g)[name], shard)) for shard in SHARDS]
+
+    both.runs_alike(program)
+
+
+def test_load_gives_grains_elements():
+    """The short form as well."""
+
+    def program(g):
+        return list(g.load(RECORDS, num_epochs=2, shuffle=True, seed=3, batch_size=4, drop_remainder=True))
+
+    both.runs_alike(program)
+
+
+@pytest.mark.parametrize("name", ["two random maps", "own operation", "own operation after a flat map"])
+def test_states_of_loaders_are_bytes_that_go_on_anywhere(name):
+    """On the same iterator and on another one, with workers too."""
+    whole = list(loader(grain, transforms(grain)[name]))
+    for taken in (0, 2, len(whole)):
+        iterator = iter(loader(grain, transforms(grain)[name]))
+        assert not isinstance(iterator, grain.DatasetIterator)
+        for _ in range(taken):
+            next(iterator)
+        state = iterator.get_state()
+        assert type(state) is bytes
+        other = iter(loader(grain, transforms(grain)[name], worker_count=taken % 3 and 1))
+        other.set_state(state)
+        assert other.get_state() == state
+        assert both.told(list(other)) == both.told(whole[taken:])
+
+
+def test_states_of_grains_loader_go_on():
+    """A checkpoint of Grain's DataLoader is read by ours as it is; that of another sampler is refused."""
+    theirs = iter(loader(real, [real.transforms.Batch(4)]))
+    for _ in range(3):
+        next(theirs)
+    iterator = iter(loader(grain, [grain.transforms.Batch(4)]))
+    iterator.set_state(theirs.get_state())
+    assert both.told(list(iterator)) == both.told(list(theirs))
+    state = json.loads(theirs.get_state())
+    other = json.dumps({**state, "sampler": state["sampler"].replace("seed=5", "seed=6")}).encode()
+    with pytest.raises(CheckpointError, match="seed 6 → 5"):
+        iterator.set_state(other)
+
+
+def test_transforms_need_something_to_do():
+    """A function may be passed to any of them; with neither a function nor a method they cannot be made."""
+    assert pygrain.MapTransform(lambda x: x + 1).map(1) == 2
+    for name in ("Map", "RandomMap", "MapWithIndex", "Filter", "FlatMap"):
+        with pytest.raises(TypeError, match="nothing to do"):
+            getattr(grain.transforms, name)() if name != "FlatMap" else pygrain.experimental.FlatMapTransform()
+
+
+def test_a_sampler_of_the_users_own_gives_the_generators():
+    """Random maps draw from what the sampler's metadata has."""
+
+    def program(g):
+        import numpy as np
+
+        class Backwards:
+            def __len__(self):
+                return 7
+
+            def __getitem__(self, index):
+                if index >= 7:
+                    raise IndexError(index)
+                return g.RecordMetadata(index, 6 - index, np.random.default_rng(index))
+
+        class Noise(g.transforms.RandomMap):
+            def random_map(self, element, rng):
+                return element + rng.random()
+
+        return list(
+            g.DataLoader(
+                data_source=RECORDS,
+                sampler=Backwards(),
+                operations=[Noise(), g.transforms.Batch(2)],
+                shard_options=g.sharding.NoSharding(),
+            )
+        )
+
+    both.runs_alike(program)
