@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import pytest
 
@@ -329,3 +331,57 @@ def test_a_stream_goes_on_devices():
     stream = MapDataset.range(6).batch(3).to_iter_dataset()
     with iter(stream.to_device(jax.devices()[0])) as feeder:
         assert [batch.tolist() for batch in feeder] == [[0, 1, 2], [3, 4, 5]]
+
+
+SAME_AS_GRAIN = {
+    "filter": lambda stream: stream.filter(lambda x: x % 3),
+    "map": lambda stream: stream.map(lambda x: x + 1),
+    "map with index": lambda stream: stream.map_with_index(lambda i, x: (i, x)),
+    "batch": lambda stream: stream.filter(lambda x: x % 3).batch(4),
+    "batch, rest dropped": lambda stream: stream.batch(4, drop_remainder=True),
+    "batch by function": lambda stream: stream.batch(4, batch_fn=sum),
+    "batches mapped": lambda stream: stream.batch(4).map(lambda x: x * 2).filter(lambda x: x[0] % 16),
+    "pipe": lambda stream: stream.pipe(lambda s, size: s.batch(size), size=5),
+}
+
+
+@pytest.mark.parametrize("name", SAME_AS_GRAIN)
+def test_streams_give_what_grain_gives(name):
+    """Element by element, after what MapDatasets leave out as well."""
+    import grain
+
+    make = SAME_AS_GRAIN[name]
+    for before in (lambda d: d, lambda d: d[1::2].repeat(2)):
+        ours, theirs = (make(before(kind.range(22)).to_iter_dataset()) for kind in (MapDataset, grain.MapDataset))
+        assert_equal_streams(ours, theirs)
+
+
+ELASTIC = {
+    "mix": lambda: MapDataset.mix(
+        [MapDataset.range(30).shuffle(1), MapDataset.range(100, 120)], [2, 1], when_exhausted="all"
+    ).to_iter_dataset(),
+    "pack": lambda: (
+        MapDataset.source([np.full(1 + number % 5, number) for number in range(60)])
+        .shuffle(1)
+        .pack(8)
+        .shuffle(2)
+        .map(lambda row: row["tokens"][row["tokens_segment_ids"] > 0].sum())
+        .to_iter_dataset()
+    ),
+    "evaluated": lambda: MapDataset.range(50).map_with_index(lambda i, x: i + x).shuffle(1).to_iter_dataset(),
+}
+
+
+@pytest.mark.parametrize("name", ELASTIC)
+def test_numbers_of_shards_may_change_twice_at_unequal_steps(name):
+    """Three, two, then four shards: each element of a mix, of packed rows, of what is evaluated, comes once."""
+    stream, seen, states = ELASTIC[name](), [], []
+    for count, steps in ((3, (4, 1, 2)), (2, (3, 5)), (4, (99,) * 4)):
+        former, states = states, []
+        for index in range(count):
+            iterator = iter(stream.shard(ShardOptions(index, count)))
+            if former:
+                iterator.set_states(former)
+            seen += islice(iterator, steps[index])
+            states.append(iterator.get_state())
+    assert sorted(seen) == sorted(stream)
