@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class Shuffle:
 
     length: int
     seed: int
+
+    keeps_indices: ClassVar[bool] = False
 
     @property
     def epoch_length(self) -> int | None:
@@ -63,6 +65,8 @@ class WindowShuffle:
     window: int
     seed: int
     length: int
+
+    keeps_indices: ClassVar[bool] = False
 
     @property
     def epoch_length(self) -> int | None:
