@@ -137,6 +137,11 @@ class IterDataset(Generic[T]):
 
         Raises:
             SeedError: there is no seed.
+
+        >>> from millrace import MapDataset
+        >>> noisy = MapDataset.range(3).to_iter_dataset().random_map(lambda x, rng: x + rng.random(), seed=1)
+        >>> list(noisy) == list(noisy)
+        True
         """
         kind, stream = as_kind(RandomMapTransform, transform), self._stream
         own = seed_of("random_map", seed, stream.seeds, BELOW_2_64)

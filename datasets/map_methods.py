@@ -59,6 +59,11 @@ class MapMethods(Generic[T]):
         Raises:
             SeedError: there is no seed.
             ValueError: the dataset never ends.
+
+        >>> from millrace import MapDataset
+        >>> dataset = MapDataset.range(5).shuffle(seed=1)
+        >>> sorted(dataset), dataset[range(5)] == dataset[range(5, 10)]
+        ([0, 1, 2, 3, 4], False)
         """
         own = seed_of("shuffle", seed, self._node.seeds)
         return self._reordered(Shuffle(finite("shuffle", self._node.length), own, bool(reseed_each_epoch)))
