@@ -198,8 +198,8 @@ class MixSampler:
     def _place_of(self, name: str) -> int:
         if name not in self._parts:
             raise CheckpointError(
-                f"part {shown(name)} was removed from the mix, but the shards of the former run stood at unequal steps, and "
-                "some of its records are still to be delivered; keep it among the parts, with weight 0."
+                f"part {shown(name)} was removed from the mix, but some of its records are still to be delivered: the former "
+                "run stood inside a window of a Pack, or its shards at unequal steps. Keep it among the parts, with weight 0."
             )
         return self.names.index(name)
 

@@ -121,6 +121,22 @@ def test_other_weights_hold_from_where_a_mix_goes_on():
     assert {x // 1000 for x in rest} == {2}
 
 
+def test_a_mix_of_rows_is_not_changed_inside_a_window():
+    """Its rest would be made of other elements: an error at such steps; between two windows each element comes once."""
+    before, other = (
+        IterDataset.mix(_parts("a", "b"), {"a": a, "b": 1 - a}, when_exhausted="all").window_shuffle(8, seed=1)
+        for a in (0.7, 0.2)
+    )
+    iterator = iter(before)
+    seen = [int(next(iterator)) for _ in range(3)]
+    with pytest.raises(CheckpointError, match="between two windows"):
+        iter(other).set_state(iterator.get_state(), strict=False)
+    seen += [int(next(iterator)) for _ in range(5)]
+    changed = iter(other)
+    changed.set_state(iterator.get_state(), strict=False)
+    assert sorted([*seen, *map(int, changed)]) == sorted(map(int, before))
+
+
 def test_a_changed_mix_goes_on_with_other_shards():
     """Each element of the datasets that stay once."""
     before = IterDataset.mix(_parts("a", "b"), when_exhausted="all")

@@ -1,7 +1,8 @@
 """How a mix of rows goes on that has other datasets than in the run before.
 
 In: the pipeline as it is now, and a state. Out: the same state, as one of this pipeline: datasets that stay go on where they
-stood, new ones begin. Other weights need nothing: each dataset has a place of its own.
+stood, new ones begin. Other weights need nothing, as each dataset has a place of its own; but inside a window, whose rest would
+be made of other elements, neither can be changed.
 """
 
 from __future__ import annotations
@@ -19,22 +20,25 @@ from .loader_state import LoaderState
 
 
 def with_datasets_of_now(pipeline: Pipeline, state: LoaderState) -> LoaderState:
-    """The state as one of this pipeline, if the uppermost join is a mix there and here, and its datasets are others.
+    """The state as one of this pipeline, if the uppermost join is a mix there and here, and another one.
 
     Raises:
-        CheckpointError: the state stands where a dataset cannot be added or removed.
+        CheckpointError: the state stands where a mix cannot be changed.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
-    if saved is None or join.rule.fingerprint["kind"] != "mix" or _is_of(join, saved):
+    if saved is None or join.rule.fingerprint["kind"] != "mix" or saved == pipeline.fingerprint["sampler"]["joins"][-1]:
         return state
     names, sizes = saved["names"], [Size(*size) for size in saved["sizes"]]
     stages = sum(size.stages for size in sizes)
     above = state.cursor.skips[stages:]
     own = sum(part.size.stages for part in join.inputs)
-    if any(above) or state.unfinished or len(above) != len(pipeline.stages) - own:
+    begun = any(above) or state.unfinished  # with what the former mix gave, and this one would not give again
+    if not begun and _is_of(join, saved):
+        return state
+    if begun or len(above) != len(pipeline.stages) - own:
         raise CheckpointError(
-            "datasets of a mix can be added or removed where the state stands between two batches, and what follows the mix "
-            "is as it was; take the checkpoint at another step."
+            "datasets and weights of a mix can be changed where the state stands between two batches (of a Pack or "
+            "window_shuffle: between two windows), and what follows the mix is as it was; take the checkpoint at another step."
         )
     cursors = dict(zip(names, state.cursor.parts(sizes)))
     lineages = dict(zip(names, _cut(state.lineages, sizes)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...errors import CheckpointError
 from ...samplers import NoSharding
@@ -19,6 +19,7 @@ from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .loader_state import LoaderState
+from .unfinished import stages_within
 
 MOST_CHECKED = 1_000_000
 """Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
@@ -41,7 +42,9 @@ def going_on(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
     saved = states[0].fingerprint["sampler"] if states else None
     if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_mix(saved):
         return pipeline, states
-    changed = sampler.going_on(saved, _first_unread(states), not strict)
+    changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
+    if changed.fingerprint.get("history") != saved.get("history"):
+        _check_windows(pipeline, states)
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     fingerprint = states[0].fingerprint
     if not strict:
@@ -67,16 +70,30 @@ def check_left(pipeline: Pipeline, cursor: Cursor) -> None:
         leaf.sampler.check_present(leaf.positions(start, min(start + leaf.sampler.block_size, stop)))
 
 
-def _is_mix(saved: Any) -> bool:
+def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
 
 
-def _first_unread(states: Sequence[LoaderState]) -> int:
+def _first_unread(pipeline: Pipeline, states: Sequence[LoaderState]) -> int:
     """A position from which on no shard has read anything, and on which positions follow one another."""
     lineage, shards = states[0].lineages[0], states[0].shard[1]
-    reached = max(state.cursor.positions[0] + any(state.cursor.skips) for state in states)
+    unit = pipeline.stage_on(0).unit  # what was begun, as a window of a Pack, is made as it would have been
+    reached = max(state.cursor.positions[0] + unit * any(state.cursor.skips) for state in states)
     index = max(reached * shards, lineage.dense_from[0])
     return index + lineage.dense_from[1]
+
+
+def _check_windows(pipeline: Pipeline, states: Sequence[LoaderState]) -> None:
+    """Refuse to change a mix inside a window of which nobody knows at which position it ends.
+
+    Raises:
+        CheckpointError: a state stands in one.
+    """
+    if any(stage > 0 for state in states for stage in stages_within(pipeline, state.cursor)):
+        raise CheckpointError(
+            "a mix cannot be changed where the state stands inside a window of a Pack or window_shuffle, or a batch that is "
+            "taken apart, after a Filter or FlatMap; take the checkpoint at another step, or go on with the former mix."
+        )
 
 
 def _adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
@@ -103,6 +120,6 @@ def _of_length(lineage: Lineage, total: int) -> Lineage:
 def lasting(fingerprint: dict[str, Any]) -> dict[str, Any]:
     """A fingerprint without what tells how the order of a mix came about."""
     sampler = fingerprint.get("sampler")
-    if not _is_mix(sampler) or not isinstance(sampler, dict):
+    if not _is_mix(sampler):
         return dict(fingerprint)
     return {**fingerprint, "sampler": {name: value for name, value in sampler.items() if name not in PASSING}}
