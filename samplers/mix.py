@@ -199,7 +199,7 @@ class MixSampler:
         if name not in self._parts:
             raise CheckpointError(
                 f"part {shown(name)} was removed from the mix, but some of its records are still to be delivered: the former "
-                "run stood inside a window of a Pack, or its shards at unequal steps. Keep it among the parts, with weight 0."
+                "run stood inside a window of a Pack, or its shards at unequal steps; keep it among the parts, with weight 0."
             )
         return self.names.index(name)
 
