@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .sources import (
         ArrayRecordDataSource,
         DataSource,
+        HuggingFaceDataSource,
         MemorySource,
         MixedSource,
         ParquetDataSource,
@@ -61,6 +62,7 @@ __all__ = [
     "DeviceLoader",
     "Filter",
     "FlatMap",
+    "HuggingFaceDataSource",
     "IndexSampler",
     "IterDataset",
     "MapDataset",

@@ -12,6 +12,7 @@ from .protocol import DataSource, as_source, fingerprint_of, reader_of
 
 if TYPE_CHECKING:
     from .array_record import ArrayRecordDataSource
+    from .hugging_face import HuggingFaceDataSource
     from .parquet import ParquetDataSource
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayRecordDataSource",
     "DataSource",
+    "HuggingFaceDataSource",
     "MemorySource",
     "MixedSource",
     "ParquetDataSource",
@@ -37,6 +39,7 @@ __getattr__ = names_from(
     __name__,
     {
         "ArrayRecordDataSource": "array_record",
+        "HuggingFaceDataSource": "hugging_face",
         "ParquetDataSource": "parquet",
         "RangeDataSource": "range",
         "TfdsDataSource": "tfds",

@@ -90,7 +90,7 @@ def column_of(chunked: Any) -> Column:
         array = chunked.chunk(0) if chunked.num_chunks == 1 else pa.concat_arrays(chunked.chunks)
     except pa.ArrowInvalid:  # More than 2 GiB of strings: they fit no single array.
         return _Objects(chunked)
-    return _column(_plain(array))
+    return _column(plain(array))
 
 
 def _column(array: Any) -> Column:
@@ -98,11 +98,11 @@ def _column(array: Any) -> Column:
 
     column: Column | None = None
     if not array.null_count:
-        values = _dense(array)
+        values = dense(array)
         column = None if values is None else _Dense(values)
-    elif _is_scalar(array.type):
-        column = _Dense(_filled(array))
-    if column is None and _is_list(array.type):
+    elif is_scalar(array.type):
+        column = _Dense(filled(array))
+    if column is None and is_list(array.type):
         column = _ragged(array)
     if column is None:
         return _Objects(array)
@@ -111,18 +111,18 @@ def _column(array: Any) -> Column:
     return column
 
 
-def _plain(array: Any) -> Any:
+def plain(array: Any) -> Any:
     """Without dictionary encoding and extension type, except tensors, which know their shape."""
     import pyarrow as pa
 
     if isinstance(array, pa.DictionaryArray):
         return array.dictionary_decode()
     if isinstance(array, pa.ExtensionArray) and not _is_tensor(array):
-        return _plain(array.storage)
+        return plain(array.storage)
     return array
 
 
-def _dense(array: Any) -> Array | None:
+def dense(array: Any) -> Array | None:
     """`array[n, …]` of numbers without nulls at any level, None when there is no such form."""
     import pyarrow.types as kinds
 
@@ -130,25 +130,25 @@ def _dense(array: Any) -> Array | None:
         return None
     if _is_tensor(array):
         return np.asarray(array.to_numpy_ndarray())
-    if _is_scalar(array.type):
+    if is_scalar(array.type):
         return np.asarray(array.to_numpy(zero_copy_only=False))
     if not kinds.is_fixed_size_list(array.type):
         return None
-    inner = _dense(array.flatten())
+    inner = dense(array.flatten())
     return None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
 
 
 def _ragged(array: Any) -> Column | None:
     import pyarrow.compute as pc
 
-    values = _dense(array.flatten())
+    values = dense(array.flatten())
     if values is None:
         return None
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     return _Ragged(values, lengths.to_numpy(zero_copy_only=False))
 
 
-def _filled(array: Any) -> Array:
+def filled(array: Any) -> Array:
     """Numbers with something in the place of each null; without it integers would turn into floats."""
     import pyarrow.types as kinds
 
@@ -157,7 +157,8 @@ def _filled(array: Any) -> Array:
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
-def _is_scalar(kind: Any) -> bool:
+def is_scalar(kind: Any) -> bool:
+    """Whether values are numbers, or dates and times without a zone."""
     import pyarrow.types as kinds
 
     numeric = kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)
@@ -165,7 +166,8 @@ def _is_scalar(kind: Any) -> bool:
     return bool(numeric or naive or kinds.is_date(kind) or kinds.is_duration(kind))
 
 
-def _is_list(kind: Any) -> bool:
+def is_list(kind: Any) -> bool:
+    """Whether values are lists, of one length or not."""
     import pyarrow.types as kinds
 
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))

@@ -29,6 +29,7 @@ _TABLES = {
         "torch",
         "IterableDataset",
     ): "a dataset with __len__ and __getitem__: a place in a stream must be found without reading",
+    ("datasets", "IterableDatasetDict"): "a split of the dataset loaded without streaming=True",
     (
         "datasets",
         "IterableDataset",

@@ -59,8 +59,8 @@ class DataSource(Protocol[RecordT_co]):
 def as_source(data: Any) -> DataSource[Any]:
     """Makes a source of what a user passes as one.
 
-    A list, tuple, range, dict of arrays or array becomes a `MemorySource`; anything else with `__len__` and
-    `__getitem__` is a source already and comes back as it is.
+    A list, tuple, range, dict of arrays or array becomes a `MemorySource`, a `datasets.Dataset` a
+    `HuggingFaceDataSource`; anything else with `__len__` and `__getitem__` is a source already and comes back as it is.
 
     Raises:
         TypeError: `data` has no random access (a generator, a set, an iterator), it is a path, a table or a
@@ -73,6 +73,10 @@ def as_source(data: Any) -> DataSource[Any]:
     refuse_no_source(data)
     if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
         return MemorySource(data)
+    if is_hugging_face(data):
+        from .hugging_face import HuggingFaceDataSource
+
+        return HuggingFaceDataSource(data)
     missing = [name for name in ("__len__", "__getitem__") if not hasattr(type(data), name)]
     if missing:
         raise TypeError(
@@ -80,6 +84,12 @@ def as_source(data: Any) -> DataSource[Any]:
             "collect an iterator into a list first: list(...)"
         )
     return cast(DataSource[Any], data)
+
+
+def is_hugging_face(data: Any) -> bool:
+    """Whether it is a `datasets.Dataset`; a subclass of it may read otherwise. Imports nothing."""
+    kind = type(data)
+    return kind.__module__ == "datasets.arrow_dataset" and kind.__name__ == "Dataset"
 
 
 def reader_of(source: DataSource[Any]) -> Reader:

@@ -23,6 +23,9 @@ _HINTS = {
     signal.SIGBUS: " (shared memory may be used up)",
 }
 
+_NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Else NumPy and pyarrow start threads when they are imported, and the zygote could not fork."""
+
 
 class Spawner:
     """A zygote, and all channels to it and its workers. `begin` may be called again after `close`."""
@@ -38,11 +41,8 @@ class Spawner:
 
     def begin(self) -> None:
         """Start the interpreter; it boots while the caller goes on."""
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-            "OPENBLAS_NUM_THREADS": "1",  # else importing numpy starts threads there, and it could not fork
-        }
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        environment = {**os.environ, "PYTHONPATH": paths, **_NO_THREADS}
         dies_with_us = threading.current_thread() is threading.main_thread()  # the kernel goes by the thread
         with Uninterrupted():
             self.channel, theirs = Channel.pair()
@@ -58,7 +58,7 @@ class Spawner:
 
     def send_start(self, payload: int) -> None:
         """Tell it what to unpack, and where its modules are."""
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, **_NO_THREADS}
         with contextlib.suppress(OSError):  # it is gone already; its channel says so
             self.channel.send(Start(list(sys.path), environment), [payload])
 
