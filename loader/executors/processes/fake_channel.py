@@ -81,7 +81,7 @@ class FakeWorker:
         while self.channel.readable() and (received := self.channel.receive()) is not None:
             message = received[0]
             if isinstance(message, RunSpan):
-                _, start, stop = message.task
+                _, start, stop, _ = message.task
                 tags = RowTags()
                 for unit, position in enumerate(range(start, stop)):
                     tags.add(unit, position, 0)
