@@ -45,6 +45,12 @@ def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
     return whole_number("seed", seed, 0, high, "an int, seed=0 for example")
 
 
+_OF_ENDLESS = {
+    "repeat": "repeat it once",
+    "pack": "pack first, then repeat, or pack the stream: to_iter_dataset().pack(…)",
+}
+
+
 def finite(method: str, length: int) -> int:
     """A length, if it is one.
 
@@ -52,8 +58,9 @@ def finite(method: str, length: int) -> int:
         ValueError: it is that of a dataset that never ends.
     """
     if length >= ENDLESS:
+        remedy = _OF_ENDLESS.get(method, f"{method} first, then repeat")
         raise ValueError(
-            f"{method}: the dataset never ends, as it is repeated without num_epochs=; {method} first, then repeat."
+            f'{method}: the dataset never ends, because of repeat() without num_epochs= or when_exhausted="repeat"; {remedy}.'
         )
     return length
 
@@ -87,10 +94,15 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     """Datasets, and their names where they are given in a dict. Where streams are wanted, `MapDataset`s are made such.
 
     Raises:
-        TypeError: they are not datasets of that kind.
+        TypeError: they are not datasets of that kind, or a name is no text.
         ValueError: there is none.
     """
-    names = [str(name) for name in datasets] if isinstance(datasets, Mapping) else None
+    names = list(datasets) if isinstance(datasets, Mapping) else None
+    for name in names or ():
+        if not isinstance(name, str):
+            raise TypeError(
+                f"{method}: the name {shown(name)} is a {type(name).__name__}; pass a dict with names of type str."
+            )
     listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
     if not isinstance(listed, (list, tuple)):
         raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets, or a dict of them by name.")

@@ -35,6 +35,7 @@ from ..samplers import ShardOptions
 from ..samplers.sharding import as_shard_options
 from .arguments import BELOW_2_64, as_named, checked_seed, seed_of
 from .iter_joins import Exhausted, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
+from .other_kind import Remarks
 from .rows import rows_of
 from .stream import Stream
 from .transforms import as_kind, each_of, fan_out_of, method_for
@@ -42,7 +43,7 @@ from .transforms import as_kind, each_of, fan_out_of, method_for
 T = TypeVar("T")
 
 
-class IterDataset(Generic[T]):
+class IterDataset(Remarks, Generic[T]):
     """A stream of elements; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream. Immutable.
 
     A class of your own, made from this one, defines `__iter__`, whose iterators have `get_state` and `set_state`; it can stand
@@ -320,7 +321,7 @@ class IterDataset(Generic[T]):
         """
         return self._of(cached(self._stream))
 
-    def window_shuffle(self, window_size: int, *, seed: int | None = None) -> IterDataset[T]:
+    def window_shuffle(self, window_size: int, seed: int | None = None) -> IterDataset[T]:
         """Shuffles elements within windows: those of one come before those of the next.
 
         Args:

@@ -21,6 +21,7 @@ from .choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .joined_nodes import Chosen, Own, Zipped
 from .map_methods import MapMethods
 from .nodes import Get, Node, Source, fingerprint_of_node
+from .other_kind import Remarks
 
 if TYPE_CHECKING:
     from ..loader import DataLoaderIterator, ReadOptions
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MapDataset(MapMethods[T], ABC):
+class MapDataset(MapMethods[T], Remarks, ABC):
     """Elements at any index, made when they are asked for: `source(…)`, and methods that each give another dataset.
 
     An index past the end is in the next epoch: what shuffles does so anew, all else repeats. Indices from -1 down are in the

@@ -41,8 +41,8 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
         raise TypeError("this stream never ends, so it has no len(); pass num_epochs= to the sampler.")
     if not pipeline.aligned:
         raise TypeError(
-            "the number of elements is unknown before they are read, because of a Filter, a FlatMap, a Pack or "
-            'on_error="skip"; count them, or ask len(loader) without it.'
+            "the number of elements is unknown before they are read, because of a Filter, a FlatMap, a Pack, streams that come "
+            'together (mix, zip, limit and so on) or on_error="skip"; count them, or ask for the len() without it.'
         )
     (position, step), outputs = at, pipeline.stages[0].outputs
     before = outputs(position)
