@@ -37,6 +37,7 @@ _HERE = {
     "RandomSampler": "millrace.IndexSampler(…, shuffle=True, seed=…)",
     "SharedMemoryDataSource": "millrace.MemorySource, whose memory worker processes share",
     "StateFile": "millrace.checkpoint.StateFile",
+    "StatefulDataLoader": "millrace.DataLoader, whose iterators have state_dict and load_state_dict",
     "TensorDataset": "a dict of arrays, which is a source",
     "Transformation": "millrace.Operation",
     "Transformations": "a list of operations",
@@ -48,6 +49,10 @@ _HERE = {
 }
 
 _REMARKS = {
+    "BatchSampler": "docs/from-pytorch.md shows a source whose records are batches",
+    "IterableDataset": "give it __len__ and __getitem__; a stream with a state of its own can be a millrace.IterDataset",
+    "SubsetRandomSampler": "choose the records in a source, and shuffle it; docs/from-pytorch.md shows how",
+    "WeightedRandomSampler": "docs/from-pytorch.md shows one that can be resumed anywhere",
     "compat": "Grain's names under an import of their own are not here yet; docs/from-grain.md says which of ours to use",
     "experimental": "of Grain's experimental names, device_put and batch_and_pad are in millrace; the others are not here yet",
     "multiprocessing": "worker_count= of millrace.DataLoader starts worker processes; there is nothing to set up",

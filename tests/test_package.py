@@ -71,6 +71,8 @@ def test_names_of_grain_say_where_they_are():
         ("FilterTransform", "use millrace.Filter"),
         ("DistributedSampler", "ShardOptions"),
         ("CheckpointSave", "millrace.checkpoint.CheckpointSave"),
+        ("StatefulDataLoader", "state_dict"),
+        ("WeightedRandomSampler", "docs/from-pytorch.md"),
         ("unheard_of", r"no attribute 'unheard_of'$"),
     ],
 )
