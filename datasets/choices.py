@@ -5,10 +5,11 @@ In: indices. Out: numbers of datasets, and indices in them.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ..samplers.chain_order import ChainOrder
 from ..samplers.index_maps import Indices
 from ..samplers.mix import MixSampler
 from ..samplers.protocol import ENDLESS, VectorSampler
+from ..wording import shown
 
 
 class Choice(Protocol):
@@ -83,9 +85,15 @@ class OneAfterAnother:
 
 @dataclass(frozen=True, eq=False)
 class ByMap:
-    """A user's mapping from an index to the number of a dataset and an index in it."""
+    """A user's mapping from an index to the number of a dataset and an index in it.
+
+    Attributes:
+        mapping: as the user passed it.
+        datasets: how many there are.
+    """
 
     mapping: Any
+    datasets: int
 
     @property
     def length(self) -> int:
@@ -99,12 +107,18 @@ class ByMap:
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         """As the protocol says."""
-        places = np.array([self.mapping[index] for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)
+        places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)
         return places[:, 0], places[:, 1]
 
     def one(self, index: int) -> tuple[int, int]:
         """As the protocol says."""
-        return cast(tuple[int, int], self.mapping[index])
+        number, inner = self.mapping[index]
+        if not -self.datasets <= number < self.datasets:
+            raise IndexError(
+                f"select_from_datasets: the map gives dataset {shown(number)} at index {index}, and there are {self.datasets}; "
+                "numbers begin at 0."
+            )
+        return operator.index(number) % self.datasets, operator.index(inner)
 
     def sampler(self, orders: Mapping[str, ChainOrder]) -> None:
         """None: there is none."""

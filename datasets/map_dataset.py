@@ -167,11 +167,15 @@ class MapDataset(MapMethods[T], Remarks, ABC):
             datasets: of any lengths.
             selection_map: has `__len__`, the length of the result, and `__getitem__`, which takes any index, past the end too.
 
+        Raises:
+            IndexError: when an element is made, where the map gives a dataset that is not there.
+
         >>> swapped = [(1, 0), (0, 0)]
         >>> list(MapDataset.select_from_datasets([MapDataset.range(2), MapDataset.range(5, 7)], swapped))
         [5, 0]
         """
-        return Chain(_chosen(_nodes("select_from_datasets", datasets), ByMap(selection_map)))
+        named = _nodes("select_from_datasets", datasets)
+        return Chain(_chosen(named, ByMap(selection_map, len(named))))
 
     @staticmethod
     def mix(

@@ -338,3 +338,14 @@ def test_long_chains_take_no_longer_than_their_length():
     for _ in range(30):
         dense = dense.map_with_index(lambda i, x: x).repeat(1).random_map(lambda x, rng: x, seed=1)
     assert list(dense.batch(20).repeat(2)[1]) == list(range(20, 40))
+
+
+@pytest.mark.parametrize("number", [2, -3, 0.5])
+@pytest.mark.parametrize("take", [list, lambda dataset: dataset[1], lambda dataset: dataset[[0, 1]]])
+def test_a_selection_of_a_dataset_that_is_not_there_is_an_error(number, take):
+    """At an index and in a stream, never another element; numbers below 0 count from the last."""
+    datasets = [MapDataset.range(4), MapDataset.range(10, 14)]
+    with pytest.raises((IndexError, TypeError), match=r"the map gives dataset|integer"):
+        take(MapDataset.select_from_datasets(datasets, [(0, 0), (number, 1)]))
+    last = MapDataset.select_from_datasets(datasets, [(0, 0), (-1, 1)])
+    assert list(last) == [0, 11] == last[[0, 1]]

@@ -125,7 +125,8 @@ class MapDataset(OurMapDataset[T]):
     @staticmethod
     def select_from_datasets(datasets: Sequence[OurMapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
         """Elements of several datasets, as `selection_map[index]` says: `(number of the dataset, index in it)`."""
-        return _chosen(_nodes("select_from_datasets", datasets), ByMap(selection_map))
+        named = _nodes("select_from_datasets", datasets)
+        return _chosen(named, ByMap(selection_map, len(named)))
 
     def _made(self, node: Node) -> MapDataset[Any]:
         return Chain(node)
