@@ -1,4 +1,4 @@
-"""Names of Grain and PyTorch that people look for in `millrace`: where they are here, or that they are not here yet.
+"""Names of Grain and PyTorch that people look for in `millrace`: where they are here.
 
 In: a name that the package has not. Out: the end of the message of an AttributeError.
 """
@@ -53,13 +53,13 @@ _REMARKS = {
     "IterableDataset": "give it __len__ and __getitem__; a stream with a state of its own can be a millrace.IterDataset",
     "SubsetRandomSampler": "choose the records in a source, and shuffle it; docs/from-pytorch.md shows how",
     "WeightedRandomSampler": "docs/from-pytorch.md shows one that can be resumed anywhere",
-    "compat": "Grain's names under an import of their own are not here yet; docs/from-grain.md says which of ours to use",
-    "experimental": "of Grain's experimental names, device_put and batch_and_pad are in millrace; the others are not here yet",
+    "compat": "import millrace.compat.grain, which has Grain's names",
+    "experimental": "device_put and batch_and_pad are in millrace; millrace.compat.grain.experimental has all of Grain's",
     "multiprocessing": "worker_count= of millrace.DataLoader starts worker processes; there is nothing to set up",
-    "pick_performance_config": "it is not here yet; worker_count=None takes one worker for each CPU",
+    "pick_performance_config": "worker_count=None takes one worker for each CPU; millrace.compat.grain.experimental has it",
 }
 
-_NOT_YET = (
+_OF_GRAIN = (
     "BOSHandling, DATASET_INDEX, DatasetOptions, DatasetSelectionMap, EPOCH, ExecutionTrackingMode, INDEX, META_FEATURES, "
     "PackAndBatchOperation, PerformanceConfig, RECORD, RECORD_KEY, Record, RngPool, SEED, ShapeDtypeStruct, "
     "ShapeDtypeStructProtocol, SharedMemoryArray, TfRandomMap, ThreadPrefetchDatasetIterator, apply_transformations, config, "
@@ -79,7 +79,11 @@ def remark(name: str) -> str:
         return f"; {_REMARKS[name]}"
     if name.endswith(("MapDataset", "IterDataset")):
         return f"; {_CHAINS}"
-    return "; this name of Grain is not here yet" if name in _NOT_YET.split(", ") else ""
+    return (
+        "; import millrace.compat.grain, which has what there is of this name of Grain"
+        if name in _OF_GRAIN.split(", ")
+        else ""
+    )
 
 
 def no_attribute(name: str) -> AttributeError:

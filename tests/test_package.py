@@ -51,7 +51,7 @@ def test_no_file_of_the_library_is_over_400_lines():
 
 
 def test_names_of_grain_say_where_they_are():
-    """A public name of Grain that millrace has not is an AttributeError that says what to use, or that it is not here yet."""
+    """A public name of Grain that millrace has not is an AttributeError that says where it is."""
     import grain
     import grain.experimental
     import grain.python

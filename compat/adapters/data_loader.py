@@ -39,9 +39,9 @@ class DataLoader(OurLoader):
         read_options: how records are read ahead.
         enable_profiling: does nothing here.
 
-    >>> sampler = IndexSampler(4, shuffle=True, seed=42, num_epochs=1)
-    >>> [int(x) for x in DataLoader(data_source=[10, 20, 30, 40], sampler=sampler)]
-    [40, 30, 20, 10]
+    >>> sampler = IndexSampler(5, shuffle=True, seed=1, num_epochs=1)
+    >>> list(DataLoader(data_source=[10, 20, 30, 40, 50], sampler=sampler))
+    [20, 30, 40, 10, 50]
     """
 
     def __init__(

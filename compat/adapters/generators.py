@@ -58,7 +58,7 @@ class OfLoader(threading.local):
 
 
 class OfDataset(threading.local):
-    """Of a `random_map` of a dataset: `Philox(seed)`, counting from `[0, 0, 0, index]`. Each thread has its own.
+    """Of a `random_map` of a dataset: `Philox(seed)`, counting from `[0, 0, op_seed, index]`. Each thread has its own.
 
     Args:
         seed: any number that is not negative.
@@ -77,7 +77,7 @@ class OfDataset(threading.local):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._seed,)
 
-    def at(self, index: int) -> Generator:
+    def at(self, index: int, op_seed: int = 0) -> Generator:
         """That of an element, from its beginning."""
-        self._counter[3] = index & _MASK
+        self._counter[2], self._counter[3] = op_seed, index & _MASK
         return self._moved.begin_anew()

@@ -37,7 +37,7 @@ class IterDataset(OurIterDataset[T]):
     >>> from millrace.compat.grain import MapDataset
     >>> iterator = iter(MapDataset.range(10).shuffle(seed=1).to_iter_dataset().batch(5))
     >>> next(iterator).tolist()
-    [7, 9, 3, 4, 1]
+    [5, 7, 6, 0, 4]
     """
 
     def __init__(self, parents: Any = ()) -> None:
@@ -99,7 +99,7 @@ class IterDataset(OurIterDataset[T]):
         """Where elements are not counted by positions, they are counted one by one, in order, in one worker."""
         if self._pipeline.aligned and self._pipeline.shard.shard_count == 1:
             return cast(IterDataset[Any], self._then(operation(self._pipeline.stages[0].unit)))
-        from .run_through import Counted
+        from .streams import Counted
 
         return Counted(self, operation(1))
 
@@ -124,7 +124,9 @@ class IterDataset(OurIterDataset[T]):
         prefetched = super().mp_prefetch(wanted)
         return self._of(dataclasses.replace(prefetched._stream, seeds=nearest_first([self._stream.seeds])))
 
-    prefetch = mp_prefetch
+    def prefetch(self, multiprocessing_options: Any) -> IterDataset[T]:  # type: ignore[override]
+        """The older name of `mp_prefetch`."""
+        return self.mp_prefetch(multiprocessing_options)
 
     @staticmethod
     def mix(  # type: ignore[override]
@@ -136,7 +138,7 @@ class IterDataset(OurIterDataset[T]):
             datasets: in a list, or in a dict by name.
             weights: positive numbers, or a dict of these; None (default): all equal.
         """
-        from .run_through import MixedIterDataset
+        from .streams import MixedIterDataset
 
         return MixedIterDataset(datasets, weights)
 

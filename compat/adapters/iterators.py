@@ -41,6 +41,11 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
     def set_state(self, state: dict[str, Any]) -> None:
         """Go to where this or another iterator of the dataset stood."""
 
+    def _state_later(self) -> Callable[[], dict[str, Any]]:
+        """What gives the present state, also when it is past: costs little, where states do."""
+        state = self.get_state()
+        return lambda: state
+
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background as far as there is one."""
         for parent in self._parents:
@@ -81,6 +86,10 @@ class EngineIterator(DatasetIterator[T]):
     def get_state(self) -> dict[str, Any]:
         """Where the user stands: a dict of JSON values. Goes on with any number of workers."""
         return self.run.state_dict()
+
+    def _state_later(self) -> Callable[[], dict[str, Any]]:
+        run, mark = self.run, self.run._mark()
+        return lambda: run._state(mark).to_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go to where this or another iterator of the dataset stood, also after it ended or was closed.

@@ -35,7 +35,7 @@ class MapDataset(OurMapDataset[T]):
     Its methods are those of `millrace.MapDataset`. What is random gives what Grain gives for the same seeds.
 
     >>> MapDataset.range(5).shuffle(seed=1)[[0, 1, 2, 3, 4]]
-    [3, 1, 2, 0, 4]
+    [1, 2, 3, 0, 4]
     """
 
     def shuffle(self, seed: int | None = None, *, reseed_each_epoch: bool = True) -> MapDataset[T]:
@@ -112,7 +112,7 @@ class MapDataset(OurMapDataset[T]):
             weights: positive; None (default): all equal.
 
         >>> MapDataset.mix([MapDataset.range(6), MapDataset.range(10, 12)], [0.75, 0.25])[[0, 1, 2, 3]]
-        [0, 1, 10, 2]
+        [0, 1, 2, 10]
         """
         named = _nodes("mix", datasets)
         lengths = tuple(node.length for node in named.values())

@@ -18,7 +18,7 @@ from ...samplers.grain_order import shuffled, shuffled_one
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 
-_WORD = 1 << 32
+WORD = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Shuffle:
     def one(self, index: int) -> int:
         """As the protocol says."""
         epoch, place = divmod(index, self.length)
-        return shuffled_one(place, self.length - 1, (self.seed + epoch) % _WORD) + epoch * self.length
+        return shuffled_one(place, self.length - 1, (self.seed + epoch) % WORD) + epoch * self.length
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class WindowShuffle:
     def one(self, index: int) -> int:
         """As the protocol says."""
         number, place = divmod(index, self.window)
-        return shuffled_one(place, self.window - 1, (self.seed + number) % _WORD) + number * self.window
+        return shuffled_one(place, self.window - 1, (self.seed + number) % WORD) + number * self.window
 
 
 def _by_group(places: Indices, groups: Indices, max_index: int, seed: int) -> Indices:
@@ -92,7 +92,7 @@ def _by_group(places: Indices, groups: Indices, max_index: int, seed: int) -> In
     found = np.empty_like(places)
     for number, (start, stop) in zip(numbers.tolist(), pairwise([*starts.tolist(), len(order)])):
         chosen = order[start:stop]
-        found[chosen] = shuffled(places[chosen], max_index, (seed + number) % _WORD)
+        found[chosen] = shuffled(places[chosen], max_index, (seed + number) % WORD)
     return found
 
 

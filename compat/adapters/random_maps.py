@@ -102,4 +102,5 @@ class RandomMapped(Applied):
     @property
     def line(self) -> Line:
         """As the base says; after a batch or a flat map, a position is no index."""
-        return super().line if self.input.line.keeps_positions else self.evaluated
+        below = self.input.line
+        return below.then(self.operation, self.moves_freely) if below.keeps_positions else self.evaluated

@@ -36,7 +36,7 @@ class IndexSampler(_Sampler):
         algorithm: that of Grain, in any case.
 
     >>> [IndexSampler(5, shuffle=True, seed=1)[position].record_key for position in range(5)]
-    [3, 1, 2, 0, 4]
+    [1, 2, 3, 0, 4]
     """
 
     def __init__(

@@ -1,0 +1,239 @@
+"""Functions of Grain's around datasets.
+
+In: datasets, elements, indices. Out: specs, batches, indices, options.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.random import Generator
+
+from ...loader import ReadOptions
+from ...loader import device_put as our_device_put
+from ...operations.padding import batch_and_pad as our_batch_and_pad
+from ...operations.trees import flatten
+from ...samplers.grain_order import ROUNDS, shuffled_one
+from .generators import OfDataset
+from .iter_dataset import IterDataset
+from .iterators import DatasetIterator
+from .options import MultiprocessingOptions
+
+
+def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
+    """Where Grain's permutation of `[0, max_index]` sends an index.
+
+    Raises:
+        ValueError: the rounds are not the four that datasets use, or the index is outside.
+
+    >>> [index_shuffle(index, max_index=9, seed=42, rounds=4) for index in range(4)]
+    [8, 6, 7, 9]
+    """
+    if rounds != ROUNDS:
+        raise ValueError(
+            f"index_shuffle(rounds={rounds}): only rounds={ROUNDS} is here, which datasets and samplers use."
+        )
+    if not 0 <= index <= max_index:
+        raise ValueError(f"index {index} is outside [0, {max_index}].")
+    return shuffled_one(index, max_index, seed)
+
+
+def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:
+    """A batch of these elements, filled up to a size.
+
+    Raises:
+        ValueError: there are more, or none.
+
+    >>> batch_and_pad([1, 2], batch_size=3).tolist()
+    [1, 2, 0]
+    """
+    return our_batch_and_pad(values, batch_size=batch_size, pad_value=pad_value, mask_key=None)
+
+
+def device_put(ds: Any, device: Any, *, cpu_buffer_size: int = 4, device_buffer_size: int = 2) -> IterDataset[Any]:
+    """The elements of a stream on devices, ahead of the user. What comes after it is done in the user's process.
+
+    Args:
+        ds: a stream.
+        device: as of `jax.device_put`.
+        cpu_buffer_size: elements that may wait on the host.
+        device_buffer_size: elements that may wait on the devices.
+    """
+    return OnDevice(ds, device, cpu_buffer_size, device_buffer_size)
+
+
+class OnDevice(IterDataset[Any]):
+    """A stream on devices. Arguments as of `device_put`."""
+
+    def __init__(self, parent: Any, device: Any, host_buffer: int, device_buffer: int) -> None:
+        super().__init__(parent)
+        self.device, self.buffers = device, (host_buffer, device_buffer)
+
+    def __iter__(self) -> Any:
+        return _DeviceIterator(self._parent, self.device, *self.buffers)
+
+
+class _DeviceIterator(DatasetIterator[Any]):
+    """A feeder over an iterator; its state is that of the element that was received last."""
+
+    def __init__(self, parent: Any, device: Any, host_buffer: int, device_buffer: int) -> None:
+        self._source = iter(parent)
+        super().__init__(self._source)
+        loader = our_device_put(
+            self._source, device, cpu_buffer_size=host_buffer, device_buffer_size=device_buffer, on_unsupported="keep"
+        )
+        self._feeder = iter(loader)
+
+    def __next__(self) -> Any:
+        return next(self._feeder)
+
+    def get_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._feeder.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._feeder.set_state(state)
+
+    def close(self) -> None:
+        """As the base says."""
+        self._feeder.close()
+        super().close()
+
+
+class ThreadPrefetchDatasetIterator(DatasetIterator[Any]):
+    """The elements of another iterator, as they come: the engine reads ahead by itself."""
+
+    def __init__(self, parent: Any, prefetch_buffer_size: int) -> None:
+        super().__init__(parent)
+
+    def __next__(self) -> Any:
+        return next(self._parent)
+
+    def get_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._parent.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._parent.set_state(state)
+
+
+class RngPool:
+    """Grain's generators of a random map.
+
+    >>> pool = RngPool(7)
+    >>> pool.acquire_rng(3).random() == pool.acquire_rng(3).random()
+    True
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def acquire_rng(self, index: int, *, op_seed: int = 0) -> Generator:
+        """The generator of an index."""
+        return OfDataset(self.seed).at(index, op_seed)
+
+    def release_rng(self, rng: Generator) -> None:
+        """Nothing is to be given back."""
+
+
+@runtime_checkable
+class ShapeDtypeStructProtocol(Protocol):
+    """What has a shape and a dtype."""
+
+    @property
+    def shape(self) -> tuple[int | None, ...]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+
+@dataclass(slots=True, frozen=True)
+class ShapeDtypeStruct:
+    """A shape and a dtype."""
+
+    shape: tuple[int | None, ...]
+    dtype: Any
+
+
+def get_element_spec(ds: Any) -> Any:
+    """Shapes and dtypes of the first element; of batches of another size, the size that they are to have.
+
+    >>> from millrace.compat.grain import MapDataset
+    >>> get_element_spec(MapDataset.range(4).batch(2))
+    ShapeDtypeStruct(shape=(2,), dtype=dtype('int64'))
+    """
+    leaves, structure = flatten(next(iter(ds)))
+    size = getattr(ds, "batch_size", None)
+    return structure.unflatten([_spec(leaf, size) for leaf in leaves])
+
+
+def _spec(leaf: Any, batch_size: int | None) -> ShapeDtypeStruct:
+    array = np.asarray(leaf)
+    shape = array.shape if batch_size is None else (batch_size, *array.shape[1:])
+    return ShapeDtypeStruct(shape, array.dtype)
+
+
+@dataclass(slots=True)
+class PerformanceConfig:
+    """Options that fit a dataset."""
+
+    multiprocessing_options: MultiprocessingOptions | None = None
+    read_options: ReadOptions | None = None
+
+
+def pick_performance_config(
+    ds: Any,
+    *,
+    ram_budget_mb: int | None,
+    max_workers: int | None,
+    max_buffer_size: int | None,
+    samples_to_check: int = 5,
+) -> PerformanceConfig:
+    """Options by the size of the first elements.
+
+    Args:
+        ds: a stream.
+        ram_budget_mb: for the elements in workers; None: no limit.
+        max_workers: None: one for each CPU.
+        max_buffer_size: elements read ahead; None: 1,000.
+        samples_to_check: elements that are looked at.
+    """
+    sizes = [_bytes_of(element) for element in islice(ds, samples_to_check)]
+    total = sum(sizes)
+    most = max_workers if max_workers is not None else os.cpu_count() or 1
+    buffer = max_buffer_size if max_buffer_size is not None else 1000
+    if ram_budget_mb is not None and total:
+        fitting = int(ram_budget_mb * (1 << 20) * len(sizes) / total)
+        most, buffer = min(most, fitting), min(buffer, fitting)
+    return PerformanceConfig(MultiprocessingOptions(most), ReadOptions(min(16, buffer), buffer))
+
+
+def _bytes_of(element: Any) -> int:
+    return sum(int(np.asarray(leaf).nbytes) for leaf in flatten(element)[0])
+
+
+def assert_equal_output_after_checkpoint(ds: Any) -> None:
+    """Checks that a dataset goes on from the state of every step.
+
+    Raises:
+        AssertionError: it does not, or it is empty.
+    """
+    iterator, states, elements = iter(ds), [], []
+    while True:
+        state = iterator.get_state()
+        element = next(iterator, None)
+        if element is None:
+            break
+        states.append(state)
+        elements.append(element)
+    assert elements, "the dataset has no elements."
+    for step, state in enumerate(states):
+        again = iter(ds)
+        again.set_state(state)
+        np.testing.assert_equal(again.get_state(), state, f"the state of step {step}")
+        np.testing.assert_equal(list(again), elements[step:], f"the elements after step {step}")

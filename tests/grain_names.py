@@ -1,0 +1,134 @@
+"""The table of Grain's public names in docs/from-grain.md. `python tests/grain_names.py` writes it anew."""
+
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+MODULES = (
+    "",
+    "checkpoint",
+    "constants",
+    "multiprocessing",
+    "samplers",
+    "sharding",
+    "sources",
+    "transforms",
+    "python",
+    "experimental",
+)
+PAGE = Path(__file__).parent.parent / "docs" / "from-grain.md"
+BEGIN, END = "<!-- names: written by tests/grain_names.py -->\n", "<!-- end of names -->\n"
+
+BETTER = "better"
+DIFFERS = "differs"
+ABSENT = "not there"
+SAME = "same"
+
+_TOLD_BY_STATS = "`iterator.stats()` and `feeder.stats()` tell where time goes"
+_OUR_MEMORY = "batches come from worker processes in shared memory by themselves"
+
+REMARKS = {
+    "config": (ABSENT, "flags of Grain's experiments; there are none here"),
+    "monitoring": (ABSENT, _TOLD_BY_STATS),
+    "proto": (ABSENT, f"messages of Grain's execution summary; {_TOLD_BY_STATS}"),
+    "TfRandomMap": (ABSENT, "for TensorFlow programs; `RandomMap` does the same"),
+    "PackAndBatchOperation": (ABSENT, "`FirstFitPackIterDataset(…)` and `batch` do the same, with exact states"),
+    "SharedMemoryArray": (ABSENT, _OUR_MEMORY),
+    "SharedMemoryArrayMetadata": (ABSENT, _OUR_MEMORY),
+    "DataLoader": (BETTER, "the stream does not depend on `worker_count`; that of Grain with 0 workers"),
+    "DataLoaderIterator": (BETTER, "states go on with any number of workers; those of Grain are read"),
+    "PyGrainDatasetIterator": (BETTER, "as `DataLoaderIterator`"),
+    "DatasetIterator": (BETTER, "states go on with any number of workers"),
+    "MapDataset": (
+        BETTER,
+        "`ds[[3, 1, 4]]`; a generator is valid during the call only; a map that gives None does not leave an element out",
+    ),
+    "IterDataset": (
+        BETTER,
+        "the stream of 0 workers, whatever their number; `worker_init_fn` is not called, `sequential_slice` does nothing",
+    ),
+    "Batch": (DIFFERS, "strings become arrays of objects, which lose nothing; lists in elements are refused"),
+    "BatchOperation": (DIFFERS, "as `Batch`"),
+    "MapOperation": (BETTER, "the exception of your function comes as it is, not as a ValueError"),
+    "RandomMapOperation": (BETTER, "as `MapOperation`"),
+    "FilterOperation": (BETTER, "as `MapOperation`"),
+    "ShardOptions": (SAME, ""),
+    "DatasetOptions": (DIFFERS, "the options do nothing"),
+    "ExecutionTrackingMode": (DIFFERS, f"does nothing; {_TOLD_BY_STATS}"),
+    "WithOptionsIterDataset": (DIFFERS, "the options do nothing"),
+    "ThreadPrefetchIterDataset": (DIFFERS, "the same stream; the engine reads ahead by itself"),
+    "ThreadPrefetchDatasetIterator": (DIFFERS, "the same elements; the engine reads ahead by itself"),
+    "SharedMemoryDataSource": (DIFFERS, "needs `elements`; no memory is shared by name"),
+    "InMemoryDataSource": (DIFFERS, "as `SharedMemoryDataSource`"),
+    "index_shuffle": (DIFFERS, "`rounds=4` only, as Grain's datasets use it"),
+    "get_element_spec": (
+        DIFFERS,
+        "reads the first element, and so needs no `output_spec`; a batch that may be short has the length of the first",
+    ),
+    "ElasticIterator": (SAME, "`iterator.set_states(…)` of any dataset does it with filters, too"),
+    "ConcatThenSplitIterDataset": (
+        BETTER,
+        "features of unequal length are not begun anew where one of them is cut twice",
+    ),
+    "InterleaveIterDataset": (DIFFERS, "threads and buffers do nothing; workers make the elements ahead"),
+    "RepeatIterDataset": (SAME, ""),
+    "CheckpointHandler": (BETTER, "other numbers of processes read the states, too"),
+    "PyGrainCheckpointHandler": (BETTER, "as `CheckpointHandler`"),
+    "Sampler": (BETTER, "`__len__` may be missing, as in Grain; our samplers answer for many positions at once"),
+    "pick_performance_config": (DIFFERS, "looks at sizes alone; the numbers may be others"),
+    "ReadOptions": (SAME, ""),
+}
+"""What there is to say of a name, wherever it stands."""
+
+
+def public_names(package, module):
+    """The public names of a module of the real package, or of ours."""
+    found = importlib.import_module(f"{package}.{module}" if module else package)
+    return {name: getattr(found, name) for name in sorted(dir(found)) if not name.startswith("_")}
+
+
+def arguments_of(thing):
+    """The names of the arguments of a function, or of what makes an object of a class; None where nobody knows them."""
+    if isinstance(thing, ModuleType) or not callable(thing):
+        return None
+    try:
+        parameters = inspect.signature(thing).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return [
+        each.name
+        for each in parameters
+        if not each.name.startswith("_") and each.kind.name not in ("VAR_POSITIONAL", "VAR_KEYWORD")
+    ]
+
+
+def rows():
+    """(module, names, kind, remark) for each public name of Grain; same names of several modules in one row."""
+    found = {}
+    for module in MODULES:
+        for name, thing in public_names("grain", module).items():
+            kind, remark = REMARKS.get(name, (SAME, ""))
+            if isinstance(thing, ModuleType) and name in MODULES:
+                continue
+            found.setdefault((name, kind, remark), []).append(f"grain.{module}" if module else "grain")
+    return [(name, places, kind, remark) for (name, kind, remark), places in found.items()]
+
+
+def table():
+    """The table, in Markdown."""
+    lines = ["| name | in | here | |\n", "|---|---|---|---|\n"]
+    for name, places, kind, remark in sorted(rows(), key=lambda row: row[0].lower()):
+        lines.append(f"| `{name}` | {', '.join(f'`{place}`' for place in places)} | {kind} | {remark} |\n")
+    return "".join(lines)
+
+
+def written():
+    """The page with the table as it is to be."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written())

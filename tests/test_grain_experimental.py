@@ -1,0 +1,212 @@
+"""The experimental names of `millrace.compat.grain` beside the real ones."""
+
+import struct
+
+import both
+import grain as real
+import numpy as np
+import pytest
+
+import millrace.compat.grain as grain
+from millrace.compat.grain import experimental
+
+PROGRAMS = []
+
+
+def program(function):
+    """One that both run; its streams are also gone on with from every state."""
+    PROGRAMS.append(function)
+    return function
+
+
+def documents(g, count=60):
+    """Dicts of token arrays of unequal length."""
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(1, 9, count)
+    made = [
+        {"x": np.arange(1, n + 1) + 10 * i, "y": np.ones((n // 2, 2), np.float32) * i, "id": i}
+        for i, n in enumerate(lengths)
+    ]
+    return g.MapDataset.source(made).to_iter_dataset()
+
+
+@program
+def bins(g):
+    """Packings into bins."""
+    lengths = {"x": 12, "y": 8}
+    for kind in (g.experimental.FirstFitPackIterDataset, g.experimental.BestFitPackIterDataset):
+        yield kind(documents(g), length_struct=lengths, num_packing_bins=3)
+        yield kind(
+            documents(g), length_struct={"x": 9}, num_packing_bins=4, shuffle_bins=False, max_sequences_per_bin=2
+        )
+        yield kind(documents(g), length_struct={"x": 9}, num_packing_bins=5, seed=8, padding_struct={"x": -1})
+        yield kind(documents(g), length_struct=lengths, num_packing_bins=4, pack_alignment_struct={"x": 4, "y": 1})
+        yield kind(documents(g), length_struct=lengths, num_packing_bins=4, shuffle_bins_group_by_feature="x")
+        yield kind(documents(g), length_struct={"x": 9, "id": 9}, num_packing_bins=2, meta_features=["id"])
+        yield kind(documents(g), length_struct={"x": 9}, num_packing_bins=2, meta_features=["id"])
+
+
+@program
+def end_to_end(g):
+    """Packings end to end."""
+    kind, bos = g.experimental.ConcatThenSplitIterDataset, g.experimental.BOSHandling
+    numbers = documents(g).map(lambda x: {"x": x["x"]})
+    yield kind(numbers, length_struct={"x": 7})
+    yield kind(numbers, length_struct={"x": 8}, split_full_length_features=False)
+    replaced = bos.REPLACE_FIRST_TOKEN_WITH_BOS
+    yield kind(numbers, length_struct={"x": 3}, bos_handling=replaced, bos_features=["x"], bos_token_id=-5)
+    yield kind(
+        documents(g).map(lambda x: {"x": x["x"], "id": x["id"]}), length_struct={"x": 16, "id": 3}, meta_features=["id"]
+    ).batch(2)
+
+
+@program
+def windows(g):
+    """Shuffles in windows."""
+    numbers = g.MapDataset.range(20)
+    yield g.experimental.WindowShuffleMapDataset(numbers, window_size=6, seed=4).to_iter_dataset()
+    yield g.experimental.WindowShuffleMapDataset(numbers, window_size=6, seed=4).repeat(2).to_iter_dataset()
+    yield g.experimental.WindowShuffleIterDataset(numbers.to_iter_dataset(), window_size=6, seed=4)
+    yield g.experimental.WindowShuffleIterDataset(numbers.to_iter_dataset(), window_size=50, seed=4).batch(3)
+
+
+@program
+def interleaves(g):
+    """Streams in turn."""
+    streams = [g.MapDataset.range(10 * i, 10 * i + n).to_iter_dataset() for i, n in enumerate((3, 1, 5, 0, 2, 4))]
+    for cycle in (1, 2, 3, 10):
+        yield g.experimental.InterleaveIterDataset(streams, cycle_length=cycle)
+    files = g.MapDataset.range(4).map(lambda i: g.MapDataset.range(10 * i, 10 * i + 3))
+    yield g.experimental.InterleaveIterDataset(files, cycle_length=2).filter(lambda x: x % 2).batch(2)
+
+
+@program
+def zips(g):
+    """Streams side by side."""
+    one, other = g.MapDataset.range(6).shuffle(seed=1), g.MapDataset.range(10, 16)
+    yield g.experimental.ZipMapDataset([one, other]).shuffle(seed=2).to_iter_dataset()
+    yield g.experimental.ZipIterDataset([one.to_iter_dataset(), other.to_iter_dataset()])
+    yield g.experimental.ZipIterDataset([one.to_iter_dataset(), other[:4].to_iter_dataset()], strict=False)
+
+
+@program
+def the_rest(g):
+    """What takes elements as they are."""
+    e, numbers = g.experimental, g.MapDataset.range(20).seed(7).shuffle()
+    odd = numbers.to_iter_dataset().filter(lambda x: x % 2)
+    yield e.LimitIterDataset(odd, 5).random_map(lambda x, rng: (x, rng.random()))
+    yield e.RepeatIterDataset(odd, 3)
+    yield e.RepeatIterDataset(e.CacheIterDataset(odd), 2)
+    yield e.RebatchIterDataset(odd.batch(3), 4).map(lambda x: x + 1)
+    yield e.RebatchIterDataset(odd.batch(3), 4, drop_remainder=True)
+    yield e.ThreadPrefetchIterDataset(odd, prefetch_buffer_size=3).random_map(lambda x, rng: (x, rng.random()))
+    yield e.WithOptionsIterDataset(odd, e.DatasetOptions(filter_raise_threshold_ratio=0.9)).batch(2)
+    yield e.multithread_prefetch(numbers.to_iter_dataset(), 0, 3)
+
+    class Copies(e.FlatMapTransform):
+        max_fan_out = 3
+
+        def flat_map(self, element):
+            return [element] * (element % 4)
+
+    yield e.FlatMapMapDataset(numbers, Copies()).shuffle(seed=3).to_iter_dataset()
+    yield e.FlatMapIterDataset(numbers.to_iter_dataset(), Copies())
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+def test_streams_give_grains_elements(function):
+    """The same elements, of the same types, in the same order."""
+    with both.quiet():
+        expected = [_elements(stream) for stream in function(real)]
+    for number, (stream, elements) in enumerate(zip(function(grain), expected, strict=True)):
+        assert _elements(stream) == elements, number
+
+
+def _elements(stream):
+    try:
+        return both.told(list(stream))
+    except ValueError:
+        return "an error"
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+def test_streams_go_on_from_every_state(function):
+    """On another iterator; states are plain values."""
+    for stream in function(grain):
+        if _elements(stream) != "an error":
+            experimental.assert_equal_output_after_checkpoint(stream)
+
+
+def test_an_elastic_iterator_goes_on_on_other_shards():
+    """The state of any shard is that of all; the elements are Grain's."""
+
+    def shards(g, count, state=None):
+        dataset = g.MapDataset.range(40).shuffle(seed=1).map(lambda x: x * 2)
+        iterators = [
+            g.experimental.ElasticIterator(dataset, 12, g.sharding.ShardOptions(index, count)) for index in range(count)
+        ]
+        for iterator in iterators:
+            if state:
+                iterator.set_state(state)
+        return iterators
+
+    def elements(g):
+        first = shards(g, 3)
+        begun = [next(iterator) for iterator in first]
+        (state,) = {str(iterator.get_state()) for iterator in first}
+        then = shards(g, 2, first[0].get_state())
+        return begun, state, [list(iter(iterator)) for iterator in then]
+
+    both.runs_alike(elements)
+
+
+def test_an_index_can_be_asked_for_and_set():
+    """Counted in elements, after a batch in batches; where filters decide, it is a NotImplementedError."""
+
+    def elements(g):
+        iterator = iter(g.MapDataset.range(20).shuffle(seed=1).to_iter_dataset().map(lambda x: x).batch(3))
+        next(iterator)
+        before = g.experimental.get_next_index(iterator)
+        g.experimental.set_next_index(iterator, 4)
+        return before, g.experimental.get_next_index(iterator), list(iterator)
+
+    both.runs_alike(elements)
+    with pytest.raises(NotImplementedError):
+        grain.experimental.get_next_index(iter(grain.MapDataset.range(4).to_iter_dataset().filter(bool)))
+
+
+def test_functions_give_what_grains_give():
+    """index_shuffle, batch_and_pad, generators, specs."""
+
+    def results(g):
+        e = g.experimental
+        padded = [e.batch_and_pad([{"x": 1}, {"x": 2}], batch_size=n, pad_value=-1) for n in (2, 4)]
+        shuffled = [e.index_shuffle(i, max_index=n, seed=n, rounds=4) for n in (0, 9, 70000) for i in range(n % 20 + 1)]
+        draws = [e.RngPool(3).acquire_rng(5, op_seed=2).random(3)]
+        spec = e.get_element_spec(g.MapDataset.range(6).batch(2, drop_remainder=True).to_iter_dataset())
+        return padded, shuffled, draws, spec.shape, str(np.dtype(spec.dtype))
+
+    both.runs_alike(results)
+
+
+def test_files_are_streamed_in_grains_order(tmp_path):
+    """Parquet row by row, several files interleaved; TFRecord as bytes."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    paths = [str(tmp_path / f"{number}.parquet") for number in range(3)]
+    for number, path in enumerate(paths):
+        parquet.write_table(pa.table({"n": np.arange(5) + 10 * number, "s": list("abcde")}), path, row_group_size=2)
+    records = tmp_path / "records"
+    with records.open("wb") as file:
+        for data in (b"one", b"", b"three"):
+            file.write(struct.pack("<QI", len(data), 0) + data + struct.pack("<I", 0))
+
+    def streams(g):
+        yield g.experimental.ParquetIterDataset(paths[0])
+        yield g.experimental.ParquetIterDataset(paths).map(lambda row: row["n"])
+        yield g.experimental.TFRecordIterDataset(str(records))
+
+    for theirs, ours in zip(streams(real), streams(grain)):
+        assert _elements(ours) == _elements(theirs)
+        experimental.assert_equal_output_after_checkpoint(ours)

@@ -1,0 +1,74 @@
+"""Every public name of Grain is there, or has a reason."""
+
+import importlib
+import inspect
+
+import grain
+import grain.python
+import grain_names
+import pytest
+
+import millrace.compat.grain
+from millrace.compat.grain import MapDataset
+from millrace.compat.grain import python as pygrain
+from millrace.compat.grain.checkpoint import CheckpointHandler
+from millrace.compat.grain.experimental import index_shuffle
+from millrace.compat.grain.python.experimental import FirstFitPackIterDataset
+
+OURS = "millrace.compat.grain"
+
+
+@pytest.mark.parametrize("module", grain_names.MODULES)
+def test_every_name_of_grain_is_there_or_has_a_reason(module):
+    """Modules, classes, functions and constants, in the same modules."""
+    ours = importlib.import_module(f"{OURS}.{module}" if module else OURS)
+    missing = {name for name in grain_names.public_names("grain", module) if not hasattr(ours, name)}
+    assert missing == {name for name in missing if grain_names.REMARKS.get(name, ("",))[0] == grain_names.ABSENT}
+    assert not {
+        name for name, (kind, _) in grain_names.REMARKS.items() if kind == grain_names.ABSENT and hasattr(ours, name)
+    }
+
+
+@pytest.mark.parametrize("module", grain_names.MODULES)
+def test_names_take_grains_arguments(module):
+    """By the same names, in the same order; there may be more of them."""
+    ours = importlib.import_module(f"{OURS}.{module}" if module else OURS)
+    for name, theirs in grain_names.public_names("grain", module).items():
+        expected = grain_names.arguments_of(theirs)
+        made_by_others = name in ("DataLoaderIterator", "PyGrainDatasetIterator")
+        if (
+            expected
+            and hasattr(ours, name)
+            and not made_by_others
+            and not inspect.isabstract(theirs)
+            and not _is_protocol(theirs)
+        ):
+            found = grain_names.arguments_of(getattr(ours, name))
+            assert [each for each in found if each in expected] == expected, (name, found, expected)
+
+
+def _is_protocol(thing):
+    return getattr(thing, "_is_protocol", False)
+
+
+@pytest.mark.parametrize("kind", ["MapDataset", "IterDataset"])
+def test_datasets_have_grains_methods_and_arguments(kind):
+    """All public methods of both kinds of datasets."""
+    ours = getattr(millrace.compat.grain, kind)
+    for name, theirs in inspect.getmembers(getattr(grain, kind)):
+        if not name.startswith("_"):
+            expected, found = grain_names.arguments_of(theirs), grain_names.arguments_of(getattr(ours, name))
+            assert name == "pipe" or not expected or set(expected) <= set(found), (name, expected, found)
+
+
+def test_names_are_imported_as_programs_do():
+    """As a package, by modules, and by names of modules of modules."""
+    assert pygrain.MapDataset is MapDataset is millrace.compat.grain.MapDataset
+    assert pygrain.experimental.FirstFitPackIterDataset is FirstFitPackIterDataset
+    assert pygrain.PyGrainCheckpointHandler is CheckpointHandler is millrace.compat.grain.checkpoint.CheckpointHandler
+    assert millrace.compat.grain.experimental.index_shuffle is index_shuffle
+
+
+def test_the_table_of_names_is_that_of_this_grain():
+    """Where it is not, `python tests/grain_names.py` writes it anew."""
+    assert grain_names.PAGE.read_text() == grain_names.written()
