@@ -67,21 +67,21 @@ class Memory:
     starts: Int64s
 
     def __init__(self, pieces: Sequence[Array]) -> None:
-        full = [piece for piece in pieces if len(piece)]
-        if all(_address(piece) % piece.itemsize == 0 for piece in full):
-            self.items, self.starts = _shown_as_one(pieces, full)
-        else:
+        addresses = np.array([_address(piece) for piece in pieces], np.int64)
+        if (addresses % pieces[0].itemsize).any():
             self.items, self.starts = np.concatenate(pieces), _starts(pieces)
+        else:
+            self.items, self.starts = _shown_as_one(pieces, addresses)
 
 
-def _shown_as_one(pieces: Sequence[Array], full: Sequence[Array]) -> tuple[Array, Int64s]:
-    first = min(map(_address, full), default=0)
-    last = max((_address(piece) + piece.nbytes for piece in full), default=0)
-    if not full:
+def _shown_as_one(pieces: Sequence[Array], addresses: Int64s) -> tuple[Array, Int64s]:
+    sizes = np.array([piece.nbytes for piece in pieces], np.int64)
+    full = sizes > 0
+    if not full.any():
         return pieces[0], np.zeros(len(pieces), np.int64)
-    starts = [(_address(piece) - first) // piece.itemsize if len(piece) else 0 for piece in pieces]
-    items = np.asarray(_Range(first, last, full))
-    return items, np.array(starts, np.int64)
+    first, last = int(addresses[full].min()), int((addresses + sizes)[full].max())
+    starts = np.where(full, addresses - first, 0) // pieces[0].itemsize
+    return np.asarray(_Range(first, last, pieces)), starts
 
 
 class _Range:

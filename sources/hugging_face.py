@@ -153,11 +153,19 @@ class HuggingFaceDataSource:
         found = rows.take(finder.places(keys))
         return self._finder.places(check_keys(found, self.dataset.data.num_rows, "HuggingFaceDataSource"))
 
-    def __reduce__(self) -> tuple[type[HuggingFaceDataSource], tuple[Any]]:
-        return type(self), (self.dataset,)
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        return _with_columns, (self.dataset,)
 
     def __repr__(self) -> str:
         return f"HuggingFaceDataSource({self._length} rows of {first_few(self.dataset.format['columns'], 8)})"
+
+
+def _with_columns(dataset: Any) -> HuggingFaceDataSource:
+    """A source that has looked through the table, which takes a second for 10,000 chunks: workers are forked after that."""
+    source = HuggingFaceDataSource(dataset)
+    if source._reads_table:
+        source._columns  # noqa: B018  a cached property
+    return source
 
 
 class _LastPlaces:

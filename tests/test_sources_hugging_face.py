@@ -13,6 +13,7 @@ from source_conformance import SourceConformance, assert_same
 import millrace
 from millrace.errors import RecordKeyError
 from millrace.sources import HuggingFaceDataSource, MixedSource, as_source, fingerprint_of
+from millrace.sources.arrow_pieces import Finder, Rows
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # What datasets and what it imports say at import is not ours.
@@ -296,3 +297,23 @@ def test_a_pickled_dataset_on_disk_is_the_names_of_its_files(tmp_path):
     source = as_source(datasets.load_from_disk(str(tmp_path / "saved")))
     assert source[49_999] == {"x": 49_999}
     assert len(pickle.dumps(source)) < 4000
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (1,)])
+def test_rows_in_pieces_are_those_of_one_array(shift, shape):
+    """Pieces that lie anywhere, in any order, some empty, some not aligned, are read as if they stood together."""
+    pieces = []
+    for length in (4, 0, 1, 7):
+        whole = np.zeros(length * 8 * int(np.prod(shape)) + shift, np.uint8)  # each allocated for itself
+        piece = whole[shift:].view(np.int64).reshape(length, *shape)
+        piece[...] = np.arange(piece.size).reshape(piece.shape) + 100 * length
+        pieces.append(piece)
+    together = np.concatenate(pieces)
+    keys = np.random.default_rng(0).integers(0, len(together), 40)
+    places = Finder([len(piece) for piece in pieces]).places(keys)
+    rows = Rows(pieces)
+    assert_same(rows.take(places), together[keys])
+    out = np.empty((40, *shape), np.float64)
+    rows.take_into(places, out)
+    assert np.array_equal(out, together[keys])
