@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ..described import described
+from ..described import described, digest
 from ..samplers.chain_order import ChainOrder
 from ..samplers.index_maps import Indices
 from ..samplers.mix import MixSampler
@@ -30,7 +30,7 @@ class Choice(Protocol):
 
     @property
     def parameters(self) -> Any:
-        """What tells it from others, in values that `described` takes."""
+        """What tells it from others, in plain JSON values."""
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         """The numbers of the datasets, and the indices in each."""
@@ -88,12 +88,21 @@ class ByMap:
     """A user's mapping from an index to the number of a dataset and an index in it.
 
     Attributes:
+<<<<<<< HEAD
         mapping: as the user passed it.
         datasets: how many there are.
     """
 
     mapping: Any
     datasets: int
+=======
+        mapping: as passed.
+        count: number of datasets.
+    """
+
+    mapping: Any
+    count: int
+>>>>>>> d044e89 (Selection maps of any class are kept in small states, and say where they point nowhere; mixes that repeat begin anew what has one epoch; random chains of streams are tested)
 
     @property
     def length(self) -> int:
@@ -102,11 +111,12 @@ class ByMap:
 
     @property
     def parameters(self) -> Any:
-        """As the protocol says."""
-        return [self.length, described(self.mapping)]
+        """As the protocol says; a digest, as a mapping may be a long list."""
+        return [self.length, digest(described(self.mapping), 12)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         """As the protocol says."""
+<<<<<<< HEAD
         places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)
         return places[:, 0], places[:, 1]
 
@@ -119,6 +129,28 @@ class ByMap:
                 "numbers begin at 0."
             )
         return operator.index(number) % self.datasets, operator.index(inner)
+=======
+        places = np.array(list(map(self.one, indices.tolist())), dtype=np.int64).reshape(-1, 2)
+        return places[:, 0], places[:, 1]
+
+    def one(self, index: int) -> tuple[int, int]:
+        """As the protocol says.
+
+        Raises:
+            ValueError: there is no such dataset, or that is no such pair.
+        """
+        place = self.mapping[index]
+        try:
+            number, inner = map(operator.index, place)
+        except (TypeError, ValueError):
+            number, inner = -1, 0
+        if not 0 <= number < self.count:
+            raise ValueError(
+                f"selection_map[{index}] is {shown(place)}; it must be (number of a dataset, index in it), two ints, the first "
+                f"in [0, {self.count})."
+            )
+        return number, inner
+>>>>>>> d044e89 (Selection maps of any class are kept in small states, and say where they point nowhere; mixes that repeat begin anew what has one epoch; random chains of streams are tested)
 
     def sampler(self, orders: Mapping[str, ChainOrder]) -> None:
         """None: there is none."""

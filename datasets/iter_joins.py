@@ -140,8 +140,9 @@ def _named(tree: Node, name: str) -> Node:
 
 
 def _endless(tree: Node) -> Node:
-    """A tree whose sources go on with their next epoch; a stream that is joined itself begins anew."""
-    if any(isinstance(each, Joined) for each in _line(tree)):
+    """A tree whose source goes on with its next epoch; what is made of several, or has one epoch, begins anew."""
+    base = _line(tree)[-1]
+    if not isinstance(base, Read) or base.leaf.in_order or not isinstance(base.leaf.sampler, ChainOrder):
         return Joined((tree,), Again(None))
     return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.endless()))
 

@@ -17,6 +17,9 @@ from .index_maps import IndexMap, parameters_of
 from .protocol import ENDLESS
 from .sharding import NoSharding, ShardOptions
 
+MAX_BLOCK, MAX_EPOCHS = 16384, 32
+"""Positions, and epochs, in a block of keys that are computed together."""
+
 
 @dataclass(frozen=True)
 class ChainOrder:
@@ -37,7 +40,11 @@ class ChainOrder:
     shard_options: ShardOptions = field(default_factory=NoSharding)
 
     seed: None = field(default=None, init=False)  # random operations of a chain have seeds of their own
-    block_size: int = field(default=16384, init=False)
+
+    @property
+    def block_size(self) -> int:
+        """As the protocol says; some maps take their time for each epoch, and of small ones a block would have many."""
+        return min(MAX_BLOCK, MAX_EPOCHS * max(self.epoch_length, 1))
 
     def __len__(self) -> int:
         whole = self.length // self.shard_options.shard_count * self.shard_options.shard_count

@@ -136,3 +136,13 @@ def test_elements_say_which_dataset_they_come_from():
     assert {name: len(keys) for name, keys in iterator.last_records().items()} == {
         "inner/odd": 2, "inner/hundreds": 2, "tens": 4,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("when_exhausted", ["first", "all"])
+def test_a_mix_that_repeats_begins_a_mix_below_it_anew(when_exhausted):
+    """One with random access, as one of streams."""
+    parts = [MapDataset.range(3), MapDataset.range(10, 13)]
+    inner = MapDataset.mix(parts, when_exhausted=when_exhausted).to_iter_dataset()
+    outer = IterDataset.mix([inner, MapDataset.range(100, 900).to_iter_dataset()], when_exhausted="repeat")
+    elements = [x for x in outer.limit(36) if x < 100]
+    assert elements == list(inner) * 3

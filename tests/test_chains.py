@@ -349,3 +349,34 @@ def test_a_selection_of_a_dataset_that_is_not_there_is_an_error(number, take):
         take(MapDataset.select_from_datasets(datasets, [(0, 0), (number, 1)]))
     last = MapDataset.select_from_datasets(datasets, [(0, 0), (-1, 1)])
     assert list(last) == [0, 11] == last[[0, 1]]
+
+
+class Mapping:
+    """A selection map with a plain attribute."""
+
+    def __init__(self, first):
+        self.first = first
+
+    def __len__(self):
+        return 9
+
+    def __getitem__(self, index):
+        return (0, self.first)
+
+
+def test_a_selection_map_of_any_size_makes_a_small_state():
+    """Whatever its class; another map is another chain."""
+    maps = [Mapping(0), Mapping(1), [(0, 0)] * 999, [(0, 1)] * 999]
+    states = [iter(MapDataset.select_from_datasets([MapDataset.range(9)], each)).get_state() for each in maps]
+    assert len({*states}) == 4
+    assert max(map(len, states)) < 1000
+
+
+@pytest.mark.parametrize("place", [(2, 0), (-1, 0), (0, 1.5), 3, (0, 1, 2), "ab"])
+def test_a_selection_map_that_points_nowhere_is_refused(place):
+    """At an index, and in a stream."""
+    dataset = MapDataset.select_from_datasets([MapDataset.range(9), MapDataset.range(9)], [(0, 1), place])
+    for read in (lambda: dataset[1], lambda: list(dataset)):
+        with pytest.raises(ValueError, match=r"selection_map\[1\] is .* in \[0, 2\)") as caught:
+            read()
+        assert len(str(caught.value)) < 500

@@ -166,3 +166,9 @@ def test_an_iterator_without_states_is_refused():
         list(Plain().map(lambda x: x))
     with pytest.raises(TypeError, match="has no __iter__"):
         type("Empty", (IterDataset,), {})().map(lambda x: x)
+
+
+def test_a_mix_that_repeats_begins_it_anew():
+    """From its beginning."""
+    mixed = IterDataset.mix([Count(3), MapDataset.range(10, 90)], when_exhausted="repeat")
+    assert [x for x in mixed.limit(18) if x < 10] == [0, 1, 2] * 3

@@ -1,0 +1,278 @@
+"""Random chains: recipes that hypothesis draws, and the datasets that they are recipes of.
+
+Elements are tokens, numbers of which no two records have one in common, or arrays of these. What a chain adds to a token is
+below one; so the tokens that came out of it can be compared, however they were grouped, with those that should have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from millrace import IterDataset, MapDataset, NoSharding, ShardOptions
+
+MOST_NODES = 8
+MOST_ELEMENTS = 60
+"""That tests take of a stream, which may have no end."""
+ONE = NoSharding()
+
+
+class Step(NamedTuple):
+    """A node of a chain.
+
+    Attributes:
+        name: of the method.
+        n: a small number for its arguments.
+        others: what else comes into it.
+    """
+
+    name: str
+    n: int
+    others: tuple[Any, ...] = ()
+
+
+class Recipe(NamedTuple):
+    """A chain: a source of so many records, the methods before `to_iter_dataset`, and those after it."""
+
+    count: int
+    before: tuple[Step, ...]
+    after: tuple[Step, ...]
+
+
+def tokens(element: Any) -> np.ndarray:
+    """The tokens of an element."""
+    return np.floor(np.ravel(element))
+
+
+def counted(elements: Any) -> Counter[float]:
+    """How often each token is in some elements."""
+    return Counter(token for element in elements for token in tokens(element).tolist())
+
+
+class Backwards(MapDataset):
+    """A user's own: the last element first."""
+
+    def __len__(self):
+        return len(self._parent)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return self.slice(index)
+        epoch, place = divmod(index, len(self))
+        return self._parent[epoch * len(self) + len(self) - 1 - place]
+
+
+class Passed(IterDataset):
+    """A user's own: what its parent gives, one by one."""
+
+    def __iter__(self):
+        return PassedIterator(iter(self._parent))
+
+
+class PassedIterator:
+    """Its state is that of its parent, and how many came out of it."""
+
+    def __init__(self, parent):
+        self._parent, self._count = parent, 0
+
+    def __next__(self):
+        element = next(self._parent)
+        self._count += 1
+        return element
+
+    def get_state(self):
+        return {"parent": self._parent.get_state(), "count": self._count}
+
+    def set_state(self, state):
+        self._parent.set_state(state["parent"])
+        self._count = state["count"]
+
+
+def _shift(x):
+    return x + 1000.0
+
+
+def _noise(x, rng):
+    return np.floor(x) + rng.random() * 0.9
+
+
+def _index(index, x):
+    return np.floor(x) + index % 8 / 16
+
+
+def _keeps(x):
+    """Of single tokens some; arrays of them all, as these are others with other shards."""
+    return np.ndim(x) > 0 or int(x) % 3 != 0
+
+
+def _copies(x):
+    return [np.float64(token) for token in np.ravel(x) for _ in range(int(token) % 3)]
+
+
+def _gathered(elements):
+    return np.concatenate([np.zeros(0), *(np.ravel(element) for element in elements if element is not None)])
+
+
+def _document(x):
+    return np.repeat(tokens(x), 2)
+
+
+def _packed(row):
+    return row["tokens"][row["tokens_segment_ids"] > 0]
+
+
+class Swapped:
+    """A selection map: elements of two datasets in turn."""
+
+    def __init__(self, shortest):
+        self._shortest = shortest
+
+    def __len__(self):
+        return 2 * self._shortest
+
+    def __getitem__(self, index):
+        return (index % 2, index // 2)
+
+
+def _selected(datasets):
+    return MapDataset.select_from_datasets(datasets, Swapped(min(map(len, datasets))))
+
+
+def _zipped(datasets):
+    length = min(map(len, datasets))
+    return MapDataset.zip([dataset[:length] for dataset in datasets]).map(_gathered)
+
+
+BEFORE: dict[str, Callable[[Any, int], Any]] = {
+    "map": lambda d, n: d.map(_shift),
+    "random_map": lambda d, n: d.random_map(_noise, seed=n),
+    "map_with_index": lambda d, n: d.map_with_index(_index),
+    "filter": lambda d, n: d.filter(_keeps),
+    "flat_map": lambda d, n: d.map(np.ravel).map(lambda x: x[:2]).flat_map(_copies, max_fan_out=4),
+    "shuffle": lambda d, n: d.shuffle(seed=n),
+    "window_shuffle": lambda d, n: d.window_shuffle(n, seed=n),
+    "block_shuffle": lambda d, n: d.block_shuffle(n, seed=n),
+    "slice": lambda d, n: d[n // 3 :: 1 + n // 4],
+    "repeat": lambda d, n: d.repeat(1 + n // 3, reseed_each_epoch=bool(n % 2)),
+    "batch": lambda d, n: d.batch(n, batch_fn=_gathered),
+    "drop": lambda d, n: d.batch(min(n, len(d)), drop_remainder=True, batch_fn=_gathered) if len(d) else d,
+    "own": lambda d, n: Backwards(d),
+}
+AFTER: dict[str, Callable[[Any, int], Any]] = {
+    "map": lambda d, n: d.map(_shift),
+    "random_map": lambda d, n: d.random_map(_noise, seed=n),
+    "map_with_index": lambda d, n: d.map_with_index(_index),
+    "filter": lambda d, n: d.filter(_keeps),
+    "flat_map": lambda d, n: d.flat_map(_copies),
+    "batch": lambda d, n: d.batch(n, batch_fn=_gathered),
+    "drop": lambda d, n: d.batch(n, drop_remainder=True, batch_fn=_gathered),
+    "rebatch": lambda d, n: d.map(np.ravel).rebatch(n),
+    "window_shuffle": lambda d, n: d.window_shuffle(n, seed=n),
+    "pack": lambda d, n: d.map(_document).pack(2 * n + 1, window=1 + n // 2).map(_packed),
+    "limit": lambda d, n: d.limit(3 * n),
+    "repeat": lambda d, n: d.repeat(1 + n // 3),
+    "cache": lambda d, n: d.cache(),
+    "own": lambda d, n: Passed(d).map(lambda x: x),
+}
+JOINED_BEFORE: dict[str, Callable[[list[Any], int], Any]] = {
+    "concatenate": lambda ds, n: MapDataset.concatenate(ds),
+    "select": lambda ds, n: _selected(ds),
+    "zip": lambda ds, n: _zipped(ds),
+    "mix": lambda ds, n: MapDataset.mix(ds, _weights(ds, n)),
+    "mix all": lambda ds, n: MapDataset.mix(ds, _schedule(ds, n), when_exhausted="all", ramp=n % 2 > 0),
+    "mix repeat": lambda ds, n: MapDataset.mix(ds, _weights(ds, n), when_exhausted="repeat")[: 5 * n],
+}
+JOINED: dict[str, Callable[[list[Any], int], Any]] = {
+    "mix": lambda ds, n: IterDataset.mix(ds, _weights(ds, n)),
+    "mix all": lambda ds, n: IterDataset.mix(ds, _weights(ds, n), when_exhausted="all"),
+    "mix schedule": lambda ds, n: IterDataset.mix(ds, _schedule(ds, n), when_exhausted="all", ramp=n % 2 > 0),
+    "mix repeat": lambda ds, n: IterDataset.mix(ds, _weights(ds, n), when_exhausted="repeat").limit(5 * n),
+    "zip": lambda ds, n: IterDataset.zip(ds, strict=False).map(_gathered),
+    "interleave": lambda ds, n: IterDataset.interleave(ds, cycle_length=1 + n % 3),
+}
+COUNTS = frozenset({"limit", "repeat", "own", "zip", "mix repeat"})
+"""Methods of streams that cannot always go on with other shards."""
+LOSSLESS = {"drop": "batch", "mix": "mix all", "zip": "mix all"}
+"""Methods of streams that leave tokens out, others with other shards; and those that do not."""
+LOSSY = frozenset({*LOSSLESS, "limit", "mix repeat"})
+
+
+def _weights(datasets, n):
+    return [1 + number * n / 3 for number in range(len(datasets))]
+
+
+def _schedule(datasets, n):
+    return [(0, [1] * len(datasets)), (n, _weights(datasets, n)), (3 * n, [2] * len(datasets))]
+
+
+def _steps(names: Any, joins: Any, inputs: Any, most: int) -> Any:
+    one = st.builds(Step, st.sampled_from(sorted(names)), st.integers(1, 8), st.just(()))
+    if not joins:
+        return st.lists(one, max_size=most).map(tuple)
+    others = st.lists(inputs, min_size=1, max_size=2).map(tuple)
+    several = st.builds(Step, st.sampled_from(sorted(joins)), st.integers(1, 8), others)
+    return st.lists(st.one_of(one, one, several), max_size=most).map(tuple)
+
+
+def recipes(before: Iterable[str] = BEFORE) -> Any:
+    """Chains of up to eight nodes, of some methods with random access and all of streams."""
+    names, counts = list(before), st.integers(1, 25)
+    plain = st.builds(Recipe, counts, _steps(names, (), None, 2), st.just(()))
+    small = st.builds(Recipe, counts, _steps(names, (), None, 2), _steps(AFTER, (), None, 2))
+    whole = st.builds(Recipe, counts, _steps(names, JOINED_BEFORE, plain, 3), _steps(AFTER, JOINED, small, 4))
+    return whole.filter(lambda recipe: 0 < _nodes(recipe) <= MOST_NODES)
+
+
+def _nodes(recipe: Recipe) -> int:
+    return sum(1 + sum(map(_nodes, step.others)) for step in (*recipe.before, *recipe.after))
+
+
+def names_in(recipe: Recipe) -> set[str]:
+    """The methods of streams that a chain has."""
+    return {step.name for step in recipe.after} | {
+        name for step in recipe.after for other in step.others for name in names_in(other)
+    }
+
+
+def before(recipe: Recipe, firsts: Iterator[int] | None = None) -> MapDataset:
+    """The dataset with random access of a recipe."""
+    firsts = itertools.count(0, 100) if firsts is None else firsts
+    first = next(firsts)
+    dataset = MapDataset.source(np.arange(first, first + recipe.count, dtype=np.float64)).seed(first)
+    for step in recipe.before:
+        others = [other for other in (before(other, firsts) for other in step.others) if len(other)]
+        if not len(dataset):
+            return dataset
+        if step.name in JOINED_BEFORE and not others:
+            continue
+        if others:
+            dataset = JOINED_BEFORE[step.name]([dataset, *others], step.n)
+        elif step.name not in ("batch", "drop") or not dataset._node.left_out_by:
+            dataset = BEFORE[step.name](dataset, step.n)
+    return dataset
+
+
+def stream_of(recipe: Recipe, shard: ShardOptions = ONE) -> IterDataset:
+    """The stream of a recipe, or a part of it."""
+    return _stream(recipe, itertools.count(0, 100)).shard(shard)
+
+
+def _stream(recipe: Recipe, firsts: Iterator[int]) -> IterDataset:
+    stream = before(recipe, firsts).to_iter_dataset()
+    for step in recipe.after:
+        others = [_stream(other, firsts) for other in step.others]
+        stream = JOINED[step.name]([stream, *others], step.n) if others else AFTER[step.name](stream, step.n)
+    return stream
+
+
+def lossless(recipe: Recipe) -> Recipe:
+    """A chain of all tokens that a chain may have."""
+    steps = [step for step in recipe.after if step.name not in ("filter", "limit")]
+    others = [tuple(map(lossless, step.others)) for step in steps]
+    names = [LOSSLESS.get(step.name, step.name) for step in steps]
+    return recipe._replace(after=tuple(Step(name, step.n, below) for name, step, below in zip(names, steps, others)))
