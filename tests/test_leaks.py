@@ -48,8 +48,11 @@ def _run(folder: Path, *options: str) -> str:
     here = Path(__file__).parent
     for name in ("conftest.py", "leaks.py"):
         shutil.copy(here / name, folder)
-    text = (folder / "leaks.py").read_text().replace("PATIENCE_SECONDS = 5", "PATIENCE_SECONDS = 0.5")
-    (folder / "leaks.py").write_text(text)
+    impatient, count = re.subn(
+        r"(?m)^PATIENCE_SECONDS = .*", "PATIENCE_SECONDS = 0.5", (folder / "leaks.py").read_text()
+    )
+    assert count == 1
+    (folder / "leaks.py").write_text(impatient)
     (folder / "test_leaky.py").write_text(LEAKY)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    long: long\n")
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--basetemp", str(folder / "t")]
