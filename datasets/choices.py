@@ -88,21 +88,12 @@ class ByMap:
     """A user's mapping from an index to the number of a dataset and an index in it.
 
     Attributes:
-<<<<<<< HEAD
         mapping: as the user passed it.
         datasets: how many there are.
     """
 
     mapping: Any
     datasets: int
-=======
-        mapping: as passed.
-        count: number of datasets.
-    """
-
-    mapping: Any
-    count: int
->>>>>>> d044e89 (Selection maps of any class are kept in small states, and say where they point nowhere; mixes that repeat begin anew what has one epoch; random chains of streams are tested)
 
     @property
     def length(self) -> int:
@@ -116,7 +107,6 @@ class ByMap:
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         """As the protocol says."""
-<<<<<<< HEAD
         places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)
         return places[:, 0], places[:, 1]
 
@@ -129,28 +119,6 @@ class ByMap:
                 "numbers begin at 0."
             )
         return operator.index(number) % self.datasets, operator.index(inner)
-=======
-        places = np.array(list(map(self.one, indices.tolist())), dtype=np.int64).reshape(-1, 2)
-        return places[:, 0], places[:, 1]
-
-    def one(self, index: int) -> tuple[int, int]:
-        """As the protocol says.
-
-        Raises:
-            ValueError: there is no such dataset, or that is no such pair.
-        """
-        place = self.mapping[index]
-        try:
-            number, inner = map(operator.index, place)
-        except (TypeError, ValueError):
-            number, inner = -1, 0
-        if not 0 <= number < self.count:
-            raise ValueError(
-                f"selection_map[{index}] is {shown(place)}; it must be (number of a dataset, index in it), two ints, the first "
-                f"in [0, {self.count})."
-            )
-        return number, inner
->>>>>>> d044e89 (Selection maps of any class are kept in small states, and say where they point nowhere; mixes that repeat begin anew what has one epoch; random chains of streams are tested)
 
     def sampler(self, orders: Mapping[str, ChainOrder]) -> None:
         """None: there is none."""

@@ -370,13 +370,3 @@ def test_a_selection_map_of_any_size_makes_a_small_state():
     states = [iter(MapDataset.select_from_datasets([MapDataset.range(9)], each)).get_state() for each in maps]
     assert len({*states}) == 4
     assert max(map(len, states)) < 1000
-
-
-@pytest.mark.parametrize("place", [(2, 0), (-1, 0), (0, 1.5), 3, (0, 1, 2), "ab"])
-def test_a_selection_map_that_points_nowhere_is_refused(place):
-    """At an index, and in a stream."""
-    dataset = MapDataset.select_from_datasets([MapDataset.range(9), MapDataset.range(9)], [(0, 1), place])
-    for read in (lambda: dataset[1], lambda: list(dataset)):
-        with pytest.raises(ValueError, match=r"selection_map\[1\] is .* in \[0, 2\)") as caught:
-            read()
-        assert len(str(caught.value)) < 500
