@@ -245,7 +245,8 @@ class MapMethods(Generic[T]):
             **settings: other arguments of `Pack`.
 
         Raises:
-            PackError: the lengths are unknown, because a map or filter came before, or the source does not tell them.
+            PackError: the lengths are unknown, because a map or filter came before, or the source does not tell them; or they
+                are not as many as there are elements.
 
         >>> import numpy as np
         >>> from millrace import MapDataset

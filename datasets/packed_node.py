@@ -38,7 +38,7 @@ class Packed(OnOne):
         """The node over another one; `lengths` are those of its elements, None where its source tells them.
 
         Raises:
-            PackError: nobody tells them.
+            PackError: nobody tells them, or not one for each element.
             ValueError: the documents never end.
         """
         documents = finite("pack", node.length)
@@ -48,7 +48,12 @@ class Packed(OnOne):
                 "pack of a MapDataset is planned from the lengths of its elements, which only sources with `lengths` tell, as "
                 "long as nothing but their order is changed. Pass lengths=, or pack the stream: to_iter_dataset().pack(…)."
             )
-        return cls(node, operation, operation.plan(known))
+        plan = operation.plan(known)
+        if plan.documents != documents:
+            raise PackError(
+                f"pack: lengths= tells {plan.documents} lengths, and the dataset has {documents} elements; pass one for each."
+            )
+        return cls(node, operation, plan)
 
     @property
     def length(self) -> int:

@@ -102,3 +102,11 @@ def test_apply_packs():
     rows = list(dataset.pack(16, window=20))
     np.testing.assert_equal(list(dataset.apply([pack])), rows)
     np.testing.assert_equal(list(dataset.to_iter_dataset().apply(pack)), rows)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_lengths_are_as_many_as_there_are_documents(count):
+    """Fewer would leave documents out, and more would ask for some that are not there."""
+    documents = MapDataset.source([np.arange(3)] * 3).map(np.negative)
+    with pytest.raises(PackError, match=f"tells {count} lengths, and the dataset has 3 elements"):
+        documents.pack(4, lengths=[3] * count)

@@ -42,6 +42,11 @@ class PackPlan:
         return {**self.__dict__, "_kept": {}}
 
     @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return len(self._lengths)
+
+    @property
     def rows(self) -> int:
         """Number of rows. Found once, window by window, in one to three seconds for a million documents."""
         return int(self._ends[-1])
