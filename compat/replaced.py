@@ -1,0 +1,48 @@
+"""Grain's names in `sys.modules`, so that a program's `import grain` takes ours.
+
+In: a block of code. Out: what it imports under these names is `millrace.compat.grain`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+
+_NAMES = (
+    "checkpoint",
+    "constants",
+    "experimental",
+    "multiprocessing",
+    "python",
+    "python.experimental",
+    "samplers",
+    "sharding",
+    "sources",
+    "transforms",
+)
+
+
+@contextmanager
+def grain_replaced() -> Iterator[ModuleType]:
+    """While it lasts, `import grain` and `from grain import …` find ours.
+
+    >>> with grain_replaced():
+    ...     from grain.python import MapTransform
+    >>> MapTransform.__module__
+    'millrace.compat.adapters.transforms'
+    """
+    package = import_module("millrace.compat.grain")
+    ours = {"grain": package, **{f"grain.{name}": import_module(f"{package.__name__}.{name}") for name in _NAMES}}
+    before = {name: module for name, module in sys.modules.items() if name == "grain" or name.startswith("grain.")}
+    for name in before:
+        del sys.modules[name]
+    sys.modules.update(ours)
+    try:
+        yield package
+    finally:
+        for name in ours:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
