@@ -1,0 +1,171 @@
+"""`python -m millrace.compat.check PROGRAM.py [ARGUMENT …]`: run a program that imports Grain, with our names in Grain's place.
+
+In: a program; its file stays as it is. Out: what it prints, then the names of Grain that it used and how each went. The exit
+status is 0 if it ran through, 1 if it did not, 2 if there is no such program, and that of a program that ends itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from ..wording import brief
+from .replaced import grain_replaced
+
+
+@dataclass
+class Uses:
+    """What a program asked of Grain.
+
+    Attributes:
+        found: names that were looked up and are here.
+        missing: names that are not here, and why.
+        raised: names in the line of the program that failed, and with what.
+    """
+
+    found: set[str] = field(default_factory=set)
+    missing: dict[str, str] = field(default_factory=dict)
+    raised: dict[str, str] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """A line for each name, those that went wrong last."""
+        went = dict.fromkeys(sorted(self.found), "ok") | self.raised | self.missing
+        width = max(map(len, went), default=0)
+        in_order = sorted(went, key=lambda name: went[name] != "ok")
+        return [f"{name:{width}}  {went[name]}" for name in in_order]
+
+
+class _Watched(ModuleType):
+    """A module of Grain's name that hands on to ours and notes what is asked for."""
+
+    def __init__(self, name: str, ours: ModuleType, uses: Uses) -> None:
+        super().__init__(name, ours.__doc__)
+        self.__dict__.update(_ours=ours, _uses=uses)
+
+    def __getattr__(self, name: str) -> Any:
+        ours: ModuleType = self.__dict__["_ours"]
+        uses: Uses = self.__dict__["_uses"]
+        if name.startswith("__"):
+            return getattr(ours, name)
+        asked = f"{self.__name__}.{name}"
+        try:
+            value = getattr(ours, name)
+        except AttributeError as error:
+            uses.missing[asked] = f"not here: {brief(error)}"
+            raise
+        if isinstance(value, ModuleType):
+            return sys.modules.get(asked, value)
+        uses.found.add(asked)
+        return value
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return import_module, (self.__dict__["_ours"].__name__,)  # to workers, which need not watch
+
+
+def check(program: str, arguments: Sequence[str] = ()) -> tuple[Uses, BaseException | None]:
+    """Run a program with our names in Grain's place.
+
+    Args:
+        program: the path of its file.
+        arguments: what it finds in `sys.argv` after its name.
+
+    Returns:
+        the names that it used, and the exception that ended it, None if it ran through.
+    """
+    uses = Uses()
+    argv, path = sys.argv, sys.path
+    sys.argv, sys.path = [program, *arguments], [str(Path(program).resolve().parent), *sys.path]
+    try:
+        with grain_replaced():
+            _watch(uses)
+            runpy.run_path(program, run_name="__main__")
+    except BaseException as failure:
+        _blame(uses, program, failure)
+        return uses, failure
+    finally:
+        sys.argv, sys.path = argv, path
+    return uses, None
+
+
+def _watch(uses: Uses) -> None:
+    """Put watched modules in the place of those that stand for Grain's."""
+    ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "grain"}
+    sys.modules.update({name: _Watched(name, module, uses) for name, module in ours.items()})
+
+
+def _blame(uses: Uses, program: str, failure: BaseException) -> None:
+    """Note what in Grain's names ended the program."""
+    if isinstance(failure, ModuleNotFoundError) and str(failure.name).partition(".")[0] == "grain":
+        uses.missing[str(failure.name)] = "not here: millrace.compat.grain has no such module"
+    elif not isinstance(failure, SystemExit):
+        uses.raised.update(_raised(uses, program, failure))
+
+
+def _raised(uses: Uses, program: str, failure: BaseException) -> dict[str, str]:
+    """The names of Grain in the statement of the program that failed."""
+    lines = [frame.lineno for frame in traceback.extract_tb(failure.__traceback__) if frame.filename == program]
+    if not lines:
+        return {}
+    mentioned = _mentioned(Path(program).read_text(encoding="utf-8"), lines[-1] or 0)
+    told = f"raised {type(failure).__name__}: {brief(failure)}"
+    return {name: told for name in uses.found if name.rpartition(".")[2] in mentioned}
+
+
+def _from_program(failure: BaseException, program: str) -> TracebackType | None:
+    """The traceback without what called the program; all of it if the program is not in it."""
+    at = failure.__traceback__
+    while at is not None and at.tb_frame.f_code.co_filename != program:
+        at = at.tb_next
+    return at or failure.__traceback__
+
+
+def _mentioned(source: str, line: int) -> set[str]:
+    """The names in the innermost statement at a line."""
+    statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
+    at_line = [node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    if not at_line:
+        return set()
+    inside = list(ast.walk(max(at_line, key=lambda node: node.lineno)))
+    names = {node.id for node in inside if isinstance(node, ast.Name)}
+    return names | {node.attr for node in inside if isinstance(node, ast.Attribute)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program that is named, and tell how it went; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m millrace.compat.check",
+        description="Run a program that imports Grain with millrace.compat.grain in its place, and tell which names it used.",
+    )
+    parser.add_argument("program", help="a file of Python; it is not changed")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
+    options = parser.parse_args(arguments)
+    if not Path(options.program).is_file():
+        parser.error(f"there is no file {options.program}")
+    uses, failure = check(options.program, options.arguments)
+    return _tell(options.program, uses, failure)
+
+
+def _tell(program: str, uses: Uses, failure: BaseException | None) -> int:
+    ended = failure is None or (isinstance(failure, SystemExit) and not failure.code)
+    if failure is not None and not isinstance(failure, SystemExit):
+        traceback.print_exception(failure.with_traceback(_from_program(failure, program)))
+    how = "ran through" if ended else "failed"
+    print(f"\nmillrace.compat.check: {program} {how}. Names of Grain that it used:", flush=True)
+    for line in uses.lines():
+        print(line)
+    if isinstance(failure, SystemExit) and isinstance(failure.code, int):
+        return failure.code
+    return 0 if ended else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
