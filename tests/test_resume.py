@@ -8,6 +8,7 @@ import json
 
 import numpy as np
 import pytest
+from damage import ODD_VALUES, paths_in, with_value
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import PIPELINES, loader, plain, stream, tries
@@ -222,23 +223,6 @@ def test_states_with_impossible_values_are_refused(change):
     assert len(list(iterator)) == 12
 
 
-def _paths(value, path=()):
-    """Where something stands in a tree of JSON values, the tree itself included."""
-    yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield from _paths(item, (*path, key))
-
-
-def _with(value, path, new):
-    """The tree with something else at a path."""
-    if not path:
-        return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = _with(value[path[0]], path[1:], new)
-    return copy
-
-
 def _sharded(name, index, count):
     """One shard of a pipeline; `"grain"` is one in whose order each shard has its own."""
     operations = [Filter(lambda x: x % 3 != 1), Batch(4), FlatMap(lambda batch: batch.tolist()), Batch(3)]
@@ -264,18 +248,14 @@ def _states_to_damage():
     return states
 
 
-COUNTS = (0, 1, 2, 3, 7, 40, 41, 1000, 2**32, 2**62, 2**63 - 1, 2**63)
-ODD_VALUES = (*COUNTS, -1, 10**30, 1.5, True, None, "", "x", [], {}, [0, 0], [[0, 1]], [3, 1, [0, 0]])
-
-
 @tries(100)
 @given(data=st.data())
 def test_a_damaged_state_is_refused_or_a_place_in_the_stream(data):
     """Whatever values are put into it: a CheckpointError, or elements come and the state can be taken again; no hang."""
     name, state = data.draw(st.sampled_from(_states_to_damage()))
     for _ in range(data.draw(st.integers(1, 2))):
-        paths = list(_paths(state))
-        state = _with(state, data.draw(st.sampled_from(paths)), data.draw(st.sampled_from(ODD_VALUES)))
+        paths = list(paths_in(state))
+        state = with_value(state, data.draw(st.sampled_from(paths)), data.draw(st.sampled_from(ODD_VALUES)))
     with _sharded(name, 0, 1) as iterator:
         try:
             iterator.set_state(json.dumps(state).encode())
@@ -292,7 +272,7 @@ def test_the_shards_of_former_orders_are_checked(order_shards):
     for name, state in _states_to_damage():
         if name == "grain" and order_shards == 2:
             continue
-        damaged = _with(state, ("lineages", 0, 4), order_shards)
+        damaged = with_value(state, ("lineages", 0, 4), order_shards)
         with pytest.raises(CheckpointError, match=f"order_shards={order_shards}|shard {order_shards - 1} of"):
             _sharded(name, 0, 1).set_state(json.dumps(damaged).encode())
 

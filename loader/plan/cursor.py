@@ -12,6 +12,10 @@ Note: TypeAlias = tuple[Any, ...]
 """What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
 
 
+MAX_ROWS = 1 << 60
+"""No stream gets so far: a larger count is that of a damaged state."""
+
+
 class Size(NamedTuple):
     """How many leaves, stages and joins there are in a part of a pipeline."""
 
@@ -78,5 +82,5 @@ def joined(cursors: Iterable[Cursor], note: Note) -> Cursor:
 
 
 def are_numbers(note: Note) -> bool:
-    """Whether a note, which a state may tell, has no text in it."""
-    return all(isinstance(value, int) for value in note)
+    """Whether a note, which a state may tell, has no text in it, and no number that is too large to count further."""
+    return all(isinstance(value, int) and value < MAX_ROWS for value in note)

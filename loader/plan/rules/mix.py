@@ -90,8 +90,16 @@ class MixRows:
 
     def is_note(self, note: Note) -> bool:
         """As the protocol says."""
-        numbers, places = note[1::2], note[2::2]
-        known = len(set(numbers)) == len(numbers) == len(places) < len(self.order.names)
-        return (
-            len(note) > 0 and known and are_numbers(note) and all(number < len(self.order.names) for number in numbers)
-        )
+        if len(note) % 2 == 0 or not are_numbers(note):
+            return False
+        row, *ends = note
+        numbers, places = ends[::2], ends[1::2]
+        return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
+
+    def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
+        """Whether these inputs may have ended at these rows, one after the other."""
+        order: MixOrder | None = self.order
+        for number, place in zip(numbers, places):
+            order = order.without(number, place) if order is not None and number < len(order.names) else None
+        whole = order is not None and len(set(numbers)) == len(numbers)
+        return whole and (self.goes_on or not numbers)
