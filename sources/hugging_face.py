@@ -99,7 +99,7 @@ class HuggingFaceDataSource:
             return None
         places = _LastPlaces(self._places)
         columns = {name: _whole(column, self._length, places) for name, column in self._columns.items()}
-        return None if None in columns.values() else columns
+        return None if None in columns.values() or not columns else columns
 
     @cached_property
     def lengths(self) -> dict[str, Int64s] | None:

@@ -1,6 +1,7 @@
 """Datasets of Hugging Face, made here: what `datasets.Dataset` gives, read from its table."""
 
 import datetime
+import decimal
 import pickle
 import warnings
 from pathlib import Path
@@ -71,6 +72,10 @@ KINDS = {
     "int8": (value("int8"), lambda key: key % 100 - 50),
     "uint64": (value("uint64"), lambda key: key),
     "float32": (value("float32"), lambda key: key / 8),
+    "float16": (value("float16"), lambda key: np.float16(key / 8)),
+    "date": (value("date32"), lambda key: datetime.date(2026, 1, 1) + datetime.timedelta(days=key)),
+    "span": (value("duration[ms]"), lambda key: datetime.timedelta(milliseconds=key)),
+    "price": (value("decimal128(9, 2)"), lambda key: decimal.Decimal(key) / 4),
     "maybe": (value("int32"), lambda key: None if key % 3 == 0 else key),
     "text": (value("string"), lambda key: None if key % 5 == 0 else f"é{key}" * (key % 4)),
     "large": (value("large_string"), str),
@@ -125,6 +130,10 @@ def test_numpy_values_keep_the_dtype_that_is_stored():
         "int8": np.int8(-47),
         "uint64": np.uint64(3),
         "float32": np.float32(0.375),
+        "float16": np.float16(0.375),
+        "date": np.datetime64("2026-01-04"),
+        "span": np.timedelta64(3, "ms"),
+        "price": decimal.Decimal("0.75"),
         "maybe": None,
         "text": "é3é3é3",
         "large": "3",
