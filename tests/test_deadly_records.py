@@ -53,7 +53,7 @@ def test_what_is_whole_before_a_deadly_record_comes_first(operations, keys):
 
 @pytest.mark.parametrize("operations", [[], [Batch(4)], [Filter(lambda x: True), Batch(4)]])
 def test_a_record_that_ends_its_worker_can_be_skipped(operations, caplog):
-    """It is left out alone, counted and logged like a record that fails, and the run resumes behind it."""
+    """It is left out alone, counted and logged like a record that fails, and the run resumes after it."""
     loader = _opened(60, [_ends_at(9), *operations], on_error="skip")
     with iter(loader) as iterator:
         first = _values(itertools.islice(iterator, 4))

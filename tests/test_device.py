@@ -314,7 +314,7 @@ def _fails_at(number, times):
 
 
 def test_an_error_of_the_loader_comes_at_its_step():
-    """All batches before it come first, the state stays behind the last of them, and `next` tries again."""
+    """All batches before it come first, the state stays after the last of them, and `next` tries again."""
     source, failures = _fails_at(17, times=2)
     with iter(source.to_device(CPU)) as feeder:
         seen = [next(feeder).tolist() for _ in range(4)]
@@ -443,7 +443,7 @@ def test_dropping_a_feeder_stops_its_threads():
 
 
 def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
-    """At once, though a plain iterable went on behind the error: nothing holds the feeder, not even a cycle."""
+    """At once, though a plain iterable went on after the error: nothing holds the feeder, not even a cycle."""
 
     def transform(row):
         if row == 1:
@@ -483,7 +483,7 @@ def test_a_system_without_a_second_thread_to_give_leaves_none(monkeypatch):
 
 
 def test_an_iterator_that_was_passed_stands_where_the_user_does():
-    """It stays open when the feeder is closed, and goes on behind the last batch that the feeder gave."""
+    """It stays open when the feeder is closed, and goes on after the last batch that the feeder gave."""
     iterator = iter(images())
     next(iterator)
     with iter(millrace.device_put(iterator, CPU)) as feeder:
@@ -492,7 +492,7 @@ def test_an_iterator_that_was_passed_stands_where_the_user_does():
 
 
 def test_an_iterator_that_was_passed_goes_back_when_its_feeder_is_dropped():
-    """A loop that breaks loses nothing: the next one over the same description goes on behind its last batch."""
+    """A loop that breaks loses nothing: the next one over the same description goes on after its last batch."""
     batches = millrace.device_put(iter(images()), CPU)
     for start in (0, 8, 16):
         for batch in batches:
@@ -501,7 +501,7 @@ def test_an_iterator_that_was_passed_goes_back_when_its_feeder_is_dropped():
 
 
 def test_two_feeders_do_not_read_from_one_iterator():
-    """The second is refused as long as the first is open, and then goes on behind it."""
+    """The second is refused as long as the first is open, and then goes on after it."""
     iterator = iter(images())
     with iter(millrace.device_put(iterator, CPU)) as first:
         next(first)

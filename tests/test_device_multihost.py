@@ -88,7 +88,7 @@ def test_global_batches_are_those_of_one_process(count, devices):
     for step, batch in zip(steps, whole, strict=True):
         x = assembled([parts for parts, _, _ in step], (32, 10))
         y = assembled([parts for _, parts, _ in step], (32,))
-        # shard s holds the positions s, s + count, …; the arrays of the shards stand one behind the other
+        # shard s holds the positions s, s + count, …; the arrays of the shards stand one after the other
         assert (
             x.tobytes() == np.concatenate([batch["x"][shard::count] for shard in range(count)]).astype(float).tobytes()
         )

@@ -32,7 +32,7 @@ def stream(iterator):
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_the_state_is_that_of_the_host_iterator_at_each_step(name):
-    """Byte for byte, before the first batch, after each, and at the end; the records behind each batch, too."""
+    """Byte for byte, before the first batch, after each, and at the end; the records after each batch, too."""
     with feeder_of(name) as feeder:
         host = iter(loader(name))
         assert feeder.get_state() == host.get_state()
@@ -49,7 +49,7 @@ def test_the_state_is_that_of_the_host_iterator_at_each_step(name):
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("name", KINDS)
 def test_resume_at_every_step_gives_the_rest_of_the_stream(name, worker_count):
-    """One feeder, set to the state of any step while its buffers are full of others, goes on right behind it."""
+    """One feeder, set to the state of any step while its buffers are full of others, goes on right after it."""
     with feeder_of(name, worker_count=worker_count) as feeder:
         states, elements = [feeder.get_state()], []
         for element in feeder:
@@ -94,7 +94,7 @@ def test_a_state_of_another_pipeline_leaves_the_feeder_where_it_was():
         assert next(feeder).tolist() == expected[0]
 
 
-def test_feeders_go_on_behind_another_number_of_shards():
+def test_feeders_go_on_after_another_number_of_shards():
     """`set_states` on feeders: each record exactly once."""
 
     def shard(index, count):
@@ -190,7 +190,7 @@ def test_states_that_are_dicts_go_through_dicts_and_checkpoints(tmp_path):
 
 
 def test_an_iterator_that_has_no_state_at_its_end_is_an_error_there():
-    """Its own error comes behind the last batch, in place of the end, and nothing waits for ever."""
+    """Its own error comes after the last batch, in place of the end, and nothing waits for ever."""
     with iter(millrace.device_put(Counting(fails=True), CPU)) as feeder:
         assert [int(next(feeder)[0]) for _ in range(3)] == [1, 2, 3]
         with pytest.raises(ValueError, match="exhausted"):
@@ -243,7 +243,7 @@ def test_a_feeder_saves_and_loads_itself_with_the_newer_orbax(tmp_path):
 
 
 def test_records_of_later_steps_are_told_from_where_the_user_stands():
-    """However far ahead the feeder is; those that were received are behind."""
+    """However far ahead the feeder is; those that were received are past."""
     source = millrace.load(range(40), batch_size=4, shuffle=True, seed=2, num_epochs=1)
     with iter(source.to_device(CPU)) as feeder:
         told = [feeder.records_at(step).tolist() for step in range(10)]

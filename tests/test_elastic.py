@@ -161,7 +161,7 @@ def test_the_resumed_stream_does_not_depend_on_workers():
 
 @pytest.mark.parametrize("name", ["batch", "flat map, filter, batch"])
 def test_a_lineage_stays_short_and_the_state_small(name):
-    """After many changes the state has one offset, once the ragged parts lie behind."""
+    """After many changes the state has one offset, once the ragged parts were passed."""
     states = None
     for round_ in range(12):
         count = round_ % 3 + 1
@@ -213,7 +213,7 @@ def test_the_records_of_any_step_are_known_without_reading(drop_remainder, shard
 
 @pytest.mark.parametrize("worker_count", [0, 2])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_records_behind_the_last_element_are_known(name, worker_count):
+def test_the_records_after_the_last_element_are_known(name, worker_count):
     """last_records() gives the keys of the records that an element was made of, ragged pipelines included."""
     (one,) = _shards(name, 1, 40, worker_count=worker_count)
     with pytest.raises(ValueError, match="next"):

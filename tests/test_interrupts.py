@@ -32,7 +32,7 @@ def interrupted(what: str, every: int, seconds: float) -> list[str]:
 
 @pytest.mark.parametrize(("what", "every", "least"), [("opening", 40, 250), ("closing", 9, 50)])
 def test_an_interrupt_in_opening_or_closing_workers_leaves_nothing(what, every, least):
-    """It comes out once, the stream goes on behind it, and no process, thread or descriptor is left."""
+    """It comes out once, the stream goes on after it, and no process, thread or descriptor is left."""
     *troubles, places = interrupted(what, every, 200)
     assert not troubles
     assert int(places.split()[0]) > least
@@ -51,8 +51,8 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_an_interrupt_in_a_section_is_raised_behind_it():
-    """Of nested sections behind the outermost."""
+def test_an_interrupt_in_a_section_is_raised_after_it():
+    """Of nested sections after the outermost."""
     done = []
     with pytest.raises(KeyboardInterrupt), Uninterrupted():
         with Uninterrupted():
@@ -74,7 +74,7 @@ def test_a_second_interrupt_in_a_section_goes_through():
         interrupt()
 
 
-def test_a_handler_of_the_users_is_called_behind_a_section():
+def test_a_handler_of_the_users_is_called_after_a_section():
     """Once, and it is the handler again."""
     numbers = []
     former = signal.signal(signal.SIGINT, lambda number, frame: numbers.append(number))
@@ -247,7 +247,7 @@ def runs(process: psutil.Process) -> bool:
 
 
 def test_closing_ends_a_zygote_that_does_not_answer(monkeypatch):
-    """It is killed; an interrupt meanwhile shortens the wait, and is raised behind it."""
+    """It is killed; an interrupt meanwhile shortens the wait, and is raised after it."""
     for seconds, interrupts in ((0.1, False), (1000.0, True)):
         monkeypatch.setattr("millrace.loader.executors.processes.spawner.GRACE_SECONDS", seconds)
         iterator = iter(millrace.load(range(100), batch_size=4, worker_count=1))
@@ -290,7 +290,7 @@ def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
 
 @pytest.mark.parametrize("use", ["next", "close"])
 def test_a_handler_that_uses_the_iterator_it_interrupts_is_an_error(use):
-    """No hang; and the iterator goes on behind it."""
+    """No hang; and the iterator goes on after it."""
     loader = millrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=1)
     with iter(loader) as iterator:
         first = next(iterator).tolist()

@@ -501,7 +501,7 @@ def test_a_sampler_that_fails_is_told_by_its_position():
 
 @pytest.mark.parametrize("operations", [[Batch(2)], [Filter(lambda x: True), Batch(2)], [Batch(2), Batch(2)]])
 def test_a_users_generators_seed_batches_like_their_first_records(operations):
-    """Random operations behind a batch draw by the seed of its first record, with columns as with records."""
+    """Random operations after a batch draw by the seed of its first record, with columns as with records."""
     draw = millrace.RandomMapTransform(lambda batch, rng: rng.random())
     first, second = (
         list(DataLoader(data_source=source, sampler=Shifted(seeded=True), operations=[*operations, draw]))
@@ -511,7 +511,7 @@ def test_a_users_generators_seed_batches_like_their_first_records(operations):
     assert len(set(first)) == len(first)
 
 
-def test_a_read_failure_behind_a_filter_keeps_the_rows_before_it():
+def test_a_read_failure_after_a_filter_keeps_the_rows_before_it():
     """With a filter in front, too, exactly the records before the unreadable one come."""
     got = []
     with pytest.raises(OSError, match="cannot read 13"):

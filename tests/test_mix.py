@@ -351,7 +351,7 @@ def test_a_batch_is_read_with_one_call_for_each_part():
 
 
 def test_a_mixed_source_is_a_source():
-    """Keys are checked, one record is read like many, and the length is behind the last key."""
+    """Keys are checked, one record is read like many, and the length is one more than the largest key."""
     source = MixedSource({"a": ["a0", "a1", "a2"], "b": ["b0"]})
     assert [source[key] for key in (0, 1, 2, 4)] == ["a0", "b0", "a1", "a2"]
     assert len(source) == 5

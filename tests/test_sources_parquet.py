@@ -345,7 +345,7 @@ def test_the_fingerprint_tells_contents_of_one_size_apart(tmp_path):
 
 
 def test_values_that_python_cannot_hold_are_named_by_file_and_key(tmp_path):
-    """Text that is not UTF-8, and dates behind the year 9999, are errors of the source."""
+    """Text that is not UTF-8, and dates after the year 9999, are errors of the source."""
     offsets = np.array([0, 2, 4], np.int32).tobytes()
     text = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"ab\xff\xfe")])
     late = pa.StructArray.from_arrays([pa.array([0, 2**62], pa.timestamp("us"))], ["time"])

@@ -68,7 +68,7 @@ def test_workers_leave_out_the_same_steps():
     data=st.data(),
 )
 def test_what_a_run_leaves_out_stays_left_out_on_other_shards(counts, batch, ranges, data):
-    """Shards that stand at different steps, some before and some behind a range, then others, then others again."""
+    """Shards that stand at different steps, some before and some after a range, then others, then others again."""
 
     def shards(count, skip=()):
         for index in range(count):

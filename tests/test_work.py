@@ -41,7 +41,7 @@ def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
         assert list(whole.tags.rows) == [row for part in parts for row in part.tags.rows]
 
 
-def test_rows_before_a_failure_stay_and_nothing_behind_it():
+def test_rows_before_a_failure_stay_and_nothing_after_it():
     """A task of several spans stops where one of them fails."""
 
     def fails(x: int) -> int:
@@ -97,7 +97,7 @@ def test_more_rows_than_there_is_room_for_stay_a_list():
 
 @pytest.mark.parametrize("row", [7, 7.0, np.int8(7), {"a": 7, "b": 7}, np.full(2, 7)])
 def test_one_row_more_than_there_is_room_for_is_not_lost(row):
-    """The columns are full, and a single row comes behind."""
+    """The columns are full, and a single row comes after."""
     stack = RowStack(4, allocate_plainly)
     stack.extend([row] * 4)
     stack.extend([row])

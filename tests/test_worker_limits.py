@@ -67,7 +67,7 @@ class DiesAtHandOver:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-@pytest.mark.parametrize("sends_first", [True, False], ids=["behind the answer", "before the answer"])
+@pytest.mark.parametrize("sends_first", [True, False], ids=["after the answer", "before the answer"])
 def test_a_worker_killed_while_it_hands_over_changes_nothing(number, sends_first, tmp_path):
     """An answer that was sent counts, and one that was not is worked out again."""
     marker = tmp_path / "died"

@@ -787,7 +787,7 @@ def _fails_at_2000(batch: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_error_behind_the_batch_of_a_ragged_pipeline_arrives_as_itself(workers):
+def test_an_error_after_the_batch_of_a_ragged_pipeline_arrives_as_itself(workers):
     """It names the first record of that batch."""
     operations = [Filter(lambda x: True), Batch(8), _fails_at_2000]
     sampler = IndexSampler(3000, num_epochs=1)

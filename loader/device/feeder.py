@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import ClosedError, InUseError
 from ..interrupts import Uninterrupted
 from ..state.files import restore_later, write_later
-from .queue import Delivered, Ended, Failed, HandOver
+from .queue import Delivered, End, Failed, HandOver
 from .run import Run, leave_to
 from .run_maker import Runs
 from .stats import FeederStats, Watch
@@ -281,7 +281,7 @@ class DeviceFeeder:
         self._user.mark = self._mask = None
         self._ended = self._empty = False
 
-    def _without_batch(self, ready: HandOver, item: Failed | Ended | None) -> NoReturn:
+    def _without_batch(self, ready: HandOver, item: Failed | End | None) -> NoReturn:
         """An end or an error came in place of a batch; or None: the run was stopped."""
         if isinstance(item, Failed):
             try:

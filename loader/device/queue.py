@@ -52,7 +52,7 @@ class Delivered:
 
 
 @dataclass(slots=True)
-class Ended:
+class End:
     """The upstream iterator has ended, or the run has.
 
     Attributes:

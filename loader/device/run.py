@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..interrupts import Uninterrupted, wait_until
-from .queue import Delivered, Ended, Failed, HandOver, Loaded
+from .queue import Delivered, End, Failed, HandOver, Loaded
 from .stepper import Stepper
 from .transfer import span
 from .tuned import EXIT_SECONDS
@@ -43,7 +43,7 @@ class Buffers:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Intake:
     """What the reader thread of a run does for each batch.
 
     Attributes:
@@ -56,7 +56,7 @@ class Reading:
     transform: Callable[[Any], Any] | None
     ends_with_error: bool
 
-    def next(self) -> Loaded | Ended | Failed:
+    def next(self) -> Loaded | End | Failed:
         """The next batch, the end, or an error in its place."""
         began = time.perf_counter()
         try:
@@ -71,9 +71,9 @@ class Reading:
         except BaseException as error:
             return Failed(error, self.ends_with_error)
 
-    def _end(self) -> Ended | Failed:
+    def _end(self) -> End | Failed:
         try:
-            return Ended(self.upstream.mark())
+            return End(self.upstream.mark())
         except BaseException as error:
             return Failed(error, self.ends_with_error)
 
@@ -93,17 +93,17 @@ class Run:
     """From one beginning to one end.
 
     Args:
-        reading: for the reader thread.
+        intake: for the reader thread.
         stepper: brings batches to devices; for the transfer thread.
         buffers: how many batches may wait.
         way_out: the last thing that the reader thread does, when the run was stopped.
 
     Attributes:
-        ready: what the user takes: `Delivered` and `Failed`; last `Ended`, or a `Failed` that is final.
+        ready: what the user takes: `Delivered` and `Failed`; last `End`, or a `Failed` that is final.
     """
 
-    def __init__(self, reading: Reading, stepper: Stepper, buffers: Buffers, way_out: Callable[[], None]) -> None:
-        self._reading = reading
+    def __init__(self, intake: Intake, stepper: Stepper, buffers: Buffers, way_out: Callable[[], None]) -> None:
+        self._intake = intake
         self._stepper = stepper
         self._way_out: Callable[[], None] | None = way_out
         self._loaded, self.ready = HandOver(buffers.host), HandOver(buffers.device)
@@ -130,7 +130,7 @@ class Run:
 
     def reads(self, iterator: Any) -> bool:
         """Whether this is the iterator that it reads from."""
-        return self._reading.upstream.iterator is iterator
+        return self._intake.upstream.iterator is iterator
 
     def stop(self) -> None:
         """Have the threads end soon; does not wait."""
@@ -153,7 +153,7 @@ class Run:
 
     def _read_all(self) -> None:
         while self._loaded.wait_for_room():
-            item = self._reading.next()
+            item = self._intake.next()
             self._loaded.put(item)
             if _is_last(item):
                 break
@@ -170,14 +170,14 @@ class Run:
             last = last if isinstance(last, Failed) else Failed(trouble)
         self.ready.put(last)
 
-    def _transfer_to_end(self) -> Ended | Failed | None:
+    def _transfer_to_end(self) -> End | Failed | None:
         """How it ends; None if it was stopped."""
-        ended: Ended | None = None
+        ended: End | None = None
         while self.ready.wait_for_room():
             item = ended or self._loaded.first()
             if item is None:
                 return None
-            if isinstance(item, Ended):
+            if isinstance(item, End):
                 ended = item  # it stays in the queue: other hosts may go on
             else:
                 self._loaded.remove()
@@ -188,17 +188,17 @@ class Run:
             del item  # it is the user's now
         return None
 
-    def _stepped(self, item: Loaded | Ended | Failed) -> Delivered | Ended | Failed | None:
+    def _stepped(self, item: Loaded | End | Failed) -> Delivered | End | Failed | None:
         try:
             stepped = self._stepper.step(item, lambda: self.stopped)
         except BaseException as error:
-            return Failed(error, self._reading.ends_with_error)
+            return Failed(error, self._intake.ends_with_error)
         if isinstance(stepped, Failed):
-            stepped.final = self._reading.ends_with_error
+            stepped.final = self._intake.ends_with_error
         return stepped
 
 
-def _is_last(item: Loaded | Delivered | Ended | Failed | None) -> bool:
+def _is_last(item: Loaded | Delivered | End | Failed | None) -> bool:
     return item.final if isinstance(item, Failed) else not isinstance(item, (Loaded, Delivered))
 
 

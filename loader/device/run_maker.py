@@ -11,7 +11,7 @@ from typing import Any
 
 from .hosts.agreement import Agreements
 from .hosts.verdict import OnUneven
-from .run import Buffers, Reading, Run
+from .run import Buffers, Intake, Run
 from .stepper import Stepper
 from .transfer import Transfer
 from .upstream.protocol import Upstream
@@ -42,8 +42,8 @@ class Runs:
         """Another run, from where the upstream iterator stands; to be started."""
         agreement, promises = self.agreements.next(), self.transform is None
         stepper = Stepper(self.upstream, self.transfer, agreement, self.on_uneven, promises)
-        reading = Reading(self.upstream, self.transform, self.upstream.goes_back or not self.agreements.alone)
-        return Run(reading, stepper, self.buffers, user.way_out)
+        intake = Intake(self.upstream, self.transform, self.upstream.goes_back or not self.agreements.alone)
+        return Run(intake, stepper, self.buffers, user.way_out)
 
     def forget(self) -> None:
         """The next run begins elsewhere, or there is none."""

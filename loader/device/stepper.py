@@ -13,10 +13,10 @@ from ...errors import HostsError, ShardingError
 from ...wording import brief, first_few
 from .hosts.agreement import Agreement, Alone
 from .hosts.verdict import Offer, OnUneven, Refuse, Stop, Verdict
-from .queue import Delivered, Ended, Failed, Loaded
+from .queue import Delivered, End, Failed, Loaded
 from .shardings import told
 from .stats import Times
-from .transfer import Layout, Prepared, Transfer, span
+from .transfer import Arrangement, Prepared, Transfer, span
 from .upstream.protocol import Upstream
 
 Stopped = Callable[[], bool]
@@ -45,30 +45,30 @@ class Stepper:
         self._promised = (upstream.batch_size or 0) if promises else 0
         self._template: Any = None
         self._constants: dict[str, bytes] | None = None  # of batches that are filled up
-        self._known: Layout | None = None
+        self._known: Arrangement | None = None
         self._known_verdict: Verdict | None = None
 
-    def step(self, item: Loaded | Ended | Failed, stopped: Stopped) -> Delivered | Ended | Failed | None:
+    def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
         """What the user takes for an item; None when `stopped()` came true while others were waited for."""
         agree_from = time.perf_counter()
         prepared, failed = self._prepared(item)
-        if prepared is not None and prepared.layout is self._known:
+        if prepared is not None and prepared.arrangement is self._known:
             verdict = self._known_verdict
         else:
             verdict = self._agreed(item, prepared, failed, stopped)
         if failed is not None or verdict is None:
             return failed
         if isinstance(verdict, Stop):
-            return Ended()
+            return End()
         if isinstance(verdict, Refuse):
             return Failed(HostsError(verdict.message))
-        if isinstance(item, Ended):
+        if isinstance(item, End):
             prepared = self._empty(stopped)
         if prepared is None:
             return None
         agreed = time.perf_counter()
         batch, mask = self._put(prepared, verdict.rows)
-        return Delivered(batch, mask, _mark(item), _times(item, agree_from, agreed), isinstance(item, Ended))
+        return Delivered(batch, mask, _mark(item), _times(item, agree_from, agreed), isinstance(item, End))
 
     def _put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
         try:
@@ -79,15 +79,15 @@ class Stepper:
             raise
 
     def _agreed(
-        self, item: Loaded | Ended | Failed, prepared: Prepared | None, failed: Failed | None, stopped: Stopped
+        self, item: Loaded | End | Failed, prepared: Prepared | None, failed: Failed | None, stopped: Stopped
     ) -> Verdict | None:
         with span("agree"):
             verdict = self._agreement.agree(self._offer(item, prepared, failed), stopped)
         if self._alone and prepared is not None:  # the next batch like this one needs no thought
-            self._known, self._known_verdict = prepared.layout, verdict
+            self._known, self._known_verdict = prepared.arrangement, verdict
         return verdict
 
-    def _prepared(self, item: Loaded | Ended | Failed) -> tuple[Prepared | None, Failed | None]:
+    def _prepared(self, item: Loaded | End | Failed) -> tuple[Prepared | None, Failed | None]:
         """The batch taken apart, or why it cannot be."""
         if not isinstance(item, Loaded):
             return None, item if isinstance(item, Failed) else None
@@ -106,19 +106,27 @@ class Stepper:
             'batch any more would put another value on its devices. Give it rows, leave it out, or use on_uneven="drop".'
         )
 
-    def _offer(self, item: Loaded | Ended | Failed, prepared: Prepared | None, failed: Failed | None) -> Offer:
+    def _offer(self, item: Loaded | End | Failed, prepared: Prepared | None, failed: Failed | None) -> Offer:
         if failed is not None:
             return self.failure(failed.error)
         if prepared is None:
             return Offer("end", self._on_uneven, usual=self._usual())
-        layout = prepared.layout
+        arrangement = prepared.arrangement
         if self._alone:
-            return Offer("batch", self._on_uneven, layout.rows, self._usual(), layout.divisor)
+            return Offer("batch", self._on_uneven, arrangement.rows, self._usual(), arrangement.divisor)
         if self._on_uneven == "pad" and self._template is None:
             self._template, self._constants = prepared.template(), prepared.constants()
             self._agreement.give_template(self._template)
         steady = self._upstream.steady(_mark(item)) if self._promises else 1
-        return Offer("batch", self._on_uneven, layout.rows, self._usual(), layout.divisor, layout.described, steady)
+        return Offer(
+            "batch",
+            self._on_uneven,
+            arrangement.rows,
+            self._usual(),
+            arrangement.divisor,
+            arrangement.described,
+            steady,
+        )
 
     def _usual(self) -> int:
         """Rows that batches have, as far as is known."""
@@ -140,12 +148,12 @@ class Stepper:
         self._agreement.leave(self.failure(error) if own and error is not None else None)
 
 
-def _mark(item: Loaded | Ended | Failed) -> Any:
+def _mark(item: Loaded | End | Failed) -> Any:
     assert not isinstance(item, Failed)
     return item.mark
 
 
-def _times(item: Loaded | Ended | Failed, agree_from: float, agreed: float) -> Times:
+def _times(item: Loaded | End | Failed, agree_from: float, agreed: float) -> Times:
     done = time.perf_counter()
     if isinstance(item, Loaded):
         return Times(item.read_from, item.read_to, item.transformed, agree_from, agreed, done)

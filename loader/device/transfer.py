@@ -38,7 +38,7 @@ OnUnsupported = Literal["error", "keep"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class Arrangement:
     """What is the same for all batches of the same structure, shapes and dtypes.
 
     Attributes:
@@ -79,25 +79,25 @@ class Prepared:
     """A batch taken apart."""
 
     leaves: list[Any]
-    layout: Layout
+    arrangement: Arrangement
 
     def template(self) -> Any:
         """The same tree without rows: what a process that has no batch fills up with zeros. Leaves without rows stay."""
-        going, with_rows = set(self.layout.going), self.layout.with_rows
+        going, with_rows = set(self.arrangement.going), self.arrangement.with_rows
         leaves = [
             _kept(leaf[:0] if number in with_rows else leaf) if number in going else None
             for number, leaf in enumerate(self.leaves)
         ]
-        return self.layout.structure.unflatten(leaves)
+        return self.arrangement.structure.unflatten(leaves)
 
     def constants(self) -> dict[str, bytes]:
         """The leaves without rows that go to devices, by name: all batches must have the same, if they are filled up.
 
         A process that has no batch any more would put another value on its devices.
         """
-        layout = self.layout
-        constant = [number for number in layout.going if number not in layout.with_rows]
-        return {layout.names[number]: _content(self.leaves[number]) for number in constant}
+        arrangement = self.arrangement
+        constant = [number for number in arrangement.going if number not in arrangement.with_rows]
+        return {arrangement.names[number]: _content(self.leaves[number]) for number in constant}
 
 
 class Transfer:
@@ -126,7 +126,7 @@ class Transfer:
         self._on_unsupported = on_unsupported
         self._pinned_host = pinned_host
         self._with_mask = with_mask
-        self._layout: Layout | None = None
+        self._arrangement: Arrangement | None = None
         self.most_rows = 0
 
     def prepare(self, batch: Any) -> Prepared:
@@ -142,13 +142,13 @@ class Transfer:
             if isinstance(leaf, (bool, int, float, complex)):
                 leaves[number] = _number(leaf, structure, number)
         kinds = [(np.shape(leaf), _dtype(leaf)) for leaf in leaves]
-        known = self._layout
+        known = self._arrangement
         if known is None or known.kinds != kinds or known.structure != structure:
-            known = self._layout = self._lay_out(structure, kinds)
+            known = self._arrangement = self._arranged(structure, kinds)
             self.most_rows = max(self.most_rows, known.rows)
         return Prepared(leaves, known)
 
-    def _lay_out(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Layout:
+    def _arranged(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Arrangement:
         names = leaf_names(structure)
         keep = self._on_unsupported == "keep"
         every = for_leaves(self._shardings, structure, [len(shape) for shape, _ in kinds], keep)
@@ -166,7 +166,7 @@ class Transfer:
             np.lcm.reduce([1, *(rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes))])
         )
         filled = frozenset(going[index] for index in with_rows)
-        return Layout(structure, kinds, names, going, shardings, leading, filled, rows, divisor)
+        return Arrangement(structure, kinds, names, going, shardings, leading, filled, rows, divisor)
 
     def _goes(self, name: str, dtype: Any) -> bool:
         if _is_supported(dtype):
@@ -188,24 +188,25 @@ class Transfer:
         Raises:
             ShardingError: a leaf cannot be divided.
         """
-        layout = prepared.layout
-        going = [prepared.leaves[number] for number in layout.going]
-        if rows is not None and rows != layout.rows:
+        arrangement = prepared.arrangement
+        going = [prepared.leaves[number] for number in arrangement.going]
+        if rows is not None and rows != arrangement.rows:
             going = [
-                _filled(leaf, rows) if number in layout.with_rows else leaf for number, leaf in zip(layout.going, going)
+                _filled(leaf, rows) if number in arrangement.with_rows else leaf
+                for number, leaf in zip(arrangement.going, going)
             ]
-        for number, leaf, sharding in zip(layout.going, going, layout.shardings):
-            check(layout.names[number], np.shape(leaf), sharding)
-        shardings, masked = layout.shardings, self._with_mask and layout.leading is not None
-        if layout.leading is not None and masked:
-            going.append(np.arange(layout.rows if rows is None else rows) < layout.rows)
-            shardings = [*shardings, for_mask(shardings[layout.leading])]
+        for number, leaf, sharding in zip(arrangement.going, going, arrangement.shardings):
+            check(arrangement.names[number], np.shape(leaf), sharding)
+        shardings, masked = arrangement.shardings, self._with_mask and arrangement.leading is not None
+        if arrangement.leading is not None and masked:
+            going.append(np.arange(arrangement.rows if rows is None else rows) < arrangement.rows)
+            shardings = [*shardings, for_mask(shardings[arrangement.leading])]
         arrays = to_devices(going, shardings, self._pinned_host)
         mask = arrays.pop() if masked else None
         leaves = prepared.leaves
-        for number, array in zip(layout.going, arrays):
+        for number, array in zip(arrangement.going, arrays):
             leaves[number] = array
-        return layout.structure.unflatten(leaves), mask
+        return arrangement.structure.unflatten(leaves), mask
 
 
 def _rows(shapes: list[tuple[int, ...]], shardings: list[Any]) -> tuple[int | None, int, list[int]]:
