@@ -35,7 +35,15 @@ def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> Loade
     """
     state = _parsed(data)
     _check_sampler(str(state.get("sampler")), pipeline.leaf.sampler)
-    reached = _reached(state, pipeline)
+    return after_records(_reached(state, pipeline), pipeline)
+
+
+def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
+    """The state of a pipeline of one leaf, of whose records each of Grain's workers has delivered so many.
+
+    Raises:
+        CheckpointError: there are fewer.
+    """
     shard = pipeline.shard
     total = shard.length(len(pipeline.leaf.sampler))
     if not Remainder(reached, total).is_possible:

@@ -18,7 +18,7 @@ from ...datasets.stream import Stream, stream_of
 from ...datasets.transforms import as_kind
 from ...loader.plan.compile import compiled
 from ...loader.plan.pipeline import Pipeline
-from ...operations import MapWithIndexTransform, RandomMapTransform
+from ...operations import MapWithIndexTransform, Operation, RandomMapTransform
 from .iterators import DatasetIterator, EngineIterator
 from .options import MultiprocessingOptions
 from .random_maps import AtIndex, RandomAtIndex
@@ -39,6 +39,9 @@ class IterDataset(OurIterDataset[T]):
     >>> next(iterator).tolist()
     [5, 7, 6, 0, 4]
     """
+
+    _unit = 1
+    """Records of an element of the `MapDataset` that it is made of."""
 
     def __init__(self, parents: Any = ()) -> None:
         super().__init__(*(parents if isinstance(parents, Sequence) else (parents,)))
@@ -68,7 +71,26 @@ class IterDataset(OurIterDataset[T]):
         return compiled(self._stream.tree, self._stream.skips_errors)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
-        return EngineIterator(super().__iter__)
+        return EngineIterator(super().__iter__, self._unit)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _then(self, operation: Operation) -> IterDataset[Any]:
+        return self._of_unit(super()._then(operation))
+
+    def with_options(self, **options: Any) -> IterDataset[T]:
+        """As that of `millrace.IterDataset`."""
+        return self._of_unit(super().with_options(**options))
+
+    def seed(self, seed: int) -> IterDataset[T]:
+        """As that of `millrace.IterDataset`."""
+        return self._of_unit(super().seed(seed))
+
+    def _of_unit(self, dataset: Any) -> IterDataset[Any]:
+        """A dataset made of this one, which knows of what elements its indices are."""
+        dataset._unit = self._unit
+        return cast(IterDataset[Any], dataset)
 
     def random_map(self, transform: Any, *, seed: int | None = None) -> IterDataset[Any]:
         """A function of each element and Grain's generator of its index among those that arrive here.
@@ -98,7 +120,7 @@ class IterDataset(OurIterDataset[T]):
     def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
         """Where elements are not counted by positions, they are counted one by one, in order, in one worker."""
         if self._pipeline.aligned and self._pipeline.shard.shard_count == 1:
-            return cast(IterDataset[Any], self._then(operation(self._pipeline.stages[0].unit)))
+            return self._then(operation(self._pipeline.stages[0].unit))
         from .streams import Counted
 
         return Counted(self, operation(1))
@@ -122,7 +144,8 @@ class IterDataset(OurIterDataset[T]):
             )
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         prefetched = super().mp_prefetch(wanted)
-        return self._of(dataclasses.replace(prefetched._stream, seeds=nearest_first([self._stream.seeds])))
+        seeds = nearest_first([self._stream.seeds])
+        return self._of_unit(self._of(dataclasses.replace(prefetched._stream, seeds=seeds)))
 
     def prefetch(self, multiprocessing_options: Any) -> IterDataset[T]:  # type: ignore[override]
         """The older name of `mp_prefetch`."""
@@ -146,7 +169,9 @@ class IterDataset(OurIterDataset[T]):
 def stream_of_node(node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None) -> IterDataset[Any]:
     """The stream of a node's first epoch."""
     stream = stream_of(node, read_options, allow_nones, shard_options)
-    return IterDataset._of(dataclasses.replace(stream, seeds=nearest_first([node.seeds])))
+    dataset = IterDataset._of(dataclasses.replace(stream, seeds=nearest_first([node.seeds])))
+    dataset._unit = compiled(stream.tree).stages[0].unit
+    return dataset
 
 
 def seeds_of(dataset: Any) -> Seeds:

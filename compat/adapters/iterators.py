@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from ...loader import DataLoaderIterator
 from ...loader.state.files import restore_later, write_later
+from ..grain_chain_state import chain_state_after, is_grains
 
 T = TypeVar("T")
 
@@ -70,10 +71,11 @@ class EngineIterator(DatasetIterator[T]):
 
     Args:
         begin: makes an iterator of ours.
+        unit: records of an element of the `MapDataset` that the stream is made of: the size of its batches, or 1.
     """
 
-    def __init__(self, begin: Callable[[], DataLoaderIterator]) -> None:
-        self._begin = begin
+    def __init__(self, begin: Callable[[], DataLoaderIterator], unit: int = 1) -> None:
+        self._begin, self._unit = begin, unit
         self.run = begin()
         self._elements: Iterator[Any] = iter(self.run)
 
@@ -92,7 +94,7 @@ class EngineIterator(DatasetIterator[T]):
         return lambda: run._state(mark).to_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go to where this or another iterator of the dataset stood, also after it ended or was closed.
+        """Go to where this or another iterator of the dataset stood, or Grain's; also after it ended or was closed.
 
         Raises:
             CheckpointError: it is no state, or that of another dataset.
@@ -100,6 +102,8 @@ class EngineIterator(DatasetIterator[T]):
         if not isinstance(self._elements, DataLoaderIterator):
             self.run = self._begin()
             self._elements = iter(self.run)
+        if is_grains(state):
+            state = chain_state_after(state, self.run._pipeline, self._unit).to_dict()
         self.run.load_state_dict(state)
 
     def start_prefetch(self) -> None:

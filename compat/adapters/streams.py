@@ -52,8 +52,9 @@ class CountedIterator(DatasetIterator[Any]):
         return {"parent": self._parent.get_state(), "count": self._count}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        """As the base says; Grain's states have other names for the count."""
         self._parent.set_state(state["parent"])
-        self._count = state["count"]
+        self._count = next(state[name] for name in ("count", "counter", "index_for_rng") if name in state)
 
 
 class MixedIterDataset(IterDataset[Any]):
@@ -95,13 +96,15 @@ class MixedIterator(DatasetIterator[Any]):
 
     def get_state(self) -> dict[str, Any]:
         parents = {name: parent.get_state() for name, parent in self._named.items()}  # type: ignore[attr-defined]
-        return {"parents": parents, "index": self._index, "ended": self._ended}
+        return {"parents": parents, "index": self._index, "stop": self._ended}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        parents = state["parents"]  # of Grain's mix of a list, a list
+        parents = parents if isinstance(parents, dict) else {str(number): each for number, each in enumerate(parents)}
         for name, parent in self._named.items():
-            if name in state["parents"]:
-                parent.set_state(state["parents"][name])  # type: ignore[attr-defined]
-        self._index, self._ended = state["index"], state["ended"]
+            if name in parents:
+                parent.set_state(parents[name])  # type: ignore[attr-defined]
+        self._index, self._ended = state["index"], state["stop"]
 
 
 class WindowShuffleIterDataset(IterDataset[Any]):
