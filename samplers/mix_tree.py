@@ -28,7 +28,7 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
         weights: of each part, positive.
 
     >>> best_tree({0: 70, 1: 20, 2: 10})
-    ((1, 2), 0)
+    (0, (1, 2))
     """
     trees = (_tree_for(weights, limit) for limit in LIMITS)
     return min(trees, key=lambda tree: deviation(tree, weights))
@@ -45,7 +45,10 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
     for number in range(max(weights) + 1, max(weights) + len(weights)):
         one, other = heapq.heappop(heap), heapq.heappop(heap)
         share = one[2] + other[2]
-        heapq.heappush(heap, (max(one[0], other[0]) + 1 / share, number, share, (other[3], one[3])))
+        left, right = (
+            (one, other) if one[2] >= other[2] else (other, one)
+        )  # equal: as listed
+        heapq.heappush(heap, (max(one[0], other[0]) + 1 / share, number, share, (left[3], right[3])))
     return heap[0][3]
 
 
