@@ -36,7 +36,10 @@ REMARKS = {
     "PackAndBatchOperation": (ABSENT, "`FirstFitPackIterDataset(…)` and `batch` do the same, with exact states"),
     "SharedMemoryArray": (ABSENT, _OUR_MEMORY),
     "SharedMemoryArrayMetadata": (ABSENT, _OUR_MEMORY),
-    "DataLoader": (BETTER, "the stream does not depend on `worker_count`; that of Grain with 0 workers"),
+    "DataLoader": (
+        BETTER,
+        "the stream of Grain with 0 workers, whatever `worker_count`; if all records are dropped, that is an error",
+    ),
     "DataLoaderIterator": (BETTER, "states go on with any number of workers; those of Grain are read"),
     "PyGrainDatasetIterator": (BETTER, "as `DataLoaderIterator`"),
     "DatasetIterator": (BETTER, "states go on with any number of workers"),
@@ -48,12 +51,14 @@ REMARKS = {
         BETTER,
         "the stream of 0 workers, whatever their number; `worker_init_fn` is not called, `sequential_slice` does nothing",
     ),
-    "Batch": (DIFFERS, "strings become arrays of objects, which lose nothing; lists in elements are refused"),
+    "Batch": (
+        DIFFERS,
+        "strings become arrays of objects, which lose nothing; lists in elements are refused; errors have other texts",
+    ),
     "BatchOperation": (DIFFERS, "as `Batch`"),
     "MapOperation": (BETTER, "the exception of your function comes as it is, not as a ValueError"),
     "RandomMapOperation": (BETTER, "as `MapOperation`"),
     "FilterOperation": (BETTER, "as `MapOperation`"),
-    "ShardOptions": (SAME, ""),
     "DatasetOptions": (DIFFERS, "the options do nothing"),
     "ExecutionTrackingMode": (DIFFERS, f"does nothing; {_TOLD_BY_STATS}"),
     "WithOptionsIterDataset": (DIFFERS, "the options do nothing"),
@@ -72,12 +77,11 @@ REMARKS = {
         "features of unequal length are not begun anew where one of them is cut twice",
     ),
     "InterleaveIterDataset": (DIFFERS, "threads and buffers do nothing; workers make the elements ahead"),
-    "RepeatIterDataset": (SAME, ""),
+    "ZipIterDataset": (SAME, "the error of unequal streams has another text"),
     "CheckpointHandler": (BETTER, "other numbers of processes read the states, too"),
     "PyGrainCheckpointHandler": (BETTER, "as `CheckpointHandler`"),
     "Sampler": (BETTER, "`__len__` may be missing, as in Grain; our samplers answer for many positions at once"),
     "pick_performance_config": (DIFFERS, "looks at sizes alone; the numbers may be others"),
-    "ReadOptions": (SAME, ""),
 }
 """What there is to say of a name, wherever it stands."""
 

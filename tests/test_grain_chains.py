@@ -234,3 +234,15 @@ def test_a_state_of_another_dataset_is_refused():
     state = iter(grain.MapDataset.range(4).to_iter_dataset()).get_state()
     with pytest.raises(CheckpointError):
         iter(grain.MapDataset.range(5).to_iter_dataset()).set_state(state)
+
+
+def test_negative_options_are_refused_in_grains_words():
+    """Programs match them."""
+    with pytest.raises(ValueError, match="num_threads must be non-negative"):
+        grain.ReadOptions(num_threads=-1)
+
+
+def test_a_stream_is_true_whatever_its_length():
+    """Also an endless one, whose length is an error, and an empty one."""
+    assert grain.MapDataset.range(3).repeat().to_iter_dataset()
+    assert grain.MapDataset.source([]).to_iter_dataset()

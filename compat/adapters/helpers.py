@@ -14,7 +14,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.random import Generator
 
-from ...loader import ReadOptions
 from ...loader import device_put as our_device_put
 from ...operations.padding import batch_and_pad as our_batch_and_pad
 from ...operations.trees import flatten
@@ -22,7 +21,7 @@ from ...samplers.grain_order import ROUNDS, shuffled_one
 from .generators import OfDataset
 from .iter_dataset import IterDataset
 from .iterators import DatasetIterator
-from .options import MultiprocessingOptions
+from .options import MultiprocessingOptions, ReadOptions
 
 
 def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:

@@ -10,6 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...checks import whole_number
+from ...loader import ReadOptions as OurReadOptions
+
+
+class ReadOptions(OurReadOptions):
+    """How far and on how many threads records are read ahead.
+
+    Raises:
+        ValueError: a number is negative.
+
+    >>> ReadOptions(num_threads=4).prefetch_buffer_size
+    500
+    """
+
+    def __post_init__(self) -> None:
+        for name in ("num_threads", "prefetch_buffer_size"):
+            if isinstance(number := getattr(self, name), int) and number < 0:
+                raise ValueError(f"{name} must be non-negative, got {number}; 0 is for none.")
+        super().__post_init__()
 
 
 @dataclass(slots=True)

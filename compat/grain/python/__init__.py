@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from .... import checkpoint as _checkpoint
-from ....loader import ReadOptions
 from ....samplers import NoSharding, Sampler, ShardByJaxProcess, ShardOptions
 from ....sources import ArrayRecordDataSource, RangeDataSource
 from ....sources import DataSource as RandomAccessDataSource
@@ -14,7 +13,7 @@ from ...adapters.iterators import DatasetIterator
 from ...adapters.map_dataset import MapDataset
 from ...adapters.operations import BatchOperation, FilterOperation, MapOperation, RandomMapOperation
 from ...adapters.operations import IteratorOperation as Operation
-from ...adapters.options import MultiprocessingOptions
+from ...adapters.options import MultiprocessingOptions, ReadOptions
 from ...adapters.records import Record, RecordMetadata
 from ...adapters.samplers import IndexSampler, SequentialSampler
 from ...adapters.selection import DatasetSelectionMap

@@ -1,0 +1,80 @@
+"""Random chains, beside the real Grain: the same elements at indices and in streams, and states that go on."""
+
+import both
+import hypothesis.strategies as st
+from hypothesis import given
+from pipelines import tries
+
+import millrace.compat.grain as grain
+from millrace.compat.grain import experimental
+
+
+def noisy(x, rng):
+    """Draws twice."""
+    return (x, rng.random(), int(rng.integers(1000)))
+
+
+def number_of(x):
+    """A whole number of any element."""
+    return x if isinstance(x, int) else number_of(x[0])
+
+
+MAP_STEPS = {
+    "seed": lambda g, d, n: d.seed(n),
+    "shuffle": lambda g, d, n: d.seed(n).shuffle() if n % 2 else d.shuffle(seed=n),
+    "map": lambda g, d, n: d.map(lambda x: (x, n)),
+    "random_map": lambda g, d, n: d.random_map(noisy, seed=n),
+    "map_with_index": lambda g, d, n: d.map_with_index(lambda i, x: (x, i)),
+    "filter": lambda g, d, n: d.filter(lambda x: number_of(x) % (n % 3 + 2)),
+    "repeat": lambda g, d, n: d.repeat(n % 3 + 1, reseed_each_epoch=n % 2 == 0),
+    "slice": lambda g, d, n: d[n % 3 :: n % 2 + 1],
+    "window": lambda g, d, n: g.experimental.WindowShuffleMapDataset(d, window_size=n % 5 + 1, seed=n),
+    "mix": lambda g, d, n: g.MapDataset.mix([d, g.MapDataset.range(100, 107)], [1, n % 4 + 0.3]),
+    "concatenate": lambda g, d, n: g.MapDataset.concatenate([d, g.MapDataset.range(100, 103)]),
+    "zip": lambda g, d, n: g.experimental.ZipMapDataset([d, d.shuffle(seed=n)]).map(lambda pair: pair[n % 2]),
+}
+
+ITER_STEPS = {
+    "map": lambda g, d, n: d.map(lambda x: (x, n)),
+    "random_map": lambda g, d, n: d.seed(n).random_map(noisy),
+    "map_with_index": lambda g, d, n: d.map_with_index(lambda i, x: (x, i)),
+    "filter": lambda g, d, n: d.filter(lambda x: number_of(x) % (n % 3 + 2)),
+    "window": lambda g, d, n: g.experimental.WindowShuffleIterDataset(d, window_size=n % 5 + 1, seed=n),
+    "mix": lambda g, d, n: g.IterDataset.mix([d, g.MapDataset.range(100, 107).to_iter_dataset()], [1, n % 4 + 0.3]),
+    "interleave": lambda g, d, n: g.experimental.InterleaveIterDataset(
+        [d, g.MapDataset.range(n % 7 + 1).to_iter_dataset(), d], cycle_length=n % 3 + 1
+    ),
+    "limit": lambda g, d, n: g.experimental.LimitIterDataset(d, n % 9 + 3),
+    "repeat": lambda g, d, n: g.experimental.RepeatIterDataset(d, 2),
+    "batch": lambda g, d, n: d.batch(n % 4 + 1, drop_remainder=n % 2 == 0, batch_fn=list),
+}
+
+numbers = st.integers(0, 20)
+
+
+@given(
+    st.integers(3, 20),
+    st.lists(st.tuples(st.sampled_from([*MAP_STEPS]), numbers), max_size=4),
+    st.lists(st.tuples(st.sampled_from([*ITER_STEPS]), numbers), max_size=3),
+)
+@tries(100)
+def test_random_chains_give_grains_elements(length, map_steps, iter_steps):
+    """Of up to seven methods."""
+
+    def chain(g):
+        dataset = g.MapDataset.range(length)
+        for name, n in map_steps:
+            dataset = MAP_STEPS[name](g, dataset, n)
+        stream = dataset.to_iter_dataset()
+        for name, n in iter_steps:
+            stream = ITER_STEPS[name](g, stream, n)
+        return dataset, stream
+
+    def elements(g):
+        dataset, stream = chain(g)
+        return [dataset[i] for i in range(len(dataset) + 5)] if len(dataset) else [], list(stream)
+
+    both.runs_alike(elements)
+    stream = chain(grain)[1]
+    if next(iter(stream), None) is not None:
+        experimental.assert_equal_output_after_checkpoint(stream)
