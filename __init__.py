@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Operation,
         Pack,
         RandomMapTransform,
+        WindowShuffle,
         batch_and_pad,
         pad_batch,
     )
@@ -86,6 +87,7 @@ __all__ = [
     "TfdsDataSource",
     "TokenSource",
     "TokenWriter",
+    "WindowShuffle",
     "batch_and_pad",
     "check_resume",
     "checkpoint",
