@@ -45,9 +45,7 @@ def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
     for number in range(max(weights) + 1, max(weights) + len(weights)):
         one, other = heapq.heappop(heap), heapq.heappop(heap)
         share = one[2] + other[2]
-        left, right = (
-            (one, other) if one[2] >= other[2] else (other, one)
-        )  # equal: as listed
+        left, right = (one, other) if one[2] >= other[2] else (other, one)  # equal: as listed
         heapq.heappush(heap, (max(one[0], other[0]) + 1 / share, number, share, (left[3], right[3])))
     return heap[0][3]
 

@@ -110,3 +110,25 @@ def test_states_that_cannot_be_gone_on_with_are_refused(name, state, message):
     with pytest.raises(CheckpointError, match=message):
         iterator.set_state(state)
     assert iterator.get_state() == before
+
+
+@pytest.mark.parametrize("kind", ["dataset", "loader"])
+def test_a_checkpoint_that_grain_wrote_with_orbax_is_restored(kind, tmp_path):
+    """Its file as it is, in the middle of an epoch."""
+    import grain.checkpoint as real_checkpoint
+    import orbax.checkpoint as ocp
+
+    def source(g):
+        if kind == "dataset":
+            return CHAINS["filter and batch"](g)
+        return g.load(list(range(30)), num_epochs=1, shuffle=True, seed=3, batch_size=4)
+
+    theirs, ours = iter(source(real)), iter(source(grain))
+    for _ in range(3):
+        next(theirs)
+    with ocp.CheckpointManager(tmp_path) as manager:
+        manager.save(1, args=ocp.args.Composite(data=real_checkpoint.CheckpointSave(theirs)))
+        manager.wait_until_finished()
+    with ocp.CheckpointManager(tmp_path) as manager:
+        manager.restore(1, args=ocp.args.Composite(data=grain.checkpoint.CheckpointRestore(ours)))
+    assert both.told(list(ours)) == both.told(list(theirs))

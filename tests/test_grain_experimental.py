@@ -210,3 +210,20 @@ def test_files_are_streamed_in_grains_order(tmp_path):
     for theirs, ours in zip(streams(real), streams(grain)):
         assert _elements(ours) == _elements(theirs)
         experimental.assert_equal_output_after_checkpoint(ours)
+
+
+def test_a_stream_on_devices_has_the_state_of_what_was_received():
+    """Whatever the feeder has read ahead; it goes on with other methods after it."""
+    import jax
+
+    numbers = grain.MapDataset.range(40).shuffle(seed=1).map(np.float32).batch(4).to_iter_dataset()
+    stream = experimental.device_put(numbers, jax.devices()[0])
+    iterator = iter(stream)
+    first = [next(iterator) for _ in range(3)]
+    state = iterator.get_state()
+    iterator.close()
+    again = iter(stream)
+    again.set_state(state)
+    assert both.told([np.asarray(each) for each in [*first, *again]]) == both.told(list(numbers))
+    again.close()
+    assert isinstance(next(iter(stream.map(lambda x: x + 1))), jax.Array)
