@@ -93,7 +93,8 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
 
 def _joined(streams: Sequence[Stream], tree: Node, operations: int = 0) -> Stream:
     """A stream of several: what was said of any of them holds for all."""
-    if len({leaf.shard for stream in streams for leaf in _leaves(stream.tree)}) > 1:
+    shards = [leaf.shard for stream in streams for leaf in _leaves(stream.tree)]
+    if len({(shard.shard_index, shard.shard_count, shard.drop_remainder) for shard in shards}) > 1:
         raise JoinError(
             "the datasets have different shard_options; give them to the joined one: .shard(shard_options)."
         )

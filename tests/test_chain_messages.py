@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import cloudpickle
+import numpy as np
 import pytest
 
 from millrace import IterDataset, MapDataset
+from millrace.errors import BatchError, PackError
 
 NUMBERS = MapDataset.range(6)
 
@@ -78,3 +80,84 @@ def test_a_window_shuffle_takes_its_seed_by_place_too():
     """As that of a MapDataset."""
     stream = NUMBERS.to_iter_dataset()
     assert list(stream.window_shuffle(3, 1)) == list(stream.window_shuffle(3, seed=1))
+
+
+@pytest.mark.parametrize("as_streams", [False, True])
+@pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        ({"web": 1, "books": -1}, ValueError, "weight of 'books' is -1; pass a finite number of at least 0"),
+        ({"web": 1, "books": float("nan")}, ValueError, "weight of 'books' is nan"),
+        ({"web": float("inf"), "books": 1}, ValueError, "weight of 'web' is inf"),
+        ({"web": 0, "books": 0}, ValueError, "all weights are 0, .*; give some part a weight above 0"),
+        ({"web": 1, "news": 1}, ValueError, "weights name news; there are parts web, books"),
+        ({"web": 1}, ValueError, "weights leave out books; give every part one"),
+        ({"web": "a", "books": 1}, TypeError, "weight of 'web' is 'a'; pass a number"),
+        ([1, 2, 3], ValueError, "3 weights for 2 parts"),
+        (3, TypeError, r"weights=3 is a int; pass a list of numbers"),
+        ([(5, {"web": 1, "books": 1})], ValueError, "begins at step 5; its first stage begins at step 0"),
+        ([(0, [1, 1]), (9, [1, 1]), (4, [1, 1])], ValueError, "0, 9, 4, must ascend"),
+        ([(0, [1, 1]), (9, [0, 0])], ValueError, "all weights are 0"),
+    ],
+)
+def test_bad_weights_are_refused_when_the_mix_is_made(as_streams, weights, error, message):
+    """By the name of the dataset, with what to pass."""
+    parts = {"web": NUMBERS, "books": NUMBERS}
+    mix = IterDataset.mix if as_streams else MapDataset.mix
+    with pytest.raises(error, match=message) as caught:
+        mix(parts, weights)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (lambda x: x, "leaf .'tokens'. is 0, a int, and only arrays can be packed: map it to one"),
+        (lambda x: [x], "is .0., a list, and only arrays can be packed"),
+        (str, "is '0', a str, and only arrays"),
+        (lambda x: None, "is None, a NoneType"),
+        (lambda x: np.array(x), r"dtype int64 and shape \(\), and packing needs numbers along a first axis"),
+        (lambda x: np.array([None]), "dtype object and shape"),
+        (
+            lambda x: {"text": np.arange(x)},
+            r"which is no leaf to pack; these are: \['text'\]",
+        ),
+        (lambda x: np.arange(x + 3), r"5 tokens in leaf \['tokens'\], over length=4.*'split' or 'cut'"),
+        (lambda x: {"tokens" if x % 2 else "text": np.arange(2)}, "'text'"),
+        (
+            lambda x: np.arange(2, dtype=[np.int32, np.int64][x % 2]),
+            r"int64\[2\] in one document, and int32\[…\] in the first",
+        ),
+        (lambda x: np.zeros((2, 3) if x % 2 else 2), r"float64\[2, 3\] in one document, and float64\[…\] in the first"),
+    ],
+)
+def test_what_cannot_be_packed_is_told(document, message):
+    """With its leaf, what it is, and what to do; and where it stands."""
+    stream = NUMBERS.to_iter_dataset().map(document).pack({"tokens": 4}, too_long="error")
+    with pytest.raises(PackError, match=message) as caught:
+        list(stream)
+    assert len(str(caught.value)) < 500
+    assert "record key" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (lambda x: {"a": x}, lambda x: {"b": x}, r"\{'a': \*\}.*\{'b': \*\}.*map them to one structure"),
+        (lambda x: {"a": x}, lambda x: x, r"\{'a': \*\}, this one \*"),
+        (lambda x: np.arange(2), lambda x: np.arange(3), r"shape \(2,\).*\(3,\).*make them equal before Batch"),
+        (lambda x: x, str, "dtype int64.*dtype object .str."),
+    ],
+)
+@pytest.mark.parametrize("as_streams", [False, True])
+def test_datasets_whose_elements_differ_cannot_be_mixed_in_a_batch(first, second, message, as_streams):
+    """The error names both kinds, and the record and dataset of the other one."""
+    parts = {"books": NUMBERS.map(first), "web": NUMBERS.map(second)}
+    if as_streams:
+        mixed = IterDataset.mix({name: part.to_iter_dataset() for name, part in parts.items()}, [2, 1])
+    else:
+        mixed = MapDataset.mix(parts, [2, 1]).to_iter_dataset()
+    with pytest.raises(BatchError, match=message) as caught:
+        list(mixed.batch(3))
+    assert "web" in caught.value.__notes__[0]
+    assert len(str(caught.value)) < 500

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from millrace import IterDataset, MapDataset, ShardOptions
-from millrace.errors import CheckpointError, JoinError, SeedError
+from millrace.errors import CheckpointError, EmptyStreamError, JoinError, SeedError
 
 
 def numbers(first, count, seed=None):
@@ -169,3 +169,25 @@ def test_what_is_cached_is_not_changed_by_its_user(worker_count):
 def test_map_datasets_are_taken_as_their_streams():
     """Where streams are joined."""
     assert list(IterDataset.interleave([MapDataset.range(2), MapDataset.range(10, 13)])) == [0, 10, 1, 11, 12]
+
+
+@pytest.mark.parametrize(
+    "join", [IterDataset.interleave, lambda datasets: IterDataset.mix(datasets, when_exhausted="all")]
+)
+def test_a_dataset_too_small_for_a_batch_is_an_empty_one_among_others(join):
+    """Whichever it is, and whether the number of its elements is known or not; alone it is an error."""
+    small = [
+        numbers(0, 3).batch(5, drop_remainder=True),
+        numbers(0, 3).filter(lambda x: True).batch(5, drop_remainder=True),
+    ]
+    for one in small:
+        for datasets in ([one, numbers(0, 10).batch(5)], [numbers(0, 10).batch(5), one]):
+            assert [batch.tolist() for batch in join(datasets)] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+        with pytest.raises(EmptyStreamError):
+            list(one)
+
+
+def test_equal_shards_may_be_of_any_class():
+    """The whole of a dataset is the only shard of one."""
+    mixed = IterDataset.mix([numbers(0, 3).shard(ShardOptions(0, 1)), numbers(0, 3)])
+    assert sorted(mixed) == [0, 0, 1, 1, 2, 2]

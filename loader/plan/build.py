@@ -70,11 +70,14 @@ def _mixed(data_source: Any, order: MixSampler) -> MixedSource:
 def not_empty(pipeline: Pipeline) -> Pipeline:
     """The pipeline, unless all records of it are dropped as the remainder of a batch.
 
-    Shards may differ by a record: that one of them has too few is for them to agree on.
+    Shards may differ by a record: that one of them has too few is for them to agree on. Of several streams that come together,
+    one may be empty.
 
     Raises:
         EmptyStreamError: the largest shard has too few for one batch.
     """
+    if pipeline.joins:
+        return pipeline
     shard, stage = pipeline.shard, pipeline.stages[0]
     records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.leaves[0].sampler))
     if records > 0 and stage.outputs(records) == 0:

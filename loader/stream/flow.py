@@ -71,7 +71,8 @@ class Flow:
         else:
             before = Part(None if stage.join is not None else stage.number - 1, stage.join, part.size)
             inputs = self._rows(before, start.before(), max(stage.group, MIN_SPAN))
-            requests = Regroup(inputs, stage, start.before(), self._whole)
+            whole = self._whole and (not self._pipeline.joins or stage.number == self._pipeline.top.stage)
+            requests = Regroup(inputs, stage, start.before(), whole)
         results_ = results(requests, self._executor, stage.number)
         leaf = self._pipeline.leaf_of(stage)
         return RowRuns(results_, leaf, start, self._skipped, self._block_numbers)

@@ -76,7 +76,7 @@ class Leaf:
         if array.dtype != self.dtype or array.shape[1:] != self.tail:
             raise PackError(
                 f"leaf {name(self.path)} is {array.dtype}{list(array.shape)} in one document, and {self.dtype}"
-                f"{['…', *self.tail]} in the first; map them to one dtype and shape before Pack."
+                f"[{', '.join(map(str, ('…', *self.tail)))}] in the first; map them to one dtype and shape before Pack."
             )
 
 
