@@ -212,7 +212,7 @@ UNFIT = {
     "of dtype <U1 and shape (1,)": ([np.array(["a"])], Pack(4)),
     "the first has ['x'], this one ['x'], ['y']": ([{"x": X}, {"x": X, "y": X}], Pack(4)),
     "an element is a ndarray, and the first one a dict": ([{"x": X}, X], Pack(4)),
-    "is float64[3] in one document, and int64['…'] in the first": ([X, X + 0.5], Pack(4)),
+    "is float64[3] in one document, and int64[…] in the first": ([X, X + 0.5], Pack(4)),
     "meta_features has 'id', but elements have no such key": ([{"x": X}], Pack(4, meta_features=["id"])),
     "length is given for ['y'], which is no leaf to pack": ([{"x": X}], Pack({"x": 4, "y": 4})),
     "leaf ['y'] has no length": ([{"x": X, "y": X}], Pack({"x": 4})),
