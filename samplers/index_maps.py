@@ -261,9 +261,14 @@ class Slice:
     def many(self, indices: Indices) -> Indices:
         """As the protocol says."""
         epochs = indices // self.length
-        return self.start + (indices - epochs * self.length) * self.step + epochs * self.below
+        return self.start + (indices - epochs * self.length) * self.step + epochs * self._epoch_below
 
     def one(self, index: int) -> int:
         """As the protocol says."""
         epoch, place = divmod(index, self.length)
-        return self.start + place * self.step + epoch * self.below
+        return self.start + place * self.step + epoch * self._epoch_below
+
+    @property
+    def _epoch_below(self) -> int:
+        """Indices below to the next epoch; what never ends has none, and the same comes again."""
+        return self.below if self.below < ENDLESS else 0

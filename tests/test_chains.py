@@ -370,3 +370,20 @@ def test_a_selection_map_of_any_size_makes_a_small_state():
     states = [iter(MapDataset.select_from_datasets([MapDataset.range(9)], each)).get_state() for each in maps]
     assert len({*states}) == 4
     assert max(map(len, states)) < 1000
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        MapDataset.range(7).shuffle(1).repeat(),
+        MapDataset.range(7).random_map(lambda x, rng: x + rng.random(), seed=1).repeat(),
+        MapDataset.mix([MapDataset.range(7), MapDataset.range(10, 13)], when_exhausted="repeat"),
+        MapDataset.mix([MapDataset.range(7).repeat(), MapDataset.range(10, 13).repeat()]),
+    ],
+)
+def test_a_part_of_an_endless_dataset_is_the_same_again_in_its_next_epoch(endless):
+    """As there is no next epoch below; at an index and in a stream."""
+    part = endless[2:12:2]
+    twice = part.repeat(2)
+    assert [twice[index] for index in range(10)] == list(part) * 2 == list(twice) == part[range(10)]
+    assert part[-1] == part[4]
