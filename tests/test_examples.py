@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pipelines import chosen
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
@@ -18,7 +19,10 @@ def run(example, out, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=1200, env=environment, check=False)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+QUICK = [path for path in EXAMPLES if path.stem in ("train_digits", "train_lm")]
+
+
+@pytest.mark.parametrize("example", chosen(EXAMPLES, *QUICK), ids=lambda path: path.stem)
 def test_an_example_runs_and_verifies_what_it_claims(example, tmp_path):
     """An example ends with exit code 0, without a warning, and has said what it verified; a picture is a PNG file."""
     done = run(example, tmp_path)

@@ -185,7 +185,7 @@ def test_records_of_a_mix_are_named_by_their_part():
         sampler=millrace.MixSampler(parts, when_exhausted="all"),
         operations=[lambda record: (record, next(COUNT))],
     )
-    with pytest.raises(NotDeterministicError, match=r"operation 0, .* gave another result for record 0 of 'web'"):
+    with pytest.raises(NotDeterministicError, match=r"operation 0, .* gave another result for record 0 of 'books'"):
         millrace.check_resume(loader)
 
 
