@@ -10,7 +10,7 @@ from millrace.loader.executors.processes.tuned import (
     TASK_BYTES,
     TASK_SECONDS,
 )
-from millrace.loader.work.tasks import GroupTask, Rows, SpanTask
+from millrace.loader.work.tasks import GroupTask, RowRange, SpanTask
 
 
 def _after(*tasks, span: int = 100) -> Pace:
@@ -64,7 +64,7 @@ def test_tasks_shrink_when_they_become_long():
 def test_a_group_is_expected_to_take_what_its_rows_took():
     """Expectations are for each stage, by the number of inputs."""
     pace = _after((2, 1e-3, 100))
-    group = GroupTask(1, (Rows(0, 0, 50), Rows(2, 0, 50)))
+    group = GroupTask(1, (RowRange(0, 0, 50), RowRange(2, 0, 50)))
     pace.note(group, 2e-4, 100)
     assert pace.expected_seconds(SpanTask(0, 0, 400)) == pytest.approx(2e-3)
     assert pace.expected_seconds(group) == pytest.approx(2e-4)
@@ -72,7 +72,7 @@ def test_a_group_is_expected_to_take_what_its_rows_took():
 
 def test_groups_go_together_while_they_are_short_and_small():
     """Twofold at a time, up to a largest number; large ones go alone."""
-    group = GroupTask(1, (Rows(0, 0, 50), Rows(2, 0, 50)))
+    group = GroupTask(1, (RowRange(0, 0, 50), RowRange(2, 0, 50)))
     pace = _after()
     sizes = [pace.together(1)]
     for _ in range(6):

@@ -14,7 +14,7 @@ from millrace.loader.executors.processes import remote_errors
 from millrace.loader.executors.processes.executor import ProcessExecutor
 from millrace.loader.executors.processes.fake_channel import FakeSpawner
 from millrace.loader.executors.processes.messages import Broken
-from millrace.loader.work.tasks import GroupTask, Rows, SpanTask
+from millrace.loader.work.tasks import GroupTask, RowRange, SpanTask
 
 SIGKILL = 9
 AT_ONCE = 1e-9
@@ -246,7 +246,7 @@ def test_groups_are_done_again_with_the_rows_that_they_name():
         (span,) = played.submit(1, length=32)
         played.finish()
         block = _block(span)
-        groups = [GroupTask(1, (Rows(7, 4 * n, 4 * n + 4),)) for n in range(3)]
+        groups = [GroupTask(1, (RowRange(7, 4 * n, 4 * n + 4),)) for n in range(3)]
         handles = [played.executor.submit(group, {7: block}) for group in groups]
         played.executor.send_gathered()
         played.zygote.bury(0, SIGKILL)

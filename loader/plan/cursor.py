@@ -69,7 +69,7 @@ class Cursor(NamedTuple):
         return found
 
 
-def joined(cursors: Iterable[Cursor], note: Note) -> Cursor:
+def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:
     """The cursor of a join, from those of its inputs."""
     positions: list[int] = []
     skips: list[int] = []

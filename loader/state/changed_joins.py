@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...wording import shown
-from ..plan.cursor import Cursor, Size, joined
+from ..plan.cursor import Cursor, Size, cursor_of_join
 from ..plan.joins import Join
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
@@ -50,7 +50,7 @@ def with_datasets_of_now(pipeline: Pipeline, state: LoaderState) -> LoaderState:
             raise CheckpointError(f"dataset {shown(name)} of the mix has another form now; give it another name.")
         found.append(cursors[name] if known else pipeline.start_of(part))
         kept += lineages[name] if known else [Lineage()] * part.size.leaves
-    cursor = joined(found, state.cursor.notes[-1][:1])
+    cursor = cursor_of_join(found, state.cursor.notes[-1][:1])
     cursor = cursor._replace(skips=(*cursor.skips, *above))
     return dataclasses.replace(state, cursor=cursor, lineages=tuple(kept), fingerprint=pipeline.fingerprint)
 

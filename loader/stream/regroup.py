@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ...errors import EmptyStreamError
 from ..plan.cursor import Cursor
 from ..plan.stages import Stage
-from ..work.tasks import Failure, GroupTask
-from ..work.tasks import Rows as TaskRows
+from ..work.tasks import Failure, GroupTask, RowRange
 from .pull import Ended, Pull
 from .requests import GroupRequest
 from .rows import BlockRows, Rows
@@ -90,7 +89,7 @@ class Regroup:
         return GroupRequest(
             GroupTask(
                 self._stage.number,
-                tuple(TaskRows(run.block_number, first, last) for run, first, last in rows),
+                tuple(RowRange(run.block_number, first, last) for run, first, last in rows),
                 order,
                 first.number + at,
             ),

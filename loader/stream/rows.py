@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan.cursor import Cursor, Note, joined
+from ..plan.cursor import Cursor, Note, cursor_of_join
 from ..work.tasks import Block, RowTags
 
 Records: TypeAlias = dict[int, Sequence[int]]
@@ -118,7 +118,7 @@ class JoinedOrigin:
             if count:
                 origin, inner = _at(self.parts[number], count - 1)
                 cursors[number] = origin.cursor_after(inner)
-        return joined(cursors, self.note(row + 1))
+        return cursor_of_join(cursors, self.note(row + 1))
 
 
 def _at(parts: list[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:

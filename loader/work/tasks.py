@@ -150,7 +150,7 @@ class SpanTask(NamedTuple):
     since: tuple[int, str] | None = None
 
 
-class Rows(NamedTuple):
+class RowRange(NamedTuple):
     """Rows `[start, stop)` of a block that an earlier task gave, by the number of that block."""
 
     block: int
@@ -169,7 +169,7 @@ class GroupTask(NamedTuple):
     """
 
     stage: int
-    rows: tuple[Rows, ...]
+    rows: tuple[RowRange, ...]
     order: bytes | None = None
     first: int = 0
 
@@ -194,6 +194,6 @@ def input_count(task: Task) -> int:
 
 def single_rows(task: GroupTask) -> list[GroupTask]:
     """A task for each of the rows of one, in their order."""
-    rows = [Rows(some.block, row, row + 1) for some in task.rows for row in range(some.start, some.stop)]
+    rows = [RowRange(some.block, row, row + 1) for some in task.rows for row in range(some.start, some.stop)]
     order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
     return [GroupTask(task.stage, (rows[row],), None, task.first + number) for number, row in enumerate(order)]

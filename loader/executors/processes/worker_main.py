@@ -20,7 +20,7 @@ from ....operations.protocol import ArraySpec
 from ...options import ReadOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease, Slab, SlabPool, rounded
-from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, Rows, RowTags, SpanTask, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, RowRange, RowTags, SpanTask, Task
 from ...work.worker import Worker
 from ..read_ahead import NOT_AHEAD, ReadAhead, Reading
 from . import remote_errors as errors
@@ -90,7 +90,7 @@ class WorkerProcess:
 
     def _answers(self, message: RunGroups, blocks: Blocks) -> list[Answer]:
         return [
-            self._answer(number, GroupTask(stage, tuple(Rows(*some) for some in rows), order, first), blocks)
+            self._answer(number, GroupTask(stage, tuple(RowRange(*some) for some in rows), order, first), blocks)
             for number, stage, rows, order, first in message.groups
         ]
 
