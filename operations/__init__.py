@@ -1,11 +1,16 @@
 """Operations: records to records, and records to batches."""
 
+from typing import TYPE_CHECKING
+
+from ..lazy import names_from
 from .batch import Batch
-from .pack import Pack
 from .padding import batch_and_pad, pad_batch
 from .protocol import Operation
 from .several import Together, WindowShuffle
 from .transforms import Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
+
+if TYPE_CHECKING:
+    from .pack import Pack
 
 __all__ = [
     "Batch",
@@ -21,3 +26,5 @@ __all__ = [
     "batch_and_pad",
     "pad_batch",
 ]
+
+__getattr__ = names_from(__name__, {"Pack": "pack"})
