@@ -21,10 +21,10 @@ from ..loader.plan.rules.of_one import Again, All, First
 from ..operations import Together
 from ..samplers import NoSharding, ShardOptions
 from ..samplers.chain_order import ChainOrder
-from ..samplers.mix_order import MixOrder
+from ..samplers.mix.order import MixOrder
 from ..samplers.protocol import ENDLESS
 from ..sources.run_through import RunThroughSource
-from .nodes import nearest_first
+from .nodes.node import nearest_first
 from .stream import Stream
 
 Exhausted = Literal["first", "all", "repeat"]

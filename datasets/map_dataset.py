@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from ..sources import RangeDataSource, as_source
 from ..wording import shown
 from .arguments import as_named, finite, indices_of, not_empty
-from .choices import ByMap, ByWeights, Choice, OneAfterAnother
-from .joined_nodes import Chosen, Own, Zipped
 from .map_methods import MapMethods
-from .nodes import Get, Node, Source, fingerprint_of_node
+from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
+from .nodes.joins import Chosen, Own, Zipped
+from .nodes.node import Get, Node, Source, fingerprint_of_node
 from .other_kind import Remarks
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from ..operations.packing.rules import Strategy
 from ..samplers.index_maps import BlockShuffle, IndexMap, Repeat, Shuffle, Slice, WindowShuffle
 from ..wording import shown
 from .arguments import BELOW_2_64, checked_seed, finite, seed_of
-from .item_nodes import Batched, Filtered, FlatMapped, IndexMapped, Mapped, RandomMapped
-from .nodes import Node, Reordered, Seeded
-from .packed_node import Packed
+from .nodes.items import Batched, Filtered, FlatMapped, IndexMapped, Mapped, RandomMapped
+from .nodes.node import Node, Reordered, Seeded
+from .nodes.packed import Packed
 from .transforms import as_kind, each_of, fan_out_of, method_for
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ..operations import Filter
 from ..samplers import NoSharding
 from ..samplers.sharding import as_shard_options
 from ..wording import brief
-from .nodes import Node, Seeds, nearest_first
+from .nodes.node import Node, Seeds, nearest_first
 
 
 @dataclass(frozen=True)

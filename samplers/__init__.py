@@ -1,7 +1,7 @@
 """Samplers: which record stands at a position. Pure index arithmetic."""
 
 from .index import IndexSampler, SequentialSampler
-from .mix import MixSampler
+from .mix.sampler import MixSampler
 from .protocol import RecordMetadata, Sampler
 from .sharding import NoSharding, ShardByJaxProcess, ShardOptions
 

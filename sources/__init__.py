@@ -12,12 +12,12 @@ from .protocol import DataSource, as_source, fingerprint_of, reader_of
 
 if TYPE_CHECKING:
     from .array_record import ArrayRecordDataSource
-    from .hugging_face import HuggingFaceDataSource
-    from .parquet import ParquetDataSource
+    from .arrow.hugging_face import HuggingFaceDataSource
+    from .arrow.parquet import ParquetDataSource
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
-    from .token_writer import TokenWriter
-    from .tokens import TokenSource
+    from .tokens.source import TokenSource
+    from .tokens.writer import TokenWriter
 
 __all__ = [
     "ArrayRecordDataSource",
@@ -39,11 +39,11 @@ __getattr__ = names_from(
     __name__,
     {
         "ArrayRecordDataSource": "array_record",
-        "HuggingFaceDataSource": "hugging_face",
-        "ParquetDataSource": "parquet",
+        "HuggingFaceDataSource": "arrow.hugging_face",
+        "ParquetDataSource": "arrow.parquet",
         "RangeDataSource": "range",
         "TfdsDataSource": "tfds",
-        "TokenSource": "tokens",
-        "TokenWriter": "token_writer",
+        "TokenSource": "tokens.source",
+        "TokenWriter": "tokens.writer",
     },
 )

@@ -21,12 +21,12 @@ import numpy.typing as npt
 
 from ..checks import whole_number
 from ..errors import MissingExtraError, SourceError, SourceNotFoundError
+from ..files.paths import LocalFileSystem, PathLike, expand, path_list, text_of
+from ..files.reader_pool import ReaderPool, open_file_limit
+from ..files.stamps import Stamp, check_open_file, stamp_of
 from ..wording import TEXT, brief, first_few, shown
-from .files import LocalFileSystem, PathLike, expand, path_list, text_of
 from .keys import Keys, check_key, check_keys
 from .parts import read_by_part
-from .reader_pool import ReaderPool, open_file_limit
-from .stamps import Stamp, check_open_file, stamp_of
 
 DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
 """The files of a directory that count; `*` at the end for names like `x.array_record-00000-of-00008`."""

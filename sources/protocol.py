@@ -74,7 +74,7 @@ def as_source(data: Any) -> DataSource[Any]:
     if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
         return MemorySource(data)
     if is_hugging_face(data):
-        from .hugging_face import HuggingFaceDataSource
+        from .arrow.hugging_face import HuggingFaceDataSource
 
         return HuggingFaceDataSource(data)
     missing = [name for name in ("__len__", "__getitem__") if not hasattr(type(data), name)]

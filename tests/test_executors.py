@@ -7,7 +7,7 @@ import pytest
 from pipelines import PIPELINES, chosen, loader, stream
 
 from millrace import Batch, DataLoader, IndexSampler
-from millrace.loader.executors.processes import shared_memory as memory
+from millrace.loader.executors.processes.transport import shared_memory as memory
 
 
 class _StartsThreads:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from millrace.errors import CheckpointError
-from millrace.samplers.mix_order import MixOrder
-from millrace.samplers.mix_weights import RAMP
+from millrace.samplers.mix.sampler.order import MixOrder
+from millrace.samplers.mix.sampler.weights import RAMP
 
 FAR = 10**15
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from millrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions
 from millrace.errors import WorkerCrashedError
-from millrace.loader.executors.processes import remote_errors
 from millrace.loader.executors.processes.executor import ProcessExecutor
-from millrace.loader.executors.processes.fake_channel import FakeSpawner
-from millrace.loader.executors.processes.messages import Broken
+from millrace.loader.executors.processes.transport import remote_errors
+from millrace.loader.executors.processes.transport.fake_channel import FakeSpawner
+from millrace.loader.executors.processes.transport.messages import Broken
 from millrace.loader.work.tasks import GroupTask, RowRange, SpanTask
 
 SIGKILL = 9

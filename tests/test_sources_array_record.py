@@ -15,8 +15,8 @@ from array_record.python import array_record_module
 from source_conformance import COUNT, SourceConformance, open_files
 
 from millrace.errors import SourceError, SourceNotFoundError
+from millrace.files.reader_pool import ReaderPool, open_file_limit
 from millrace.sources import ArrayRecordDataSource, fingerprint_of, reader_of
-from millrace.sources.reader_pool import ReaderPool, open_file_limit
 
 
 def write_file(path, records, group_size=1):

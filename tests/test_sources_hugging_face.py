@@ -14,7 +14,7 @@ from source_conformance import SourceConformance, assert_same
 import millrace
 from millrace.errors import RecordKeyError
 from millrace.sources import HuggingFaceDataSource, MixedSource, as_source, fingerprint_of
-from millrace.sources.arrow_pieces import Finder, Rows
+from millrace.sources.arrow.pieces import Finder, Rows
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # What datasets and what it imports say at import is not ours.

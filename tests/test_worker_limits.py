@@ -19,8 +19,8 @@ from pipelines import chosen, loader, stream
 
 import millrace
 from millrace import Batch, DataLoader, IndexSampler
-from millrace.loader.executors.processes.channel import Channel
-from millrace.loader.executors.processes.messages import Done
+from millrace.loader.executors.processes.transport.channel import Channel
+from millrace.loader.executors.processes.transport.messages import Done
 
 ME = psutil.Process()
 

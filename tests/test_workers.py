@@ -21,9 +21,9 @@ from pipelines import loader, stream
 import millrace
 from millrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
 from millrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedError
-from millrace.loader.executors.processes import shared_memory as memory
-from millrace.loader.executors.processes.channel import Channel
-from millrace.loader.executors.processes.messages import Answer, Ready, Returned, RunSpan
+from millrace.loader.executors.processes.transport import shared_memory as memory
+from millrace.loader.executors.processes.transport.channel import Channel
+from millrace.loader.executors.processes.transport.messages import Answer, Ready, Returned, RunSpan
 from millrace.loader.executors.processes.worker_main import WorkerProcess
 
 

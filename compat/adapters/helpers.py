@@ -18,9 +18,9 @@ from ...loader import device_put as our_device_put
 from ...operations.padding import batch_and_pad as our_batch_and_pad
 from ...operations.trees import flatten
 from ...samplers.grain_order import ROUNDS, shuffled_one
+from .chains.iter_dataset import IterDataset
+from .chains.iterators import DatasetIterator
 from .generators import OfDataset
-from .iter_dataset import IterDataset
-from .iterators import DatasetIterator
 from .options import MultiprocessingOptions, ReadOptions
 
 

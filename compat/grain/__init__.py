@@ -3,12 +3,12 @@
 Programs run with the import changed and nothing else. Orders and random numbers are Grain's.
 """
 
-from ..adapters.data_loader import DataLoader, DataLoaderIterator, load
-from ..adapters.iter_dataset import IterDataset
-from ..adapters.iterators import DatasetIterator
-from ..adapters.map_dataset import MapDataset
+from ..adapters.chains.iter_dataset import IterDataset
+from ..adapters.chains.iterators import DatasetIterator
+from ..adapters.chains.map_dataset import MapDataset
+from ..adapters.loader.data_loader import DataLoader, DataLoaderIterator, load
+from ..adapters.loader.records import Record, RecordMetadata
 from ..adapters.options import MultiprocessingOptions, ReadOptions
-from ..adapters.records import Record, RecordMetadata
 from . import checkpoint, constants, experimental, multiprocessing, python, samplers, sharding, sources, transforms
 
 __all__ = [

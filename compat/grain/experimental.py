@@ -1,9 +1,22 @@
 """`grain.experimental`."""
 
-from ..adapters.bin_packing import BestFitPackIterDataset, FirstFitPackIterDataset
-from ..adapters.concat_then_split import BOSHandling, ConcatThenSplitIterDataset
-from ..adapters.elastic import ElasticIterator
-from ..adapters.files import ParquetIterDataset, TFRecordIterDataset
+from ..adapters.chains.elastic import ElasticIterator
+from ..adapters.chains.files import ParquetIterDataset, TFRecordIterDataset
+from ..adapters.chains.iter_datasets import (
+    CacheIterDataset,
+    FlatMapIterDataset,
+    LimitIterDataset,
+    RebatchIterDataset,
+    RepeatIterDataset,
+    ThreadPrefetchIterDataset,
+    WithOptionsIterDataset,
+    ZipIterDataset,
+    apply_transformations,
+    multithread_prefetch,
+)
+from ..adapters.chains.iterators import get_next_index, set_next_index
+from ..adapters.chains.map_datasets import FlatMapMapDataset, WindowShuffleMapDataset, ZipMapDataset
+from ..adapters.chains.streams import InterleaveIterDataset, WindowShuffleIterDataset
 from ..adapters.helpers import (
     PerformanceConfig,
     RngPool,
@@ -17,22 +30,9 @@ from ..adapters.helpers import (
     index_shuffle,
     pick_performance_config,
 )
-from ..adapters.iter_datasets import (
-    CacheIterDataset,
-    FlatMapIterDataset,
-    LimitIterDataset,
-    RebatchIterDataset,
-    RepeatIterDataset,
-    ThreadPrefetchIterDataset,
-    WithOptionsIterDataset,
-    ZipIterDataset,
-    apply_transformations,
-    multithread_prefetch,
-)
-from ..adapters.iterators import get_next_index, set_next_index
-from ..adapters.map_datasets import FlatMapMapDataset, WindowShuffleMapDataset, ZipMapDataset
 from ..adapters.options import DatasetOptions, ExecutionTrackingMode
-from ..adapters.streams import InterleaveIterDataset, WindowShuffleIterDataset
+from ..adapters.packing.bin_packing import BestFitPackIterDataset, FirstFitPackIterDataset
+from ..adapters.packing.concat_then_split import BOSHandling, ConcatThenSplitIterDataset
 from ..adapters.transforms import FlatMap as FlatMapTransform
 from ..adapters.transforms import MapWithIndex as MapWithIndexTransform
 

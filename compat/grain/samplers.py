@@ -1,6 +1,6 @@
 """`grain.samplers`."""
 
 from ...samplers import Sampler
-from ..adapters.samplers import IndexSampler, SequentialSampler
+from ..adapters.loader.samplers import IndexSampler, SequentialSampler
 
 __all__ = ["IndexSampler", "Sampler", "SequentialSampler"]

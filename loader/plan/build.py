@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
 from ...samplers import ShardOptions
-from ...samplers.mix import MixSampler
+from ...samplers.mix.sampler import MixSampler
 from ...samplers.own_orders import has_own_orders, read_equally
 from ...samplers.protocol import VectorSampler, as_vector_sampler
 from ...samplers.sharding import as_shard_options

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import RecordKeyError
 from ...samplers import ShardOptions
-from ...samplers.mix import MixSampler
+from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
 from ...sources.mixed import MixedSource
 from .lineage import Lineage

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from ...errors import CheckpointError
 from ...samplers import NoSharding
-from ...samplers.mix import PASSING, MixSampler
+from ...samplers.mix.sampler import PASSING, MixSampler
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
 from ..plan.lineage import Lineage

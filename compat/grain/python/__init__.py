@@ -6,16 +6,16 @@ from .... import checkpoint as _checkpoint
 from ....samplers import NoSharding, Sampler, ShardByJaxProcess, ShardOptions
 from ....sources import ArrayRecordDataSource, RangeDataSource
 from ....sources import DataSource as RandomAccessDataSource
-from ...adapters.data_loader import DataLoader, load
-from ...adapters.data_loader import DataLoaderIterator as PyGrainDatasetIterator
-from ...adapters.iter_dataset import IterDataset
-from ...adapters.iterators import DatasetIterator
-from ...adapters.map_dataset import MapDataset
-from ...adapters.operations import BatchOperation, FilterOperation, MapOperation, RandomMapOperation
-from ...adapters.operations import IteratorOperation as Operation
+from ...adapters.chains.iter_dataset import IterDataset
+from ...adapters.chains.iterators import DatasetIterator
+from ...adapters.chains.map_dataset import MapDataset
+from ...adapters.loader.data_loader import DataLoader, load
+from ...adapters.loader.data_loader import DataLoaderIterator as PyGrainDatasetIterator
+from ...adapters.loader.operations import BatchOperation, FilterOperation, MapOperation, RandomMapOperation
+from ...adapters.loader.operations import IteratorOperation as Operation
+from ...adapters.loader.records import Record, RecordMetadata
+from ...adapters.loader.samplers import IndexSampler, SequentialSampler
 from ...adapters.options import MultiprocessingOptions, ReadOptions
-from ...adapters.records import Record, RecordMetadata
-from ...adapters.samplers import IndexSampler, SequentialSampler
 from ...adapters.selection import DatasetSelectionMap
 from ...adapters.sources import SharedMemoryDataSource as InMemoryDataSource
 from ...adapters.transforms import Batch, Transformation, Transformations

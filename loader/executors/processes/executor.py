@@ -32,14 +32,25 @@ from ...plan.stages import Span
 from ...work.explain import told
 from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task
 from ..protocol import window_of
-from . import remote_errors as errors
-from .channel import Channel
 from .leases import EncodedBlock, Slabs
-from .messages import Answer, Broken, Done, EncodedGroup, EncodedRows, Exited, Ready, Returned, RunGroups, RunSpan
 from .pace import Pace
-from .payload import Payload
 from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
 from .spawner import Spawner, description
+from .transport import remote_errors as errors
+from .transport.channel import Channel
+from .transport.messages import (
+    Answer,
+    Broken,
+    Done,
+    EncodedGroup,
+    EncodedRows,
+    Exited,
+    Ready,
+    Returned,
+    RunGroups,
+    RunSpan,
+)
+from .transport.payload import Payload
 from .tuned import LOOK_AFTER_SECONDS
 
 _LOGGER = logging.getLogger("millrace")

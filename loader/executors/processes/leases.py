@@ -17,10 +17,10 @@ from ...work.notices import Told
 from ...work.slabs import Lease, Slab
 from ...work.stacked_rows import StackedRows
 from ...work.tasks import Failure, RowTags, Stand
-from . import remote_errors as errors
-from . import shared_memory as memory
-from .codec import decode
-from .messages import Answer, Done, Encoded, SlabName
+from .transport import remote_errors as errors
+from .transport import shared_memory as memory
+from .transport.codec import decode
+from .transport.messages import Answer, Done, Encoded, SlabName
 
 
 class MappedSlab(Slab):

@@ -12,9 +12,9 @@ import sys
 import threading
 
 from ...interrupts import Uninterrupted, wait_until
-from .channel import Channel
 from .interpreter import start
-from .messages import Kill, Spawn, Start
+from .transport.channel import Channel
+from .transport.messages import Kill, Spawn, Start
 from .tuned import GRACE_SECONDS
 
 _HINTS = {

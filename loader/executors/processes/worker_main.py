@@ -23,11 +23,11 @@ from ...work.slabs import Lease, Slab, SlabPool, rounded
 from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, RowRange, RowTags, SpanTask, Task
 from ...work.worker import Worker
 from ..read_ahead import NOT_AHEAD, ReadAhead, Reading
-from . import remote_errors as errors
-from . import shared_memory as memory
-from .channel import Channel
-from .codec import Encoder, decode
-from .messages import Answer, Done, Ready, Returned, RunGroups, RunSpan, SlabName
+from .transport import remote_errors as errors
+from .transport import shared_memory as memory
+from .transport.channel import Channel
+from .transport.codec import Encoder, decode
+from .transport.messages import Answer, Done, Ready, Returned, RunGroups, RunSpan, SlabName
 from .tuned import TINY
 
 

@@ -18,10 +18,10 @@ import socket
 import sys
 from typing import Any
 
-from . import remote_errors as errors
-from .channel import Channel
-from .messages import Broken, Exited, Kill, Spawn, Start
-from .payload import unpack
+from .transport import remote_errors as errors
+from .transport.channel import Channel
+from .transport.messages import Broken, Exited, Kill, Spawn, Start
+from .transport.payload import unpack
 from .tuned import CHECK_PARENT_SECONDS, KEPT_FREE
 from .worker_main import WorkerProcess, run_and_exit
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....samplers.mix_order import MixOrder
+from ....samplers.mix.order import MixOrder
 from ..cursor import Note, are_numbers
 
 BLOCK = 1024

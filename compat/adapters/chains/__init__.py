@@ -1,0 +1,1 @@
+"""Grain's MapDataset and IterDataset over ours."""

@@ -1,0 +1,179 @@
+"""Grain's IterDataset: ours, in Grain's order; its iterators have states that are dicts.
+
+In: streams of ours, and what is to be done to them. Out: iterators.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+from ....checks import warn
+from ....datasets.iter_dataset import IterDataset as OurIterDataset
+from ....datasets.iter_joins import run_through
+from ....datasets.nodes.node import Node, Seeds, nearest_first
+from ....datasets.stream import Stream, stream_of
+from ....datasets.transforms import as_kind
+from ....loader.plan.compile import compiled
+from ....loader.plan.pipeline import Pipeline
+from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
+from ..options import MultiprocessingOptions
+from .iterators import DatasetIterator, EngineIterator
+from .random_maps import AtIndex, RandomAtIndex
+from .seeds import seed_of
+
+T = TypeVar("T")
+
+DEFAULT_WORKERS = 10
+
+
+class IterDataset(OurIterDataset[T]):
+    """A stream of elements, in Grain's order; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream.
+
+    A class of your own, made from this one, defines `__iter__`, which gives a `DatasetIterator`.
+
+    >>> from millrace.compat.grain import MapDataset
+    >>> iterator = iter(MapDataset.range(10).shuffle(seed=1).to_iter_dataset().batch(5))
+    >>> next(iterator).tolist()
+    [5, 7, 6, 0, 4]
+    """
+
+    _unit = 1
+    """Records of an element of the `MapDataset` that it is made of."""
+
+    def __init__(self, parents: Any = ()) -> None:
+        super().__init__(*(parents if isinstance(parents, Sequence) else (parents,)))
+
+    @classmethod
+    def _of(cls, stream: Stream) -> IterDataset[Any]:
+        dataset = IterDataset[Any]()
+        dataset.__dict__["_stream"] = stream
+        return dataset
+
+    @property
+    def parents(self) -> tuple[Any, ...]:
+        """The datasets that one of a class of yours is made from."""
+        return self._parents
+
+    @property
+    def _is_own(self) -> bool:
+        return type(self).__iter__ is not IterDataset.__iter__
+
+    @cached_property
+    def _stream(self) -> Stream:
+        stream = super()._stream if not self._is_own else run_through(self)
+        return dataclasses.replace(stream, seeds=nearest_first([seeds_of(parent) for parent in self._parents]))
+
+    @cached_property
+    def _pipeline(self) -> Pipeline:
+        return compiled(self._stream.tree, self._stream.skips_errors)
+
+    def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
+        return EngineIterator(super().__iter__, self._unit)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _then(self, operation: Operation) -> IterDataset[Any]:
+        return self._of_unit(super()._then(operation))
+
+    def with_options(self, **options: Any) -> IterDataset[T]:
+        """As that of `millrace.IterDataset`."""
+        return self._of_unit(super().with_options(**options))
+
+    def seed(self, seed: int) -> IterDataset[T]:
+        """As that of `millrace.IterDataset`."""
+        return self._of_unit(super().seed(seed))
+
+    def _of_unit(self, dataset: Any) -> IterDataset[Any]:
+        """A dataset made of this one, which knows of what elements its indices are."""
+        dataset._unit = self._unit
+        return cast(IterDataset[Any], dataset)
+
+    def random_map(self, transform: Any, *, seed: int | None = None) -> IterDataset[Any]:
+        """A function of each element and Grain's generator of its index among those that arrive here.
+
+        Args:
+            transform: a function `(element, rng)`, or a `RandomMap`. The generator is valid during the call.
+            seed: any number that is not negative; None (default): made of that of `seed()` before.
+
+        Raises:
+            SeedError: there is no seed.
+        """
+        kind = as_kind(RandomMapTransform, transform)
+        own = seed_of("random_map", seed, self._stream.seeds)
+        return self._at_index(lambda unit: RandomAtIndex(kind, unit, own))
+
+    def map_with_index(self, transform: Any) -> IterDataset[Any]:
+        """A function of the index of each element among those that arrive here, and the element.
+
+        >>> from millrace.compat.grain import MapDataset
+        >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.map_with_index(lambda index, x: (index, x)))
+        [(0, 1), (1, 3), (2, 5)]
+        """
+        kind = as_kind(MapWithIndexTransform, transform)
+        return self._at_index(lambda unit: AtIndex(kind, unit))
+
+    def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
+        """Where elements are not counted by positions, they are counted one by one, in order, in one worker."""
+        if self._pipeline.aligned and self._pipeline.shard.shard_count == 1:
+            return self._then(operation(self._pipeline.stages[0].unit))
+        from .streams import Counted
+
+        return Counted(self, operation(1))
+
+    def mp_prefetch(
+        self,
+        options: Any = None,
+        worker_init_fn: Callable[[int, int], None] | None = None,
+        sequential_slice: bool = False,
+    ) -> IterDataset[T]:
+        """The same stream, made in worker processes: that of 0 workers, whatever their number.
+
+        Args:
+            options: `MultiprocessingOptions`; None (default): 10 workers.
+            worker_init_fn: is not called, which is a warning; operations draw from the generators that they are given.
+            sequential_slice: does nothing: the order is the same.
+        """
+        if worker_init_fn is not None:
+            warn(
+                "mp_prefetch(worker_init_fn=…) is not called here; do at first use what it does, in the operation itself."
+            )
+        wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
+        prefetched = super().mp_prefetch(wanted)
+        seeds = nearest_first([self._stream.seeds])
+        return self._of_unit(self._of(dataclasses.replace(prefetched._stream, seeds=seeds)))
+
+    def prefetch(self, multiprocessing_options: Any) -> IterDataset[T]:  # type: ignore[override]
+        """The older name of `mp_prefetch`."""
+        return self.mp_prefetch(multiprocessing_options)
+
+    @staticmethod
+    def mix(  # type: ignore[override]
+        datasets: Sequence[OurIterDataset[Any]] | Mapping[str, OurIterDataset[Any]], weights: Any = None
+    ) -> IterDataset[Any]:
+        """Elements of several streams, in Grain's order; it ends when the one to draw from has ended.
+
+        Args:
+            datasets: in a list, or in a dict by name.
+            weights: positive numbers, or a dict of these; None (default): all equal.
+        """
+        from .streams import MixedIterDataset
+
+        return MixedIterDataset(datasets, weights)
+
+
+def stream_of_node(node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None) -> IterDataset[Any]:
+    """The stream of a node's first epoch."""
+    stream = stream_of(node, read_options, allow_nones, shard_options)
+    dataset = IterDataset._of(dataclasses.replace(stream, seeds=nearest_first([node.seeds])))
+    dataset._unit = compiled(stream.tree).stages[0].unit
+    return dataset
+
+
+def seeds_of(dataset: Any) -> Seeds:
+    """The seeds that hold for a dataset of either kind."""
+    return cast(Seeds, dataset._node.seeds if hasattr(dataset, "_node") else dataset._stream.seeds)

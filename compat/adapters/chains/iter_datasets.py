@@ -1,0 +1,132 @@
+"""Grain's streams that are made by name, in place of by a method; the engine does all of them.
+
+In: streams. Out: streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from ....checks import whole_number
+from ....datasets.iter_joins import cached, limited, repeated, zipped
+from ....datasets.rows import rows_of
+from ....datasets.stream import Stream
+from ....datasets.transforms import as_kind
+from ....loader.plan.nodes import Apply
+from ....operations import Batch, FlatMap
+from .iter_dataset import IterDataset
+from .streams import as_stream
+
+T = TypeVar("T")
+
+
+class _Named(IterDataset[T]):
+    """A stream that a class makes."""
+
+    def __init__(self, parents: Any, stream: Stream) -> None:
+        super().__init__(parents)
+        self.__dict__["_stream"] = stream
+
+
+class LimitIterDataset(_Named[T]):
+    """The first elements.
+
+    >>> from millrace.compat.grain import MapDataset
+    >>> list(LimitIterDataset(MapDataset.range(5).to_iter_dataset(), 2))
+    [0, 1]
+    """
+
+    def __init__(self, parent: Any, count: int) -> None:
+        super().__init__(parent, limited(parent._stream, count))
+
+
+class RepeatIterDataset(_Named[T]):
+    """All elements, so many times, each time the same; None (default): for ever."""
+
+    def __init__(self, parent: Any, num_epochs: int | None = None) -> None:
+        super().__init__(parent, repeated(parent._stream, num_epochs))
+
+
+class CacheIterDataset(_Named[T]):
+    """The same elements; a `RepeatIterDataset` after it makes them once."""
+
+    def __init__(self, parent: Any) -> None:
+        super().__init__(parent, cached(parent._stream))
+
+
+class ZipIterDataset(_Named[tuple[Any, ...]]):
+    """An element of each stream, together.
+
+    Args:
+        parents: the streams.
+        strict: True (default): that one ends before the others is a ValueError; False: it ends with the shortest.
+    """
+
+    def __init__(self, parents: Sequence[Any], *, strict: bool = True) -> None:
+        if not parents:
+            raise ValueError("ZipIterDataset: at least one parent must be provided.")
+        streams = [as_stream(parent) for parent in parents]
+        super().__init__(streams, zipped([each._stream for each in streams], None, strict))
+
+
+class RebatchIterDataset(_Named[Any]):
+    """Batches of another size, of the same rows in the same order.
+
+    >>> from millrace.compat.grain import MapDataset
+    >>> batches = RebatchIterDataset(MapDataset.range(5).batch(2).to_iter_dataset(), 3)
+    >>> [batch.tolist() for batch in batches]
+    [[0, 1, 2], [3, 4]]
+    """
+
+    def __init__(self, parent: Any, batch_size: int, drop_remainder: bool = False) -> None:
+        size = whole_number("batch_size", batch_size, 1, None, "a positive int")
+        self.batch_size = size
+        super().__init__(parent, _then(parent._stream, FlatMap(rows_of), Batch(size, drop_remainder)))
+
+
+class FlatMapIterDataset(_Named[Any]):
+    """Several elements of each."""
+
+    def __init__(self, parent: Any, transform: Any) -> None:
+        function = as_kind(FlatMap, transform).function
+        super().__init__(parent, _then(parent._stream, FlatMap(function)))
+
+
+class ThreadPrefetchIterDataset(_Named[T]):
+    """The same stream: the engine reads ahead by itself."""
+
+    def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
+        whole_number("prefetch_buffer_size", prefetch_buffer_size, 0, None, "a number of elements")
+        super().__init__(parent, parent._stream.on(parent._stream.tree))
+
+
+class WithOptionsIterDataset(_Named[T]):
+    """The same stream; the options do nothing here."""
+
+    def __init__(self, parent: Any, options: Any) -> None:
+        self.options = options
+        super().__init__(parent, parent._stream.on(parent._stream.tree))
+
+
+def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential_slice: bool = False) -> Any:
+    """The same stream, made on threads.
+
+    Args:
+        ds: a stream.
+        num_threads: 0 for none.
+        buffer_size: finished elements held ready for each.
+        sequential_slice: does nothing: the order is the same.
+    """
+    threads = whole_number("num_threads", num_threads, 0, None, "a number of threads, 0 for none")
+    return ds.with_options(worker_count=threads, worker_kind="thread", worker_buffer_size=max(buffer_size, 1))
+
+
+def apply_transformations(ds: Any, transformations: Any) -> Any:
+    """What a transform, or each of a list, makes of a dataset: `ds.apply(transformations)`."""
+    return ds.apply(transformations)
+
+
+def _then(stream: Stream, *operations: Any) -> Stream:
+    """Operations after a stream, which count as one dataset."""
+    return stream.on(Apply(stream.tree, tuple(operations)), len(operations))

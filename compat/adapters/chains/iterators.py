@@ -1,0 +1,167 @@
+"""Iterators of Grain's datasets: those of the engine, with states that are dicts; and those of users.
+
+In: iterators of ours, or of a dataset of the user's. Out: elements, states.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from ....loader import DataLoaderIterator
+from ....loader.state.files import restore_later, write_later
+from ...grain_chain_state import chain_state_after, is_grains
+
+T = TypeVar("T")
+
+
+class DatasetIterator(Generic[T], Iterator[T], ABC):
+    """Base of the iterators of a dataset of your own: define `__next__`, `get_state` and `set_state`.
+
+    Args:
+        parents: the iterators that it takes from; `self._parent` is the one, if there is one.
+    """
+
+    _parents: tuple[Any, ...] = ()
+
+    def __init__(self, parents: Any = ()) -> None:
+        self._parents = tuple(parents) if isinstance(parents, Sequence) else (parents,)
+
+    @property
+    def _parent(self) -> Any:
+        (parent,) = self._parents
+        return parent
+
+    @abstractmethod
+    def get_state(self) -> dict[str, Any]:
+        """Where it stands: a dict of JSON values."""
+
+    @abstractmethod
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go to where this or another iterator of the dataset stood."""
+
+    def _state_later(self) -> Callable[[], dict[str, Any]]:
+        """What gives the present state, also when it is past: costs little, where states do."""
+        state = self.get_state()
+        return lambda: state
+
+    def start_prefetch(self) -> None:
+        """Have the work begin now, in the background as far as there is one."""
+        for parent in self._parents:
+            parent.start_prefetch()
+
+    def close(self) -> None:
+        """Stop all work. May be called twice."""
+        for parent in self._parents:
+            parent.close()
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
+        return write_later(directory, self.get_state())
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Orbax's protocol: go to the saved place, and begin to prefetch there."""
+        return restore_later(directory, self)
+
+
+class EngineIterator(DatasetIterator[T]):
+    """One pass over a dataset, by the engine.
+
+    Args:
+        begin: makes an iterator of ours.
+        unit: records of an element of the `MapDataset` that the stream is made of: the size of its batches, or 1.
+    """
+
+    def __init__(self, begin: Callable[[], DataLoaderIterator], unit: int = 1) -> None:
+        self._begin, self._unit = begin, unit
+        self.run = begin()
+        self._elements: Iterator[Any] = iter(self.run)
+
+    def __next__(self) -> T:
+        return next(self._elements)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return repr(self.run).replace("DataLoaderIterator", "DatasetIterator")
+
+    def get_state(self) -> dict[str, Any]:
+        """Where the user stands: a dict of JSON values. Goes on with any number of workers."""
+        return self.run.state_dict()
+
+    def _state_later(self) -> Callable[[], dict[str, Any]]:
+        run, mark = self.run, self.run._mark()
+        return lambda: run._state(mark).to_dict()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go to where this or another iterator of the dataset stood, or Grain's; also after it ended or was closed.
+
+        Raises:
+            CheckpointError: it is no state, or that of another dataset.
+        """
+        if not isinstance(self._elements, DataLoaderIterator):
+            self.run = self._begin()
+            self._elements = iter(self.run)
+        if is_grains(state):
+            state = chain_state_after(state, self.run._pipeline, self._unit).to_dict()
+        self.run.load_state_dict(state)
+
+    def start_prefetch(self) -> None:
+        """As the base says."""
+        self.run.start_prefetch()
+
+    def close(self) -> None:
+        """As the base says. The next `next` is a ValueError; `set_state` opens it again."""
+        self.run.close()
+        self._elements = _closed()
+
+    def _get_next_index(self) -> int:
+        return self._steps()
+
+    def _set_next_index(self, index: int) -> None:
+        self._steps()
+        run = self.run
+        state = run._state(run._mark())
+        position = index * run._pipeline.stages[0].unit
+        cursor = state.cursor._replace(positions=(position,), skips=(0,) * len(state.cursor.skips))
+        run._go_to(dataclasses.replace(state, cursor=cursor, step=index))
+
+    def _steps(self) -> int:
+        if not self.run._pipeline.aligned:
+            raise NotImplementedError(
+                "after a filter, a flat map, or several datasets, elements have no index; use get_state() and set_state()."
+            )
+        return self.run.step
+
+
+def _closed() -> Iterator[Any]:
+    raise ValueError(
+        "the iterator was closed; take a new one, iter(dataset), or give this one a state, set_state(state)."
+    )
+    yield
+
+
+def get_next_index(ds_iter: Any) -> int:
+    """The index, from 0, of the element that comes next.
+
+    Raises:
+        NotImplementedError: elements have no index, after a filter for example.
+    """
+    return int(_with_index(ds_iter)._get_next_index())
+
+
+def set_next_index(ds_iter: Any, index: int) -> None:
+    """Go to the element at an index, from 0. Reads nothing.
+
+    Raises:
+        NotImplementedError: elements have no index, after a filter for example.
+    """
+    _with_index(ds_iter)._set_next_index(index)
+
+
+def _with_index(iterator: Any) -> Any:
+    if not hasattr(iterator, "_set_next_index"):
+        raise NotImplementedError(
+            f"elements of a {type(iterator).__name__} have no index; use get_state() and set_state()."
+        )
+    return iterator

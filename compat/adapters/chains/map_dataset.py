@@ -1,0 +1,146 @@
+"""Grain's MapDataset: ours, in Grain's order.
+
+In: sources, and what is to be done to their records. Out: elements at any index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ....datasets.arguments import as_named, finite
+from ....datasets.map_dataset import Chain as OurChain
+from ....datasets.map_dataset import MapDataset as OurMapDataset
+from ....datasets.nodes.choices import ByMap, Choice, OneAfterAnother
+from ....datasets.nodes.joins import Chosen
+from ....datasets.nodes.node import Node, Reordered, Source
+from ....datasets.transforms import as_kind
+from ....operations import RandomMapTransform
+from ....sources import RangeDataSource, as_source
+from ..sources import NoRecords
+from .orders import Mix, Shuffle, whole_weights
+from .random_maps import RandomAtIndex, RandomMapped
+from .seeds import seed_of, shuffle_seed_of
+
+if TYPE_CHECKING:
+    from .iter_dataset import IterDataset
+    from .iterators import DatasetIterator
+
+T = TypeVar("T")
+
+
+class MapDataset(OurMapDataset[T]):
+    """Elements at any index, in Grain's order: `source(…)`, and methods that each give another dataset.
+
+    Its methods are those of `millrace.MapDataset`. What is random gives what Grain gives for the same seeds.
+
+    >>> MapDataset.range(5).shuffle(seed=1)[[0, 1, 2, 3, 4]]
+    [1, 2, 3, 0, 4]
+    """
+
+    def shuffle(self, seed: int | None = None, *, reseed_each_epoch: bool = True) -> MapDataset[T]:
+        """The elements in Grain's random order; `repeat(reseed_each_epoch=False)` repeats the order of one epoch.
+
+        Raises:
+            SeedError: there is no seed.
+        """
+        node = self._node
+        order = Shuffle(finite("shuffle", node.length), shuffle_seed_of(seed, node.seeds))
+        return self._made(Reordered(node, order))
+
+    def random_map(self, transform: Any, *, seed: int | None = None) -> MapDataset[Any]:
+        """A function of each element and Grain's generator of its index.
+
+        Args:
+            transform: a function `(element, rng)`, or a `RandomMap`. The generator is valid during the call.
+            seed: any number that is not negative; None (default): made of that of `seed()` before.
+
+        Raises:
+            SeedError: there is no seed.
+        """
+        kind = as_kind(RandomMapTransform, transform)
+        own = seed_of("random_map", seed, self._node.seeds)
+        return self._made(RandomMapped(self._node, RandomAtIndex(kind, 1, own)))
+
+    def to_iter_dataset(
+        self, read_options: Any = None, *, allow_nones: bool = False, **options: Any
+    ) -> IterDataset[Any]:
+        """The stream of one epoch.
+
+        Args:
+            read_options: how records are read ahead.
+            allow_nones: True keeps elements that are None.
+            **options: those that `millrace.MapDataset` has besides.
+        """
+        from .iter_dataset import stream_of_node
+
+        return stream_of_node(self._node, read_options, allow_nones, **options)
+
+    def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
+        return iter(self.to_iter_dataset())
+
+    @staticmethod
+    def source(source: Any) -> MapDataset[Any]:
+        """The records of a source; there may be none.
+
+        >>> len(MapDataset.source([]))
+        0
+        """
+        return Chain(Source(NoRecords() if hasattr(source, "__len__") and not len(source) else as_source(source)))
+
+    @staticmethod
+    def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
+        """The integers of Python's `range`."""
+        numbers = range(start) if stop is None else range(start, stop, step)
+        return Chain(Source(RangeDataSource(start, stop, step) if numbers else NoRecords()))
+
+    @staticmethod
+    def concatenate(datasets: Sequence[OurMapDataset[Any]]) -> MapDataset[Any]:
+        """All elements of the first dataset, then those of the second, and so on."""
+        named = _nodes("concatenate", datasets)
+        lengths = [finite(f"concatenate (dataset {name})", node.length) for name, node in named.items()]
+        return _chosen(named, OneAfterAnother(tuple(lengths)))
+
+    @staticmethod
+    def mix(  # type: ignore[override]
+        datasets: Sequence[OurMapDataset[Any]], weights: Sequence[float] | None = None
+    ) -> MapDataset[Any]:
+        """Elements of several datasets in Grain's order. It ends before a dataset would have to begin again.
+
+        Args:
+            datasets: none of them empty.
+            weights: positive; None (default): all equal.
+
+        >>> MapDataset.mix([MapDataset.range(6), MapDataset.range(10, 12)], [0.75, 0.25])[[0, 1, 2, 3]]
+        [0, 1, 2, 10]
+        """
+        named = _nodes("mix", datasets)
+        lengths = tuple(node.length for node in named.values())
+        if not all(lengths):
+            raise ValueError(
+                f"mix: all datasets must have elements; there are {list(lengths)[:20]}. Leave the empty ones out."
+            )
+        return _chosen(named, Mix(lengths, whole_weights(weights, len(lengths))))
+
+    @staticmethod
+    def select_from_datasets(datasets: Sequence[OurMapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
+        """Elements of several datasets, as `selection_map[index]` says: `(number of the dataset, index in it)`."""
+        named = _nodes("select_from_datasets", datasets)
+        return _chosen(named, ByMap(selection_map, len(named)))
+
+    def _made(self, node: Node) -> MapDataset[Any]:
+        return Chain(node)
+
+
+class Chain(MapDataset[T], OurChain[T]):
+    """A dataset that one of the methods made."""
+
+
+def _nodes(method: str, datasets: Any) -> dict[str, Node]:
+    listed, _ = as_named(method, datasets, OurMapDataset)
+    return {str(number): dataset._node for number, dataset in enumerate(listed)}
+
+
+def _chosen(named: dict[str, Node], choice: Choice) -> MapDataset[Any]:
+    _ = choice.length  # an error in what was passed is told now
+    return Chain(Chosen(tuple(named.values()), tuple(named), choice))

@@ -1,0 +1,170 @@
+"""Orders of Grain's datasets, as index maps and choices of ours.
+
+In: indices of a dataset. Out: indices of the dataset, or of one of the datasets, below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ....samplers.chain_order import ChainOrder
+from ....samplers.grain_order import shuffled, shuffled_one
+from ....samplers.index_maps import Indices
+from ....samplers.protocol import ENDLESS
+
+WORD = 1 << 32
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Each epoch in an order of its own, that of its seed and number added up.
+
+    Attributes:
+        length: of an epoch.
+        seed: in `[0, 2^32)`.
+    """
+
+    length: int
+    seed: int
+
+    keeps_indices: ClassVar[bool] = False
+
+    @property
+    def epoch_length(self) -> int | None:
+        """As the protocol says."""
+        return self.length
+
+    def many(self, indices: Indices) -> Indices:
+        """As the protocol says."""
+        epochs = indices // self.length
+        starts = epochs * self.length
+        return _by_group(indices - starts, epochs, self.length - 1, self.seed) + starts
+
+    def one(self, index: int) -> int:
+        """As the protocol says."""
+        epoch, place = divmod(index, self.length)
+        return shuffled_one(place, self.length - 1, (self.seed + epoch) % WORD) + epoch * self.length
+
+
+@dataclass(frozen=True)
+class WindowShuffle:
+    """Each window of consecutive indices in an order of its own; windows do not mind where an epoch ends.
+
+    Attributes:
+        window: indices.
+        seed: in `[0, 2^32)`.
+        length: of an epoch.
+    """
+
+    window: int
+    seed: int
+    length: int
+
+    keeps_indices: ClassVar[bool] = False
+
+    @property
+    def epoch_length(self) -> int | None:
+        """As the protocol says."""
+        return self.length
+
+    def many(self, indices: Indices) -> Indices:
+        """As the protocol says."""
+        windows = indices // self.window
+        starts = windows * self.window
+        return _by_group(indices - starts, windows, self.window - 1, self.seed) + starts
+
+    def one(self, index: int) -> int:
+        """As the protocol says."""
+        number, place = divmod(index, self.window)
+        return shuffled_one(place, self.window - 1, (self.seed + number) % WORD) + number * self.window
+
+
+def _by_group(places: Indices, groups: Indices, max_index: int, seed: int) -> Indices:
+    """Places of groups of one size, each shuffled by the seed and the group's number added up."""
+    order = np.argsort(groups, kind="stable")
+    numbers, starts = np.unique(groups[order], return_index=True)
+    found = np.empty_like(places)
+    for number, (start, stop) in zip(numbers.tolist(), pairwise([*starts.tolist(), len(order)])):
+        chosen = order[start:stop]
+        found[chosen] = shuffled(places[chosen], max_index, (seed + number) % WORD)
+    return found
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Elements of several datasets in proportion to their weights; the index of a dataset only grows, past its epochs, too.
+
+    Attributes:
+        lengths: of the datasets.
+        weights: as `whole_weights` gives them.
+    """
+
+    lengths: tuple[int, ...]
+    weights: tuple[int, ...]
+
+    @cached_property
+    def length(self) -> int:
+        """As the protocol says: no element of a dataset comes twice."""
+        total = sum(self.weights)
+        return min(ENDLESS, int(min(length / (weight / total) for length, weight in zip(self.lengths, self.weights))))
+
+    @property
+    def parameters(self) -> Any:
+        """As the protocol says."""
+        return [list(self.lengths), list(self.weights)]
+
+    def many(self, indices: Indices) -> tuple[Indices, Indices]:
+        """As the protocol says. Weight by weight, those that are left share what the former ones have not taken."""
+        which = np.full(len(indices), -1, dtype=np.int64)
+        inner = np.zeros(len(indices), dtype=np.int64)
+        before, after, left = indices, indices + 1, sum(self.weights)
+        for number, weight in enumerate(self.weights):
+            others_before, others_after = _share(before, left - weight, left), _share(after, left - weight, left)
+            taken = after - others_after
+            chosen = (which < 0) & (before - others_before != taken)
+            which[chosen], inner[chosen] = number, taken[chosen] - 1
+            before, after, left = others_before, others_after, left - weight
+        return which, inner
+
+    def one(self, index: int) -> tuple[int, int]:
+        """As the protocol says."""
+        before, after, left = index, index + 1, sum(self.weights)
+        for number, weight in enumerate(self.weights):
+            others_before, others_after = before * (left - weight) // left, after * (left - weight) // left
+            if before - others_before != (taken := after - others_after):
+                return number, taken - 1
+            before, after, left = others_before, others_after, left - weight
+        raise AssertionError("one of the datasets has the element")
+
+    def sampler(self, orders: Mapping[str, ChainOrder]) -> None:
+        """None: there is none."""
+
+
+def _share(counts: Indices, part: int, whole: int) -> Indices:
+    """`counts * part // whole`, without overflow."""
+    times, rest = np.divmod(counts, whole)
+    shared: Indices = times * part + rest * part // whole
+    return shared
+
+
+def whole_weights(weights: Sequence[float] | None, count: int) -> tuple[int, ...]:
+    """Weights as Grain rounds them: the smallest is 100, the others are cut to whole numbers; all 1 where there are none.
+
+    Raises:
+        ValueError: one is not positive, or there are not as many as datasets.
+
+    >>> whole_weights([0.7, 0.3], 2)
+    (233, 100)
+    """
+    if weights is None:
+        return (1,) * count
+    if len(weights) != count or min(weights) <= 0:
+        raise ValueError(f"weights {list(weights)[:8]} must be {count} positive numbers, one for each dataset.")
+    scale = 100 / min(weights)
+    return tuple(int(weight * scale) for weight in weights)

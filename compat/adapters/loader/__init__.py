@@ -1,0 +1,1 @@
+"""Grain's DataLoader over ours."""

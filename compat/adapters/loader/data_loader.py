@@ -1,0 +1,155 @@
+"""Grain's DataLoader: ours, in Grain's order, with Grain's generators, and with operations on iterators of records.
+
+In: source, sampler, operations. Out: iterators, whose states are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....loader import DataLoader as OurLoader
+from ....loader import DataLoaderIterator as OurIterator
+from ....operations import Batch, Operation
+from ....samplers import IndexSampler as OurIndexSampler
+from ....samplers import NoSharding
+from ....samplers.chain_order import ChainOrder
+from ....samplers.protocol import ENDLESS, as_vector_sampler
+from ....sources import as_source
+from ....sources.run_through import RunThroughSource
+from ...grain_state import state_after
+from ..options import MultiprocessingOptions
+from ..transforms import RandomMap
+from .operations import newer, with_one_generator
+from .record_stream import RecordStream
+from .samplers import IndexSampler, shard_of
+
+
+class DataLoader(OurLoader):
+    """Records of a source, in a sampler's order, run through operations.
+
+    Args:
+        data_source: as `millrace.DataLoader` takes it.
+        sampler: as `millrace.DataLoader` takes it.
+        operations: transforms, and functions that make an iterator of `Record`s of another; the latter are run in order, in one
+            worker.
+        worker_count: processes; the stream is the same with any number.
+        worker_buffer_size: finished batches held ready for each worker.
+        shard_options: the part for this process; None (default): the sampler's.
+        read_options: how records are read ahead.
+        enable_profiling: does nothing here.
+
+    >>> sampler = IndexSampler(5, shuffle=True, seed=1, num_epochs=1)
+    >>> list(DataLoader(data_source=[10, 20, 30, 40, 50], sampler=sampler))
+    [20, 30, 40, 10, 50]
+    """
+
+    def __init__(
+        self,
+        *,
+        data_source: Any,
+        sampler: Any,
+        operations: Sequence[Any] = (),
+        worker_count: int | None = 0,
+        worker_buffer_size: int = 1,
+        shard_options: Any = None,
+        read_options: Any = None,
+        enable_profiling: bool = False,
+    ) -> None:
+        changed = [newer(operation) for operation in operations]
+        shard = shard_of(sampler, shard_options)
+        parts = {"data_source": data_source, "sampler": sampler, "shard_options": shard}
+        if _on_records(changed, sampler):
+            parts = _run_through(changed, **parts)
+            changed = []
+        super().__init__(
+            **parts,
+            operations=with_one_generator(changed),
+            worker_count=worker_count,
+            worker_buffer_size=max(worker_buffer_size, 1),
+            read_options=read_options,
+            enable_profiling=enable_profiling,
+        )
+
+    def __iter__(self) -> DataLoaderIterator:
+        own = self._description
+        return DataLoaderIterator(own.pipeline, own.execution, own.max_errors, own.skipped_steps)
+
+    @property
+    def multiprocessing_options(self) -> MultiprocessingOptions:
+        """How many workers there are, and what each holds ready."""
+        execution = self._description.execution
+        return MultiprocessingOptions(execution.workers, execution.worker_buffer_size)
+
+
+class DataLoaderIterator(OurIterator):
+    """One pass over a loader's stream. Its states are bytes; those of Grain's iterators are read, too."""
+
+    def set_state(self, state: bytes, strict: bool = True) -> None:
+        """Go on where this or another iterator stood, or one of Grain's that had the same sampler.
+
+        Raises:
+            CheckpointError: the bytes are no state, or that of another pipeline.
+        """
+        if b'"last_seen_indices"' in state:
+            state = state_after(state, self._pipeline).to_json()
+        super().set_state(state, strict)
+
+
+def _on_records(operations: Sequence[Any], sampler: Any) -> bool:
+    """Whether something is to be done that only iterators of records can: a user's own operation, or own generators."""
+    if not all(isinstance(operation, Operation) for operation in operations):
+        return True
+    random = [number for number, operation in enumerate(operations) if isinstance(operation, RandomMap)]
+    batches = [number for number, operation in enumerate(operations) if isinstance(operation, Batch)]
+    after_batch = bool(random and batches and random[-1] > batches[0])
+    return after_batch or bool(random and not isinstance(sampler, OurIndexSampler))
+
+
+def _run_through(operations: Sequence[Any], data_source: Any, sampler: Any, shard_options: Any) -> dict[str, Any]:
+    order = as_vector_sampler(sampler)
+    shard = shard_options or NoSharding()
+    stream = RecordStream(as_source(data_source), sampler, shard.length(len(order)), shard, operations)
+    everything = ChainOrder((), ENDLESS, ENDLESS, None)
+    return {"data_source": RunThroughSource(stream), "sampler": everything, "shard_options": None}
+
+
+def load(
+    source: Any,
+    *,
+    num_epochs: int | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    shard_options: Any = None,
+    transformations: Sequence[Any] = (),
+    batch_size: int | None = None,
+    drop_remainder: bool = False,
+    worker_count: int | None = 0,
+    read_options: Any = None,
+) -> DataLoader:
+    """A `DataLoader` over all records, in Grain's order.
+
+    Args:
+        source: of records.
+        num_epochs: None (default) never ends.
+        shuffle: whether to permute each epoch; needs `seed`.
+        seed: int in `[0, 2^32)`.
+        shard_options: the part for this process; default: all.
+        transformations: operations before the batch.
+        batch_size: None (default) gives single elements.
+        drop_remainder: leave out a last batch that is not full.
+        worker_count: processes.
+        read_options: how records are read ahead.
+
+    >>> [batch.tolist() for batch in load([1, 2, 3], batch_size=2, num_epochs=1)]
+    [[1, 2], [3]]
+    """
+    sampler = IndexSampler(len(source), shard_options, shuffle, num_epochs, seed)
+    batch: list[Callable[..., Any] | Operation] = [] if batch_size is None else [Batch(batch_size, drop_remainder)]
+    return DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=[*transformations, *batch],
+        worker_count=worker_count,
+        read_options=read_options,
+    )

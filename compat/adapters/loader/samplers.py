@@ -1,0 +1,86 @@
+"""Grain's samplers: ours in Grain's order, with Grain's generators.
+
+In: positions. Out: record keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from numpy.random import Generator, Philox
+
+from ....samplers import IndexSampler as OurIndexSampler
+from ....samplers import NoSharding, ShardOptions
+from .records import RecordMetadata
+
+
+class _Sampler(OurIndexSampler):
+    """With generators as Grain makes them."""
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        found = super().__getitem__(index)
+        rng = None if self.seed is None else Generator(Philox(key=self.seed + found.index))
+        return RecordMetadata(found.index, found.record_key, rng)
+
+
+class IndexSampler(_Sampler):
+    """Every record once an epoch, in Grain's order.
+
+    Args:
+        num_records: of the source.
+        shard_options: the part that this process reads; all by default.
+        shuffle: whether each epoch is permuted anew.
+        num_epochs: None (default) never ends.
+        seed: int in `[0, 2^32)`.
+        algorithm: that of Grain, in any case.
+
+    >>> [IndexSampler(5, shuffle=True, seed=1)[position].record_key for position in range(5)]
+    [1, 2, 3, 0, 4]
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions | None = None,
+        shuffle: bool = False,
+        num_epochs: int | None = None,
+        seed: int | None = None,
+        algorithm: str = "grain",
+    ) -> None:
+        super().__init__(num_records, shard_options or NoSharding(), shuffle, num_epochs, seed, "grain")
+
+
+class SequentialSampler(_Sampler):
+    """Every record once, in the source's order.
+
+    Args:
+        num_records: of the source.
+        shard_options: the part that this process reads; all by default.
+        seed: int in `[0, 2^32)`, for random operations.
+
+    >>> [SequentialSampler(3)[position].record_key for position in range(3)]
+    [0, 1, 2]
+    """
+
+    def __init__(self, num_records: int, shard_options: ShardOptions | None = None, seed: int | None = None) -> None:
+        super().__init__(num_records, shard_options or NoSharding(), shuffle=False, num_epochs=1, seed=seed)
+
+    def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:
+        """The same order, read by another shard."""
+        return SequentialSampler(self.num_records, shard_options, self.seed)
+
+
+def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
+    """The shard that a loader is to read: as in Grain, all shards are equally long.
+
+    Args:
+        sampler: of the loader.
+        shard_options: of the loader; None: the sampler's.
+    """
+    if shard_options is None:
+        shard_options = getattr(sampler, "shard_options", None) or getattr(sampler, "_shard_options", None)
+    if shard_options is None:
+        return None
+    shard = ShardOptions(shard_options.shard_index, shard_options.shard_count, bool(shard_options.drop_remainder))
+    return shard if getattr(sampler, "algorithm", "") == "grain" else dataclasses.replace(shard, drop_remainder=True)

@@ -1,0 +1,239 @@
+"""Grain's packing into bins: documents of unequal length become rows of one length.
+
+In: dicts of arrays. Out: dicts of rows, with segment ids and positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....checks import whole_number
+from ....errors import PackError
+from ..chains.iter_dataset import IterDataset
+from ..chains.iterators import DatasetIterator
+
+Element = Mapping[str, Any]
+
+
+def length_of(value: Any) -> int:
+    """Tokens of a feature; a number is one."""
+    return 1 if np.ndim(value) == 0 else len(value)
+
+
+class BinPack(IterDataset[Any]):
+    """Documents are put into bins, one by one; once one fits into none, all bins are emitted, shuffled.
+
+    Args:
+        parent: dicts of arrays.
+        length_struct: length of the rows of each feature. Other features are left out.
+        num_packing_bins: bins that are filled at a time.
+        seed: for the order of bins.
+        shuffle_bins: whether bins are shuffled.
+        shuffle_bins_group_by_feature: bins come in the order of the mean of this feature's distinct values.
+        meta_features: get no segment ids and positions; those without a length are emitted as a list of the documents' values.
+        pack_alignment_struct: documents of a feature begin at multiples of this.
+        padding_struct: what fills a feature's rows; 0 by default.
+        max_sequences_per_bin: most documents in a bin.
+
+    Raises:
+        ValueError: `max_sequences_per_bin` is not positive; or, when it runs, a document is longer than its row.
+    """
+
+    fit: ClassVar[Literal["first", "best"]]
+
+    def __init__(
+        self,
+        parent: Any,
+        *,
+        length_struct: Mapping[str, int],
+        num_packing_bins: int,
+        seed: int = 0,
+        shuffle_bins: bool = True,
+        shuffle_bins_group_by_feature: str | None = None,
+        meta_features: Sequence[str] = (),
+        pack_alignment_struct: Any = None,
+        padding_struct: Any = None,
+        max_sequences_per_bin: int | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.length_struct = dict(length_struct)
+        self.num_packing_bins = num_packing_bins
+        self.bins_seed, self.shuffle_bins = seed, shuffle_bins
+        self.group_by = shuffle_bins_group_by_feature
+        self.meta_features = tuple(meta_features)
+        self.alignments = dict(pack_alignment_struct or {})
+        self.paddings = dict(padding_struct or {})
+        self.most = max_sequences_per_bin
+        if self.most is not None:
+            whole_number("max_sequences_per_bin", self.most, 1, None, "a positive int, or None")
+
+    def __iter__(self) -> Any:
+        return BinIterator(iter(self._parent), self)
+
+
+class FirstFitPackIterDataset(BinPack):
+    """A document goes into the first bin that it fits into. Arguments as of `BinPack`."""
+
+    fit = "first"
+
+
+class BestFitPackIterDataset(BinPack):
+    """A document goes into the fullest bin that it fits into. Arguments as of `BinPack`."""
+
+    fit = "best"
+
+
+class Bins:
+    """Bins in the making.
+
+    Args:
+        pack: says how.
+        like: an element; its arrays' dtypes and other axes are those of the bins.
+    """
+
+    def __init__(self, pack: BinPack, like: Element) -> None:
+        self._pack = pack
+        self._features = tuple(pack.length_struct)
+        self._capacities = np.array([pack.length_struct[name] for name in self._features], dtype=np.int64)
+        self._free = np.zeros((len(self._features), pack.num_packing_bins), dtype=np.int64)
+        self._documents = np.zeros(pack.num_packing_bins, dtype=np.int32)
+        self.values = {name: self._empty(name, like[name]) for name in self._features}
+        shapes = {name: (pack.num_packing_bins, length) for name, length in pack.length_struct.items()}
+        self._ids = {name: np.zeros(shape, np.int32) for name, shape in shapes.items()}
+        self._positions = {name: np.zeros(shape, np.int32) for name, shape in shapes.items()}
+        others = [name for name in pack.meta_features if name not in pack.length_struct]
+        self._lists: dict[str, list[list[Any]]] = {name: [[] for _ in self._documents] for name in others}
+
+    def _empty(self, name: str, value: Any) -> NDArray[Any]:
+        array = np.asarray(value)
+        shape = (self._pack.num_packing_bins, self._pack.length_struct[name], *array.shape[1:])
+        return np.full(shape, self._pack.paddings.get(name) or 0, dtype=array.dtype)
+
+    def add(self, element: Element) -> bool:
+        """Put a document into a bin; False if it fits into none.
+
+        Raises:
+            PackError: it is longer than an empty bin.
+        """
+        lengths = np.array([length_of(element[name]) for name in self._features], dtype=np.int64)
+        if (lengths > self._capacities).any():
+            raise PackError(
+                f"a document has {dict(zip(self._features, lengths.tolist()))} tokens, and a row {self._pack.length_struct}; "
+                "truncate documents to that."
+            )
+        fits = (self._free + lengths[:, None] <= self._capacities[:, None]).all(axis=0)
+        if self._pack.most is not None:
+            fits &= self._documents < self._pack.most
+        if not fits.any():
+            return False
+        fullness = fits if self._pack.fit == "first" else np.where(fits, self._free.sum(axis=0), -1)
+        self._put(element, int(np.argmax(fullness)), lengths.tolist())
+        return True
+
+    def _put(self, element: Element, row: int, lengths: list[int]) -> None:
+        self._documents[row] += 1
+        for number, (name, length) in enumerate(zip(self._features, lengths)):
+            start = int(self._free[number, row])
+            place = (row, slice(start, start + length))
+            self.values[name][place] = element[name]
+            self._ids[name][place] = self._documents[row]
+            self._positions[name][place] = np.arange(length, dtype=np.int32)
+            alignment = self._pack.alignments.get(name) or 1
+            self._free[number, row] = -(-(start + length) // alignment) * alignment
+        for name, lists in self._lists.items():
+            if name in element:
+                lists[row].append(element[name])
+
+    @property
+    def count(self) -> int:
+        """Bins that have documents."""
+        return int(np.count_nonzero(self._documents))
+
+    def row(self, number: int) -> dict[str, Any]:
+        """The row that a bin becomes."""
+        row: dict[str, Any] = {name: values[number] for name, values in self.values.items()}
+        for name in self._features:
+            if name not in self._pack.meta_features:
+                row[f"{name}_segment_ids"] = self._ids[name][number]
+                row[f"{name}_positions"] = self._positions[name][number]
+        return row | {name: lists[number] for name, lists in self._lists.items()}
+
+    def order(self, seed: int) -> list[int]:
+        """The numbers of the bins, as they are emitted."""
+        if not self._pack.shuffle_bins:
+            return list(range(self.count))
+        shuffled: list[int] = np.random.default_rng(seed).permuted(range(self.count)).tolist()
+        if self._pack.group_by is None:
+            return shuffled
+        means = [_mean_of_distinct(row) for row in self.values[self._pack.group_by][: self.count]]
+        return sorted(range(self.count), key=lambda number: (means[number], shuffled[number], number))
+
+
+def _mean_of_distinct(row: NDArray[Any]) -> float:
+    distinct = np.unique(row)
+    there = np.count_nonzero(distinct)
+    return float(distinct.sum() / there) if there else 0.0
+
+
+class BinIterator(DatasetIterator[Any]):
+    """Its state is where the parent stood before the first document of these bins, and how many of them were emitted."""
+
+    def __init__(self, parent: DatasetIterator[Any], pack: BinPack) -> None:
+        super().__init__(parent)
+        self._pack = pack
+        self._begin(parent._state_later(), 0, 0)
+
+    def _begin(self, start: Callable[[], dict[str, Any]], emitted: int, counter: int) -> None:
+        self._start, self._emitted, self._counter = start, emitted, counter
+        self._rows: Iterator[dict[str, Any]] | None = None
+        self._first: tuple[Element, Callable[[], dict[str, Any]]] | None = None
+
+    def __next__(self) -> Any:
+        while True:
+            if self._rows is None:
+                self._rows = self._filled()
+            row = next(self._rows, None)
+            if row is not None:
+                self._emitted += 1
+                self._counter += 1
+                return row
+            self._rows = None
+            self._start, self._emitted = self._next_start, 0
+
+    def _filled(self) -> Iterator[dict[str, Any]]:
+        """The rows of the next bins that were not emitted."""
+        bins: Bins | None = None
+        while True:
+            element, before = self._take()
+            if element is None:
+                if bins is None:
+                    raise StopIteration
+                break
+            bins = bins or Bins(self._pack, element)
+            if not bins.add(element):
+                self._first = (element, before)
+                break
+        self._next_start = before
+        order = bins.order(self._pack.bins_seed + self._counter - self._emitted)
+        return (bins.row(number) for number in order[self._emitted :])
+
+    def _take(self) -> tuple[Element | None, Callable[[], dict[str, Any]]]:
+        """The next document, and the parent's state before it."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        before = self._parent._state_later()
+        return next(self._parent, None), before
+
+    def get_state(self) -> dict[str, Any]:
+        """As the base says."""
+        return {"parent": self._start(), "next_row": self._emitted, "counter": self._counter}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """As the base says."""
+        self._parent.set_state(state["parent"])
+        self._begin(lambda: state["parent"], state["next_row"], state["counter"])

@@ -1,0 +1,234 @@
+"""Nodes over several others: concatenated, chosen from, zipped; and a user's own dataset.
+
+In: elements of other nodes. Out: elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from ...described import plain_attributes
+from ...samplers.chain_order import ChainOrder
+from ...samplers.index_maps import Indices
+from ...samplers.protocol import ENDLESS
+from ...sources.mixed import MixedSource
+from .choices import Choice
+from .line import Line
+from .node import Evaluated, Get, Node, Source, some_lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Node):
+    """Elements of several nodes, as a choice says."""
+
+    nodes: tuple[Node, ...]
+    names: tuple[str, ...]
+    choice: Choice
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """As the base says."""
+        return self.nodes
+
+    @cached_property
+    def length(self) -> int:
+        """As the base says."""
+        return self.choice.length
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says; each node is asked once."""
+        which, inner = self.choice.many(indices)
+        found: list[Any] = [None] * len(indices)
+        for number in np.unique(which).tolist():
+            places = np.flatnonzero(which == number)
+            for place, element in zip(places.tolist(), self.nodes[number].records(inner[places])):
+                found[place] = element
+        return found
+
+    def getter(self) -> Get:
+        """As the base says."""
+        gets, choose = [node.getter() for node in self.nodes], self.choice.one
+
+        def chosen(index: int) -> Any:
+            number, inner = choose(index)
+            return gets[number](inner)
+
+        return chosen
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        which, inner = self.choice.many(indices)
+        order = np.argsort(which, kind="stable")
+        of_parts = [node.lengths_at(inner[which == number]) for number, node in enumerate(self.nodes)]
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return None if any(part is None for part in of_parts) else some_lengths(_one_after_another(of_parts), back)
+
+    @property
+    def parameters(self) -> Any:
+        """As the base says."""
+        return [type(self.choice).__name__, self.names, self.choice.parameters]
+
+    @property
+    def line(self) -> Line:
+        """As the base says; the orders of the nodes become part of one order, which is computed in blocks."""
+        parts = [node.apart for node in self.nodes]
+        limit = ENDLESS // len(parts)
+        source = MixedSource({name: _as_source(base, limit) for name, (base, _) in zip(self.names, parts)})
+        orders = tuple(order.order for _, order in parts)
+        return Line(
+            source=source,
+            records=None,
+            length=self.length,
+            epoch_length=self.length if self.length < ENDLESS else sum(order.epoch_length for order in orders),
+            maps=(ChosenKeys(self.choice, orders),),
+            may_be_none=self.may_be_none,
+            alone=self.choice.sampler(dict(zip(self.names, orders))),
+        )
+
+
+def _one_after_another(lengths: Sequence[Any]) -> Any:
+    """Lengths of several datasets, whose elements have the same leaves; None where they have not."""
+    first = lengths[0]
+    if not isinstance(first, Mapping):
+        return np.concatenate(lengths)
+    return {name: _one_after_another([part[name] for part in lengths]) for name in first}
+
+
+def _as_source(node: Node, limit: int) -> Any:
+    return node.source if isinstance(node, Source) else Evaluated(node, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenKeys:
+    """The order of chosen elements: the key of record i of part p, of n parts, is i·n + p. See `IndexMap`.
+
+    Attributes:
+        choice: which part stands at an index.
+        orders: of the parts.
+    """
+
+    choice: Choice
+    orders: tuple[ChainOrder, ...]
+
+    keeps_indices: ClassVar[bool] = False
+
+    @property
+    def length(self) -> int:
+        """As the protocol says."""
+        return self.choice.length
+
+    @property
+    def epoch_length(self) -> int | None:
+        """As the protocol says."""
+        return None
+
+    @property
+    def parameters(self) -> Any:
+        """What tells it from others."""
+        return [type(self.choice).__name__, self.choice.parameters, *(order.fingerprint for order in self.orders)]
+
+    def many(self, indices: Indices) -> Indices:
+        """As the protocol says."""
+        which, inner = self.choice.many(indices)
+        keys = np.empty(len(indices), dtype=np.int64)
+        for number, order in enumerate(self.orders):
+            chosen = np.flatnonzero(which == number)
+            keys[chosen] = order.record_keys(inner[chosen]) * len(self.orders) + number
+        return keys
+
+    def one(self, index: int) -> int:
+        """As the protocol says."""
+        return int(self.many(np.array([index], dtype=np.int64))[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Zipped(Node):
+    """Tuples of the elements that several nodes of one length have at an index."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """As the base says."""
+        return self.nodes
+
+    @property
+    def length(self) -> int:
+        """As the base says."""
+        return self.nodes[0].length
+
+    @property
+    def may_be_none(self) -> bool:
+        """As the base says: a tuple is there, whatever is in it."""
+        return False
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says."""
+        return list(zip(*(node.records(indices) for node in self.nodes)))
+
+    def getter(self) -> Get:
+        """As the base says."""
+        gets = [node.getter() for node in self.nodes]
+        return lambda index: tuple(get(index) for get in gets)
+
+    @property
+    def parameters(self) -> Any:
+        """None: there are none."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Own(Node):
+    """A dataset of the user's, asked element by element; it may give None for what is left out."""
+
+    dataset: Any
+    nodes: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """As the base says: as far as it said what it is made of."""
+        return self.nodes
+
+    @cached_property
+    def length(self) -> int:
+        """As the base says."""
+        return len(self.dataset)
+
+    @property
+    def may_be_none(self) -> bool:
+        """As the base says."""
+        return True
+
+    @property
+    def left_out_by(self) -> str | None:
+        """None: what a batch of its elements is, is up to the user."""
+        return None
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says."""
+        return list(map(self.getter(), indices.tolist()))
+
+    def getter(self) -> Get:
+        """As the base says."""
+        return cast(Get, self.dataset.__getitem__)
+
+    @property
+    def reads_ahead(self) -> Any:
+        """As the base says."""
+        return super().reads_ahead if self.nodes else True
+
+    @property
+    def operations(self) -> int:
+        """As the base says; it may be one itself."""
+        return super().operations + 1
+
+    @property
+    def parameters(self) -> Any:
+        """As the base says."""
+        return [type(self.dataset).__qualname__, self.length, plain_attributes(self.dataset)]

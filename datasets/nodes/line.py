@@ -1,0 +1,105 @@
+"""A line: what the engine runs of a chain. The upper end of a chain, peeled off it: operations, and below them an order.
+
+In: nodes, from the bottom to the top. Out: a source, an order of its records, operations on them: a `Read` and an `Apply` of
+the plan.
+
+    source.shuffle().map(f).batch(8)             all of it: source, order [shuffle], operations [f, Batch(8)]
+    source.map(f).filter(p).shuffle().repeat()   all of it: maps and filters do not mind the order; [shuffle, repeat], [f, p]
+    source.random_map(f).shuffle().map(g)        f depends on the index before the shuffle; so source.random_map(f) is evaluated
+                                                 as a whole, as a source; order [shuffle], operations [g]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from ...loader.plan.leaf import Leaf
+from ...loader.plan.nodes import Apply, Read
+from ...loader.plan.stages import unit_of
+from ...operations import Operation
+from ...samplers import ShardOptions
+from ...samplers.chain_order import ChainOrder
+from ...samplers.index_maps import IndexMap, Repeat, Slice
+from ...samplers.protocol import VectorSampler
+
+
+@dataclass(frozen=True)
+class Line:
+    """Operations on the records of a source, in an order.
+
+    Attributes:
+        source: of records.
+        records: number of them; None for a source that takes indices past its end.
+        length: number of positions.
+        epoch_length: positions until all records come again.
+        maps: from positions to record keys, from the top to the bottom.
+        operations: from the bottom to the top.
+        moves_freely: the operations do not depend on positions, so that reordering what they gave is the same as reordering
+            what they get.
+        keeps_positions: what they give stands at the positions of what they get.
+        batches: one of them is a batch.
+        may_be_none: records may be None, for what was left out.
+        alone: the order, where `maps` is all there is to it, by a sampler that knows more about it.
+    """
+
+    source: Any
+    records: int | None
+    length: int
+    epoch_length: int
+    maps: tuple[IndexMap, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    moves_freely: bool = True
+    keeps_positions: bool = True
+    batches: bool = False
+    may_be_none: bool = False
+    alone: VectorSampler | None = None
+
+    def reordered(self, index_map: IndexMap) -> Line | None:
+        """What it gives, in another order; None where that is not the same as reordering what it gets."""
+        if index_map.keeps_indices:
+            assert isinstance(index_map, Repeat), "no other map does so"
+            return self._repeated(index_map.epochs)
+        return self.under(index_map) if self.moves_freely else None
+
+    def _repeated(self, epochs: int | None) -> Line | None:
+        """Several epochs: indices stay what they are. But a batch must not go over the end of one.
+
+        What is dropped there can be left out of the order instead, if nobody looks at positions, which this moves up.
+        """
+        rest = self.length % unit_of(self.operations)
+        if rest and any(each.reads_position or (each.takes and not each.drops_remainder) for each in self.operations):
+            return None
+        whole = self.under(Slice(self.length, 0, 1, self.length - rest)) if rest else self
+        return whole.under(Repeat(whole.length, epochs))
+
+    def under(self, index_map: IndexMap) -> Line:
+        """The same in another order of its records; of one without operations."""
+        return dataclasses.replace(
+            self,
+            length=index_map.length,
+            epoch_length=index_map.epoch_length or self.epoch_length,
+            maps=(index_map, *self.maps),
+            alone=None,
+        )
+
+    def then(self, operation: Operation, moves_freely: bool, keeps_positions: bool = True) -> Line:
+        """The same with one more operation, and what is true of it."""
+        return dataclasses.replace(
+            self,
+            operations=(*self.operations, operation),
+            moves_freely=self.moves_freely and moves_freely,
+            keeps_positions=self.keeps_positions and keeps_positions,
+            batches=self.batches or operation.takes is not None,
+        )
+
+    def tree(self, shard: ShardOptions, first: tuple[Operation, ...]) -> Apply:
+        """The plan's nodes; `first` are operations before all others."""
+        order = self.alone or self.order
+        return Apply(Read(Leaf(self.source, order.with_shard_options(shard), shard)), (*first, *self.operations))
+
+    @property
+    def order(self) -> ChainOrder:
+        """The order of the records, unsharded."""
+        return ChainOrder(self.maps, self.length, self.epoch_length, self.records)

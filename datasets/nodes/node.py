@@ -1,0 +1,345 @@
+"""Nodes: what a dataset with random access is made of. A tree of them is a chain, with its sources at the bottom.
+
+In: indices, `int64[n]` or one int; one past the end is in the next epoch. Out: elements; None where a filter left one out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...described import digest
+from ...samplers.index_maps import IndexMap, Indices, parameters_of
+from ...samplers.protocol import ENDLESS
+from ...sources import DataSource, fingerprint_of, reader_of
+from .line import Line
+
+Get = Callable[[int], Any]
+
+Seeds = tuple[tuple[int, int], ...]
+"""Seeds that hold for a node, and how many nodes below it each stands."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Base of all nodes. They are immutable, and any number of threads may use one."""
+
+    sparse_as: ClassVar[str | None] = None
+    """The method that made a node which leaves elements out."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes right below."""
+        return ()
+
+    @property
+    def length(self) -> int:
+        """Number of elements in an epoch; `ENDLESS` for one that never ends."""
+        raise NotImplementedError
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """The elements at many indices."""
+        raise NotImplementedError
+
+    def getter(self) -> Get:
+        """The function that gives the element at one index."""
+        raise NotImplementedError
+
+    @property
+    def parameters(self) -> Any:
+        """What tells the node from others of its kind, in values that `described` takes."""
+        raise NotImplementedError
+
+    @property
+    def identity(self) -> list[Any]:
+        """What the node and all below it are, in plain values."""
+        return [type(self).__name__, self.parameters, *(node.identity for node in self.inputs)]
+
+    @property
+    def left_out_by(self) -> str | None:
+        """The method whose node leaves elements out, here or below; None if all are there."""
+        return self.sparse_as or next(filter(None, (node.left_out_by for node in self.inputs)), None)
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether an element may be None because it was left out."""
+        return self.sparse_as is not None or any(node.may_be_none for node in self.inputs)
+
+    @property
+    def seeds(self) -> Seeds:
+        """The nearest seeds below, on each way down; the nearest first."""
+        return nearest_first([node.seeds for node in self.inputs])
+
+    @property
+    def operations(self) -> int:
+        """How many operations an element has gone through, at most."""
+        return max((node.operations for node in self.inputs), default=0)
+
+    @property
+    def reads_ahead(self) -> Any:
+        """On how many threads reading ahead helps; True for any number."""
+        found = [node.reads_ahead for node in self.inputs]
+        return True if any(each is True for each in found) else max(found, default=False)
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """The lengths of the elements at many indices, an array or a dict of these; None where only reading tells."""
+        return None
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Position and row that random maps draw by, for an element at an index."""
+        return index, 0
+
+    @property
+    def line(self) -> Line:
+        """What the engine runs."""
+        return self.evaluated
+
+    @property
+    def evaluated(self) -> Line:
+        """The node as a source, for what the engine cannot take apart."""
+        return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """The node without what only reorders its elements, and the order of its records, as a line without operations."""
+        return self, self.evaluated
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: what is derived from them may not be for other processes."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+
+
+class Evaluated:
+    """A node as a source that takes any index.
+
+    Args:
+        node: what gives the records.
+        length: above all indices that will be asked for.
+
+    >>> from millrace.sources import MemorySource
+    >>> Evaluated(Source(MemorySource([1, 2, 3])))[4]
+    2
+    """
+
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+
+    def __init__(self, node: Node, length: int = ENDLESS) -> None:
+        self._node = node
+        self._length = length
+        self.reads_ahead = node.reads_ahead
+
+    def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def _get(self) -> Get:
+        return self._node.getter()
+
+    def __getitem__(self, index: int) -> Any:
+        return self._get(index)
+
+    def __getitems__(self, indices: Indices) -> Sequence[Any]:
+        """The elements at many indices."""
+        return self._node.records(indices)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Length and digest of the node."""
+        return fingerprint_of_node(self._node)
+
+    def __reduce__(self) -> tuple[type[Evaluated], tuple[Node, int]]:
+        return type(self), (self._node, self._length)
+
+    def __repr__(self) -> str:
+        return f"MapDataset of {type(self._node).__name__}"
+
+
+def fingerprint_of_node(node: Node) -> dict[str, Any]:
+    """What identifies a node as a source, in plain JSON values."""
+    return {"kind": "MapDataset", "records": node.length, "chain": digest(node.identity, 12)}
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Node):
+    """The records of a source, epoch after epoch."""
+
+    source: DataSource[Any]
+
+    @cached_property
+    def length(self) -> int:
+        """As the base says."""
+        return len(self.source)
+
+    @cached_property
+    def _read(self) -> Callable[[Indices], Sequence[Any]]:
+        return reader_of(self.source)
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says."""
+        return self._read(indices % self.length)
+
+    def getter(self) -> Get:
+        """As the base says."""
+        read, length = self.source.__getitem__, self.length
+        return lambda index: read(index % length)
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        lengths = getattr(self.source, "lengths", None)
+        return None if lengths is None else some_lengths(lengths, indices % self.length)
+
+    @property
+    def parameters(self) -> Any:
+        """As the base says."""
+        return fingerprint_of(self.source)
+
+    @property
+    def reads_ahead(self) -> Any:
+        """As the base says."""
+        return getattr(self.source, "reads_ahead", True)
+
+    @property
+    def line(self) -> Line:
+        """As the base says."""
+        return Line(self.source, self.length, self.length, self.length)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """As the base says."""
+        return self, self.line
+
+
+@dataclass(frozen=True, eq=False)
+class OnOne(Node):
+    """Base of nodes that stand on one other."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """As the base says."""
+        return (self.input,)
+
+    @property
+    def length(self) -> int:
+        """That of the input, unless said otherwise."""
+        return self.input.length
+
+
+@dataclass(frozen=True, eq=False)
+class Seeded(OnOne):
+    """The same elements, with a seed for random nodes above."""
+
+    seed: int
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says."""
+        return self.input.records(indices)
+
+    def getter(self) -> Get:
+        """As the base says."""
+        return self.input.getter()
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        return self.input.lengths_at(indices)
+
+    def place(self, index: int) -> tuple[int, int]:
+        """As the base says."""
+        return self.input.place(index)
+
+    @property
+    def parameters(self) -> Any:
+        """None: what the seed is for keeps what it made of it."""
+        return None
+
+    @property
+    def seeds(self) -> Seeds:
+        """Its own."""
+        return ((self.seed, 0),)
+
+    @property
+    def line(self) -> Line:
+        """As the base says."""
+        return self.input.line
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """As the base says."""
+        return self.input.apart
+
+
+@dataclass(frozen=True, eq=False)
+class Reordered(OnOne):
+    """Elements of another dataset by other indices: shuffled, repeated, sliced."""
+
+    index_map: IndexMap
+
+    @property
+    def length(self) -> int:
+        """As the base says."""
+        return self.index_map.length
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says."""
+        return self.input.records(self.index_map.many(indices))
+
+    def getter(self) -> Get:
+        """As the base says."""
+        get, index_below = self.input.getter(), self.index_map.one
+        return lambda index: get(index_below(index))
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        return self.input.lengths_at(self.index_map.many(indices))
+
+    @property
+    def parameters(self) -> Any:
+        """As the base says."""
+        return parameters_of(self.index_map)
+
+    def place(self, index: int) -> tuple[int, int]:
+        """As the base says; in a further epoch of what the engine takes apart, as in the first."""
+        return self.input.place(index) if self._only_repeats else (index, 0)
+
+    @cached_property
+    def _only_repeats(self) -> bool:
+        return self.index_map.keeps_indices and self.input.line.reordered(self.index_map) is not None
+
+    @property
+    def line(self) -> Line:
+        """As the base says."""
+        return self.input.line.reordered(self.index_map) or self.input.evaluated.under(self.index_map)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """As the base says."""
+        base, order = self.input.apart
+        return base, order.under(self.index_map)
+
+
+def some_lengths(lengths: Any, indices: Indices) -> Any:
+    """The lengths of some elements; in a dict, of each leaf."""
+    if isinstance(lengths, Mapping):
+        return {name: some_lengths(of_leaf, indices) for name, of_leaf in lengths.items()}
+    return np.asarray(lengths)[indices]
+
+
+def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
+    """The seeds that hold for what stands on several inputs."""
+    found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
+    return tuple(sorted(found, key=lambda each: each[1]))
+
+
+def default_seed(seeds: Seeds) -> int | None:
+    """The seed of a node that has none of its own; another one for each distance from where seeds were set."""
+    if not seeds:
+        return None
+    words = [word for each in seeds for word in each]
+    return int(np.random.SeedSequence(words).generate_state(1, dtype=np.uint32)[0])

@@ -1,0 +1,1 @@
+"""Files by path: which there are, whether they changed, and open ones on loan."""

@@ -1,0 +1,1 @@
+"""What goes through the one process boundary: messages, arrays in shared memory, errors."""

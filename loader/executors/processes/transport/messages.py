@@ -1,0 +1,142 @@
+"""The messages between the user's process, the zygote and the workers. All that crosses a boundary is one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ....work.notices import Told
+from ....work.tasks import PackedTags, Stand
+
+SlabName = tuple[int, int]
+"""A slab: the worker that made it, and its number there."""
+
+
+ArrayPlace = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
+"""Of an array: slab, offset in bytes, shape, name of the dtype, strides unless it is contiguous, whether it is writeable."""
+
+Encoded = tuple[list[ArrayPlace], bytes]
+"""The places of the arrays, and a pickle of the elements with their numbers, and dtypes that a name does not tell."""
+
+
+class Start(NamedTuple):
+    """To the zygote, first of all, with the payload's descriptor: what the user's process has, to be the same there."""
+
+    search_path: list[str]
+    environment: dict[str, str]
+
+
+class Spawn(NamedTuple):
+    """To the zygote: make worker `worker`; its end of the channel goes along as a descriptor."""
+
+    worker: int
+
+
+class Kill(NamedTuple):
+    """To the zygote: end worker `worker` at once."""
+
+    worker: int
+
+
+class Exited(NamedTuple):
+    """From the zygote: worker `worker` is gone, with this status as `os.waitpid` gave it."""
+
+    worker: int
+    status: int
+
+
+class Broken(NamedTuple):
+    """From the zygote: the pipeline could not be unpacked; `error` is a pickled exception."""
+
+    error: bytes
+
+
+EncodedRows = tuple[int, Encoded, int, int, PackedTags]
+"""Rows `[start, stop)` of an encoded block: its number, all its rows, which of them, and their tags."""
+
+
+EncodedGroup = tuple[int, int, list[tuple[int, int, int]], bytes | None, int]
+"""A `GroupTask`, after its number."""
+
+
+class Ready(NamedTuple):
+    """From a worker: it has begun."""
+
+
+class RunSpan(NamedTuple):
+    """To a worker: do a task on a span. `released`: slabs of its own that it may use again."""
+
+    number: int
+    task: tuple[Any, ...]
+    released: list[int]
+
+
+class RunGroups(NamedTuple):
+    """To a worker: do groups, one after the other.
+
+    Attributes:
+        groups: of each the task's number, the stage, the rows, `(block, start, stop)`, and the rest of a `GroupTask`.
+        blocks: that they name; rows count from the first one that goes along.
+        slabs: the slabs that the rows stand on, with their sizes.
+        introduced: those of them whose descriptors go along, in this order.
+        forgotten: slabs of others that are no more.
+        released: slabs of its own that it may use again.
+    """
+
+    groups: list[EncodedGroup]
+    blocks: list[EncodedRows]
+    slabs: dict[SlabName, int]
+    introduced: list[SlabName]
+    forgotten: list[SlabName]
+    released: list[int]
+
+
+class Returned(NamedTuple):
+    """To a worker, while it may be at work: slabs of its own that it may use again."""
+
+    slabs: list[int]
+
+
+class Answer(NamedTuple):
+    """Task `number` is finished, or failed after its rows.
+
+    Attributes:
+        rows: encoded elements.
+        row_count: how many.
+        tags: as in `Block`.
+        error: encoded exception, or None.
+        lent: slabs that the rows stand on, with their sizes; the user's process releases them.
+        skipped: as in `Block`.
+        notices: as in `Block`.
+        seconds: what it took.
+        stand: as in `Block`.
+    """
+
+    number: int
+    rows: Encoded
+    row_count: int
+    tags: PackedTags | None
+    error: bytes | None
+    lent: list[tuple[int, int]]
+    skipped: Sequence[str]
+    notices: Told
+    seconds: float
+    stand: Stand | None = None
+
+
+class Done(NamedTuple):
+    """From a worker: what came of a message's tasks.
+
+    Attributes:
+        answers: the fields of an `Answer` for each, for pickle, which takes ten times as long for the object.
+        introduced: slabs that are lent for the first time, whose descriptors go along, in this order.
+        dropped: slabs that will not be used again.
+    """
+
+    answers: list[tuple[Any, ...]]
+    introduced: list[int]
+    dropped: list[int]
+
+
+KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunSpan, RunGroups, Returned, Done)
+"""Every message, by the number that stands for its kind on the way."""

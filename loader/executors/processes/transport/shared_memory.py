@@ -1,0 +1,97 @@
+"""Memory that two processes can share and that has no name, so that nothing can be left behind.
+
+In: a size. Out: a file descriptor, and from it an array of bytes, in any process that is handed the descriptor.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .....mapped import map_to
+from ..tuned import LARGE_PAGE
+
+_MADV_COLLAPSE = 25
+"""Since Linux 6.1: large pages at once, whether or not the system gives any to shared memory by itself (`shmem_enabled`)."""
+
+PORTABLE = "MILLRACE_PORTABLE_MEMORY"
+"""Environment variable: use the portable way where there is a better one, too. For tests."""
+
+
+def create(size: int) -> int:
+    """A descriptor of `size` bytes of fresh shared memory.
+
+    Raises:
+        OSError: no memory or no descriptor is to be had; the message names the limit.
+    """
+    try:
+        if hasattr(os, "memfd_create") and PORTABLE not in os.environ:
+            descriptor = os.memfd_create("millrace-slab")
+            os.ftruncate(descriptor, size)
+            return descriptor
+        return _create_portably(size)
+    except OSError as error:
+        raise _no_memory(size, error) from error
+
+
+def _create_portably(size: int) -> int:
+    """POSIX shared memory, whose name is given up at once."""
+    import secrets
+    from multiprocessing.shared_memory import SharedMemory
+
+    memory = SharedMemory(f"millrace-{os.getpid()}-{secrets.token_hex(8)}", create=True, size=size)
+    try:
+        if hasattr(os, "posix_fallocate"):  # where memory runs out, an error now and no SIGBUS at the first touch
+            os.posix_fallocate(memory._fd, 0, size)  # type: ignore[attr-defined]
+        return os.dup(memory._fd)  # type: ignore[attr-defined]
+    finally:
+        memory.unlink()
+        memory.close()
+
+
+def attach(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
+    """The memory of a descriptor, writable. It stays mapped as long as the array lives.
+
+    Args:
+        descriptor: may be closed as soon as this returns.
+        size: bytes.
+        fresh: nobody has written to it yet. If it is large, it gets its pages now, large ones where there are any:
+            writes are a tenth faster ever after.
+    """
+    try:
+        if sys.platform == "linux":
+            return _attach(descriptor, size, fresh)
+        return np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
+    except OSError as error:
+        raise _no_memory(size, error) from error
+
+
+def _attach(descriptor: int, size: int, fresh: bool) -> NDArray[np.uint8]:
+    """At an address that is a multiple of a large page if the memory is large: otherwise the system maps none there."""
+    large = size >= LARGE_PAGE
+    reserved = mmap.mmap(-1, size + LARGE_PAGE if large else size, mmap.MAP_PRIVATE)
+    whole = np.frombuffer(reserved, np.uint8)
+    start = -whole.ctypes.data % LARGE_PAGE if large else 0
+    map_to(whole.ctypes.data + start, size, mmap.PROT_READ | mmap.PROT_WRITE, descriptor)
+    memory = whole[start : start + size]
+    if large:
+        with suppress(OSError):  # a kernel without large pages, or none is to be had: small ones do
+            reserved.madvise(mmap.MADV_HUGEPAGE, start, size)
+            if fresh:
+                memory[::LARGE_PAGE] = 0  # pages that are there can be made one, a hole cannot
+                reserved.madvise(_MADV_COLLAPSE, start, size)
+    return memory
+
+
+def _no_memory(size: int, error: OSError) -> OSError:
+    return OSError(
+        error.errno,
+        f"no shared memory for a batch of {size:,} bytes ({error.strerror}); keep fewer batches, use smaller ones or "
+        "fewer workers, or raise the limit (ulimit -n for descriptors, ulimit -v or the container's memory or /dev/shm "
+        "for bytes).",
+    )

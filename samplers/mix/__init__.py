@@ -1,0 +1,1 @@
+"""Several orders, mixed by weights."""

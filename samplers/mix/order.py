@@ -1,0 +1,226 @@
+"""Which part of a mix stands at a position, and which of its own elements: index arithmetic, at any position.
+
+In: positions. Out: parts, and the index of the element within its part. Pure; nothing is remembered from one call to the next.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import CheckpointError
+from ...wording import shown
+from .stage import ONE, Stage, StageTables
+from .weights import MAX_POSITION, Schedule, Stages, Weights, in_units, ramped, stages_of
+
+Int64s = NDArray[np.int64]
+
+BLOCK = 8192
+"""Positions worked on at a time: many enough to pay for NumPy's calls, few enough for the caches."""
+
+FEW = 64
+"""So many positions take less time one by one."""
+
+
+@dataclass(frozen=True)
+class MixOrder:
+    """The order of a mix of parts, by weights that may change from stage to stage.
+
+    At every position the number of elements drawn from a part so far is next to its share, which is the sum of its weights over
+    all positions before: within a half for two parts, within one for equal weights and for most others, and never further than
+    1.4 while the weights stay. Where many parts' weights change much at once, a count may for a while be further from its
+    share, by one or two; it comes back, so that this does not add up from stage to stage.
+
+    Attributes:
+        names: of the parts, also of those that are no longer drawn. The number of a part is its place here.
+        stages: first position and weights of each stage, ascending from 0.
+
+    >>> order = MixOrder.of({"web": 0.7, "books": 0.3})
+    >>> parts, indices = order.places(np.arange(10))
+    >>> parts.tolist(), indices.tolist()
+    ([0, 1, 0, 0, 1, 0, 0, 0, 1, 0], [0, 0, 1, 2, 1, 3, 4, 5, 2, 6])
+    >>> order.counts(10**15).tolist()
+    [700000000000000, 300000000000000]
+    """
+
+    names: tuple[str, ...]
+    stages: Stages
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights | Schedule | None,
+        names: Sequence[str] | None = None,
+        ramp: bool = False,
+        records_per_step: int = 1,
+    ) -> MixOrder:
+        """The order of weights as a user writes them.
+
+        Args:
+            weights: a list, a dict by name, a schedule of these, or None for equal ones; they need not sum to one.
+            names: of the parts; None (default): the names of a dict, or "0", "1", … for a list.
+            ramp: whether weights change linearly from one stage of a schedule to the next.
+            records_per_step: how many elements a step of a schedule is.
+
+        Raises:
+            TypeError: they are no weights.
+            ValueError: they are outside their range, or not those of the parts.
+        """
+        known = _names_in(weights) if names is None else tuple(names)
+        stages = stages_of(weights, known, records_per_step)
+        return cls(known, ramped(stages) if ramp else stages)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MixOrder, (self.names, self.stages)
+
+    @cached_property
+    def _stages(self) -> tuple[Stage, ...]:
+        (_, weights), *others = self.stages
+        made = [Stage.first(in_units(weights, ONE))]
+        for start, weights in others:
+            made.append(made[-1].followed_by(start, in_units(weights, ONE)))
+        return tuple(made)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [start for start, _ in self.stages]
+
+    @cached_property
+    def _tables(self) -> StageTables:
+        return StageTables(self._stages)
+
+    def _stage(self, position: int) -> Stage:
+        return self._stages[bisect_right(self._starts, position) - 1]
+
+    def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
+        """The part at each position, and the index of its element there.
+
+        Args:
+            positions: `int64[n]` in `[0, 2^62)`; not checked.
+        """
+        if len(positions) <= FEW:
+            found = np.array([self.place(position) for position in positions.tolist()], dtype=np.int64).reshape(-1, 2)
+            return found[:, 0], found[:, 1]
+        if len(positions) <= BLOCK:
+            return self._tables.places(positions)
+        cuts = np.split(positions, range(BLOCK, len(positions), BLOCK))
+        parts, indices = zip(*map(self._tables.places, cuts))
+        return np.concatenate(parts), np.concatenate(indices)
+
+    def place(self, position: int) -> tuple[int, int]:
+        """The part at one position, and the index of its element there."""
+        stage = self._stage(position)
+        part, visits = stage.place(position - stage.start)
+        return part, visits + stage.counts[part]
+
+    def counts(self, position: int) -> Int64s:
+        """How many elements of each part are drawn before a position."""
+        return np.array(self._stage(position).counts_at(position), dtype=np.int64)
+
+    def count(self, part: int, position: int) -> int:
+        """How many elements of one part are drawn before a position."""
+        return self._stage(position).count_at(part, position)
+
+    def position_of(self, part: int, index: int) -> int | None:
+        """Where an element of a part stands; None if that is never, or after position 2^62."""
+        number = bisect_right([stage.counts[part] for stage in self._stages], index) - 1
+        stage, last = self._stages[number], number + 1 == len(self._stages)
+        stop = MAX_POSITION if last else self._stages[number + 1].start
+        if stage.count_at(part, stop) <= index:
+            return None
+        return _bisected(stage, part, index, stop)
+
+    def without(self, part: int, position: int) -> MixOrder | None:
+        """The order that from a position on draws the others; None if nobody is left.
+
+        A later stage that draws nobody else is left out: the one before it goes on.
+        """
+        before, after = _cut(self.stages, position)
+        rest = [
+            (start, tuple(0.0 if number == part else weight for number, weight in enumerate(weights)))
+            for start, weights in after
+        ]
+        drawing = [stage for stage in rest if any(stage[1])]
+        if not drawing:
+            return None
+        return MixOrder(self.names, (*before, (position, drawing[0][1]), *drawing[1:]))
+
+    def changed(self, position: int, other: MixOrder) -> MixOrder:
+        """The order that from a position on draws as another one does there; parts are known by their names.
+
+        A part that both have goes on with its next element. Numbers of parts stay; new ones come after them.
+        """
+        names = (*self.names, *(name for name in other.names if name not in self.names))
+        before, _ = _cut(self.stages, position)
+        _, after = _cut(other.stages, position)
+        former = [(start, (*weights, *(0.0,) * (len(names) - len(self.names)))) for start, weights in before]
+        later = []
+        for start, weights in after:
+            by_name = dict(zip(other.names, weights))
+            later.append((start, tuple(by_name.get(name, 0.0) for name in names)))
+        return MixOrder(names, (*former, *later))
+
+    def to_values(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"names": list(self.names), "stages": [[start, list(weights)] for start, weights in self.stages]}
+
+    @classmethod
+    def from_values(cls, values: Any) -> MixOrder:
+        """Read what `to_values` gave.
+
+        Raises:
+            CheckpointError: the values are no order.
+        """
+        try:
+            names = tuple(values["names"])
+            if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+                raise ValueError
+            return cls(names, stages_of([(start, weights) for start, weights in values["stages"]], names))
+        except (TypeError, ValueError, LookupError):
+            raise CheckpointError(f"the state is damaged: mix={shown(values)}.") from None
+
+
+def _names_in(weights: Any) -> tuple[str, ...]:
+    """Those of a dict, or of the first stage of a schedule; numbers for a list."""
+    first = weights
+    if (
+        isinstance(weights, (list, tuple))
+        and weights
+        and isinstance(weights[0], (list, tuple))
+        and len(weights[0]) == 2
+    ):
+        first = weights[0][1]
+    if hasattr(first, "keys"):
+        return tuple(first)
+    return tuple(map(str, range(len(first)))) if hasattr(first, "__len__") else ()
+
+
+def _cut(
+    stages: Stages, position: int
+) -> tuple[list[tuple[int, tuple[float, ...]]], list[tuple[int, tuple[float, ...]]]]:
+    """The stages before a position, and those from there on, of which the first begins there."""
+    number = bisect_right([start for start, _ in stages], position)
+    before = [stage for stage in stages[:number] if stage[0] < position]
+    return before, [(position, stages[number - 1][1]), *stages[number:]]
+
+
+def _bisected(stage: Stage, part: int, index: int, stop: int) -> int:
+    """The position, in a stage before `stop`, of an element that is drawn there."""
+    weight, visits = stage.weights[part], index - stage.counts[part]
+    low = max(stage.start, stage.start + (visits - 4) * ONE // weight)
+    high = min(stop, stage.start + (visits + 4) * ONE // weight + 1)
+    if stage.count_at(part, low) > index or stage.count_at(part, high) <= index:  # far from its share, after a change
+        low, high = stage.start, stop
+    while high - low > 1:
+        middle = (low + high) // 2
+        if stage.count_at(part, middle) > index:
+            high = middle
+        else:
+            low = middle
+    return low

@@ -1,0 +1,349 @@
+"""The order of several sources at once: at each position a part, and a record of it, in proportions that weights give.
+
+In: positions in the global order. Out: record keys of a `MixedSource` of the parts.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import operator
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checks import one_of, whole_number
+from ...errors import CheckpointError
+from ...keyed_random import fresh_generator
+from ...wording import brief, first_few, shown
+from ..chain_order import ChainOrder
+from ..index import IndexSampler
+from ..own_orders import has_own_orders
+from ..permutation import MAX_SIZE
+from ..protocol import ENDLESS, RecordMetadata, VectorSampler
+from ..sharding import NoSharding, ShardOptions, as_shard_options
+from .order import MixOrder
+from .weights import Schedule, Weights, ramped, stages_of
+
+Positions = NDArray[np.int64]
+
+PASSING = ("history", "ended")
+"""Of a fingerprint, what tells how the order came about and not what the user asked for."""
+
+
+class MixSampler:
+    """Several sources in one order: by position, in exact proportions, without memory of what came before.
+
+    Before every position each part has been drawn as often as its weights up to there say, rounded to about one. A part
+    is read in an order of its own, each of its records once in an epoch. For a `DataLoader` whose `data_source` is the dict
+    or list of the parts.
+
+    Args:
+        parts: a dict by name, or a list (names "0", "1", …), of what to read of each part: the number of its records, or the
+            source itself, for all of them in an order that `shuffle` and `seed` decide; or an `IndexSampler`, for an order and
+            a number of epochs of its own.
+        weights: a dict by name or a list, of numbers that need not sum to one; 0 draws nothing. Or a schedule of these,
+            `[(0, {…}), (10_000, {…})]`, each with the step from which it holds. None (default): all equal.
+        shuffle: whether the parts given by their numbers of records are shuffled, each epoch anew; needs `seed`.
+        seed: int in `[0, 2^32)`, also for the random operations.
+        when_exhausted: "first" (default): the mix ends when a part is to be drawn that has ended; "all": it goes on without
+            that part until all have ended; "repeat": a part that has ended begins its next epoch, and the mix never ends.
+        ramp: whether the weights of a schedule change linearly from one stage to the next, in 32 small steps.
+        records_per_step: what a step of the schedule counts: 1 (default) for records, the global batch size for batches.
+        shard_options: as for `IndexSampler`.
+
+    Raises:
+        TypeError: an argument of the wrong kind.
+        ValueError: an argument outside its range, or weights that are not those of the parts.
+
+    >>> from millrace import DataLoader, MixSampler
+    >>> parts = {"web": ["w0", "w1", "w2", "w3", "w4", "w5", "w6"], "books": ["b0", "b1", "b2"]}
+    >>> list(DataLoader(data_source=parts, sampler=MixSampler(parts, weights={"web": 0.7, "books": 0.3})))
+    ['w0', 'b0', 'w1', 'w2', 'b1', 'w3', 'w4', 'w5', 'b2', 'w6']
+    """
+
+    block_size = 65536
+    """Many, as few of them are of each part, and small calls of the shuffle take as long as larger ones."""
+
+    def __init__(
+        self,
+        parts: Mapping[str, Any] | Sequence[Any],
+        weights: Weights | Schedule | None = None,
+        *,
+        shuffle: bool = False,
+        seed: int | None = None,
+        when_exhausted: Literal["first", "all", "repeat"] = "first",
+        ramp: bool = False,
+        records_per_step: int = 1,
+        shard_options: ShardOptions | None = None,
+    ) -> None:
+        if seed is not None:
+            seed = whole_number("seed", seed, 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
+        self.seed = seed
+        self.when_exhausted = one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
+        self.shard_options = as_shard_options(shard_options or NoSharding())
+        named = _named(parts)
+        epochs = None if when_exhausted == "repeat" else 1
+        self._parts = {name: _as_order(name, part, shuffle, seed, epochs) for name, part in named.items()}
+        self._given = stages_of(weights, list(named), records_per_step)
+        self._ramp = bool(ramp and ramped(self._given))
+        self._history: dict[str, Any] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Of the parts, in the order in which record keys count them."""
+        return list(self._parts)
+
+    def __repr__(self) -> str:
+        return (
+            f"MixSampler({len(self._parts)} parts: {first_few(self.names, 8)}; when_exhausted={self.when_exhausted!r})"
+        )
+
+    @cached_property
+    def _weights(self) -> list[list[Any]]:
+        """As the user gave them, by name: the first position and the weights of each stage."""
+        return [[start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given]
+
+    @cached_property
+    def _ended(self) -> tuple[MixOrder, int, list[list[Any]]]:
+        """The order, the number of its positions, and which parts end before, where."""
+        order = _order_of({"weights": self._weights, "ramp": self._ramp, "history": self._history})
+        if self.when_exhausted == "repeat":
+            return order, ENDLESS, []
+        ended: list[list[Any]] = []
+        while True:
+            ends = [(position, name) for name in self._parts if (position := self._end_of(order, name)) is not None]
+            if not ends:
+                return order, ENDLESS, ended
+            position, name = min(ends)
+            rest = None if self.when_exhausted == "first" else order.without(order.names.index(name), position)
+            if rest is None:
+                return order, position, ended
+            order, ended = rest, [*ended, [name, position]]
+
+    def _end_of(self, order: MixOrder, name: str) -> int | None:
+        """The position at which a part would be drawn after its end; None if that is never."""
+        length = len(self._parts[name])
+        return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
+
+    @property
+    def order(self) -> MixOrder:
+        """Which part stands where, also after parts have ended."""
+        return self._ended[0]
+
+    def __len__(self) -> int:
+        """Number of positions of all shards together; `sys.maxsize` for a mix that never ends."""
+        total, shards = self._ended[1], self.shard_options.shard_count
+        return total // shards * shards if self.shard_options.drop_remainder and total < ENDLESS else total
+
+    @property
+    def epoch_length(self) -> int:
+        """All of a mix that ends; of an endless one as many positions as the parts have records."""
+        whole = self._ended[1]
+        return whole if whole < ENDLESS else sum(part.epoch_length for part in self._parts.values())
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides the order; and where it was changed on the way, what it was before."""
+        told = {
+            "kind": "MixSampler",
+            "seed": self.seed,
+            "when_exhausted": self.when_exhausted,
+            "weights": self._weights[0][1] if len(self._weights) == 1 else self._weights,
+            "ramp": self._ramp,
+            **{f"part {shown(name)}": part.fingerprint for name, part in self._parts.items()},
+        }
+        ended = self._ended[2]
+        passing = dict(zip(PASSING, (self._history, ended)))
+        return {**told, **{name: value for name, value in passing.items() if value}}
+
+    def record_keys(self, positions: Positions) -> Positions:
+        """The records at many positions, as keys of a `MixedSource`.
+
+        Args:
+            positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
+        """
+        numbers, indices = self.order.places(positions)
+        keys = np.empty(len(positions), dtype=np.int64)
+        order = np.argsort(numbers.astype(np.int16) if len(self._parts) < 1 << 14 else numbers, kind="stable")
+        touched, firsts = np.unique(numbers[order], return_index=True)
+        for number, chosen in zip(touched.tolist(), np.split(order, firsts[1:])):
+            name = self.order.names[number]
+            place = self._place_of(name)
+            keys[chosen] = self._keys_in(name, indices[chosen]) * len(self._parts) + place
+        return keys
+
+    @property
+    def changed_from(self) -> int | None:
+        """The position from which on the mix is as it was given; None if it always was."""
+        return None if self._history is None else int(self._history["until"])
+
+    def check_present(self, positions: Positions) -> None:
+        """Hold what stands at positions against the parts that there are.
+
+        Raises:
+            CheckpointError: a part was removed.
+        """
+        for number in np.unique(self.order.places(positions)[0]).tolist():
+            self._place_of(self.order.names[number])
+
+    def _keys_in(self, name: str, indices: Positions) -> Positions:
+        part = self._parts[name]
+        ends = len(part) < ENDLESS and not isinstance(part, (IndexSampler, ChainOrder))  # which know later epochs, too
+        return part.record_keys(indices % len(part) if ends else indices)
+
+    def _place_of(self, name: str) -> int:
+        if name not in self._parts:
+            raise CheckpointError(
+                f"part {shown(name)} was removed from the mix, but some of its records are still to be delivered: the former "
+                "run stood inside a window of a Pack, or its shards at unequal steps; keep it among the parts, with weight 0."
+            )
+        return self.names.index(name)
+
+    def seeds(self, positions: Positions) -> None:
+        """No position has a seed of its own: `seed` serves all."""
+
+    def with_shard_options(self, shard_options: ShardOptions) -> MixSampler:
+        """The same order, read by another shard."""
+        other = copy.copy(self)
+        other.shard_options = shard_options
+        return other
+
+    def part_epochs(self, position: int) -> dict[str, int]:
+        """The epoch, from 0, that each part is in at a position."""
+        drawn = dict(zip(self.order.names, self.order.counts(position + 1).tolist()))
+        return {name: max(drawn[name] - 1, 0) // part.epoch_length for name, part in self._parts.items()}
+
+    def position_of(self, record_key: int, epoch: int) -> int:
+        """Refused: a part's epochs are not those of the mix.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "find does not work for mixes, whose parts have epochs of their own; loader.records_at(step) does."
+        )
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        """What stands at one global position.
+
+        Raises:
+            IndexError: `index` is outside `[0, len(self))`.
+        """
+        index = operator.index(index)
+        if not 0 <= index < len(self):
+            raise IndexError(f"position {shown(index)} is outside [0, {len(self)}), the positions of {self}.")
+        key = int(self.record_keys(np.array([index], dtype=np.int64))[0])
+        return RecordMetadata(index, key, None if self.seed is None else fresh_generator(self.seed, index))
+
+    def check_parts(self, lengths: Mapping[str, int]) -> None:
+        """Hold the parts against those of the source.
+
+        Raises:
+            ValueError: they are others, or the source has fewer records.
+        """
+        if set(lengths) != set(self._parts):
+            raise ValueError(
+                f"the mix is of parts {first_few(self.names, 8)}, but the source has {first_few(lengths, 8)}; "
+                "pass MixSampler and DataLoader the same."
+            )
+        for name, part in self._parts.items():
+            records = getattr(part, "num_records", 0)
+            if records > lengths[name]:
+                raise ValueError(
+                    f"part {shown(name)}: the sampler covers {records} records but the source has {lengths[name]}; pass "
+                    "MixSampler the source itself, or its length."
+                )
+
+    def going_on(self, saved: Mapping[str, Any], position: int, changes: bool) -> MixSampler:
+        """The sampler that goes on from a run of a mix.
+
+        Parts that stay go on with their next records. What was changed holds from a position on.
+
+        Args:
+            saved: the fingerprint of that run's sampler.
+            position: from which on nothing has been read.
+            changes: whether this mix may be another one.
+
+        Raises:
+            CheckpointError: the fingerprint is damaged.
+        """
+        other = copy.copy(self)
+        for name in ("_ended", "fingerprint"):
+            other.__dict__.pop(name, None)
+        other._history = saved.get("history")
+        told = {name: value for name, value in self.fingerprint.items() if name not in PASSING}
+        if changes and position > 0 and told != {name: saved[name] for name in saved if name not in PASSING}:
+            other._history = {"until": position, **_order_before(saved, position).to_values()}
+        return other
+
+
+def _order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
+    """The order of a run, as a saved fingerprint tells it, as far as it matters before a position."""
+    weights: Any = saved.get("weights")
+    stages = [[0, weights]] if isinstance(weights, dict) else weights
+    order: MixOrder | None = _order_of({**saved, "weights": stages})
+    for name, end in saved.get("ended", []):
+        if order is not None and end < position:
+            order = order.without(order.names.index(name), end)
+    assert order is not None
+    return MixOrder(order.names, tuple(stage for stage in order.stages if stage[0] < position))
+
+
+def _order_of(told: Mapping[str, Any]) -> MixOrder:
+    """The order of weights by name, after what was before them."""
+    try:
+        names = tuple(sorted(told["weights"][0][1]))
+        stages = stages_of([(start, weights) for start, weights in told["weights"]], names)
+        own = MixOrder(names, ramped(stages) if told["ramp"] else stages)
+        history = told.get("history")
+        return own if history is None else MixOrder.from_values(history).changed(history["until"], own)
+    except (TypeError, ValueError, LookupError) as error:
+        raise CheckpointError(f"the state is damaged: its mix cannot be read ({brief(error)}).") from None
+
+
+def _named(parts: Any) -> dict[str, Any]:
+    parts = getattr(parts, "parts", parts)  # of a MixedSource
+    if isinstance(parts, (list, tuple)):
+        parts = {str(number): part for number, part in enumerate(parts)}
+    if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
+        raise TypeError(
+            f"parts={shown(parts)} is a {type(parts).__name__}; pass a dict by name, or a list, of sources, numbers of "
+            "records or IndexSamplers."
+        )
+    if not parts:
+        raise ValueError("a mix needs at least one part; there are none.")
+    return dict(parts)
+
+
+def _as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int | None) -> VectorSampler:
+    """The order in which a part is read."""
+    if hasattr(part, "record_keys"):
+        return _checked(name, part)
+    try:
+        records = whole_number(
+            "the number of records", len(part) if hasattr(part, "__len__") else part, 1, MAX_SIZE, "…"
+        )
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"part {shown(name)} of the mix is {shown(part)}; pass its source, the number of its records, or an IndexSampler."
+        ) from None
+    own_seed = None if seed is None else _seed_of_part(seed, name)
+    return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=own_seed)
+
+
+def _checked(name: str, part: VectorSampler) -> VectorSampler:
+    if has_own_orders(part) or part.shard_options.shard_count > 1:
+        raise ValueError(
+            f"part {shown(name)} of the mix has shards of its own; give shard_options to the MixSampler or the DataLoader, and "
+            'no algorithm="grain".'
+        )
+    return part
+
+
+def _seed_of_part(seed: int, name: str) -> int:
+    """One for each part, so that parts of equal length are shuffled differently."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "little")

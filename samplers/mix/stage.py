@@ -1,0 +1,214 @@
+"""One stage of a mix: fixed weights from a position on. Which part stands at a position, by rounding down a tree.
+
+In: visits since the beginning of the stage. Out: the part, and how often it had been visited in the stage.
+
+The n-th visit of a node goes left if that keeps the left side's count next to its share, a·n + φ rounded down. a is the left
+side's part of the node's weight, and φ is ½ and what the left side lacked of its share when the stage began. So the counts
+of all nodes follow their shares over all stages. a and φ are integers in units of 2^-62, and products are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .tree import Tree, best_tree
+
+Int64s = NDArray[np.int64]
+
+BITS = 62
+ONE = 1 << BITS
+_HALF, _MASK = 31, (1 << 31) - 1
+
+
+class Node(NamedTuple):
+    """Where visits part."""
+
+    ratio: int
+    phase: int
+    left: Branch
+    right: Branch
+
+
+Branch: TypeAlias = "Node | int"
+"""A node, or the number of a part."""
+
+
+Way: TypeAlias = "tuple[tuple[int, int, bool], ...]"
+"""The nodes on the way to a part: their ratios and phases, and whether the way goes left."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Weights that hold from a position on.
+
+    Attributes:
+        start: the position.
+        weights: of each part, in units of 2^-62; they sum to 1.
+        counts: how often each part had been visited before.
+        shares: how often it should have been, in units of 2^-62.
+    """
+
+    start: int
+    weights: tuple[int, ...]
+    counts: tuple[int, ...]
+    shares: tuple[int, ...]
+
+    @classmethod
+    def first(cls, weights: tuple[int, ...]) -> Stage:
+        """The one at position 0."""
+        nothing = (0,) * len(weights)
+        return cls(0, weights, nothing, nothing)
+
+    def followed_by(self, start: int, weights: tuple[int, ...]) -> Stage:
+        """The one after it."""
+        length = start - self.start
+        shares = tuple(share + weight * length for share, weight in zip(self.shares, self.weights))
+        return Stage(start, weights, tuple(self.counts_at(start)), shares)
+
+    @cached_property
+    def root(self) -> Branch:
+        """The tree over the parts that are drawn."""
+        drawn = {part: weight for part, weight in enumerate(self.weights) if weight}
+        return self._branch(best_tree(drawn))[0]
+
+    def _branch(self, tree: Tree) -> tuple[Branch, int, int]:
+        """A subtree, its weight, and what it lacks of its share when the stage begins."""
+        if isinstance(tree, int):
+            return tree, self.weights[tree], self.shares[tree] - self.counts[tree] * ONE
+        left, left_weight, left_lack = self._branch(tree[0])
+        right, right_weight, right_lack = self._branch(tree[1])
+        weight, lack = left_weight + right_weight, left_lack + right_lack
+        ratio = (left_weight << BITS) // weight
+        phase = ONE // 2 + left_lack - (ratio * lack >> BITS)
+        return Node(ratio, phase, left, right), weight, lack
+
+    def place(self, visit: int) -> tuple[int, int]:
+        """The part at one visit, and the number of its visits before in this stage."""
+        node = self.root
+        while not isinstance(node, int):
+            ratio, phase, left, right = node
+            target = ratio * visit + phase
+            before, after = target >> BITS, (target + ratio) >> BITS
+            if not 0 <= phase < ONE:
+                before, after = min(max(before, 0), visit), min(max(after, 0), visit + 1)
+            if after > before:
+                node, visit = left, before
+            else:
+                node, visit = right, visit - before
+        return node, visit
+
+    def counts_at(self, position: int) -> list[int]:
+        """How often each part was visited before a position, in all stages."""
+        counts = list(self.counts)
+        for part, visits in _visits(self.root, position - self.start):
+            counts[part] += visits
+        return counts
+
+    @cached_property
+    def _ways(self) -> dict[int, Way]:
+        """The way to each part that is drawn."""
+        return dict(_ways_in(self.root, ()))
+
+    def count_at(self, part: int, position: int) -> int:
+        """How often one part was visited before a position, in all stages."""
+        if not self.weights[part]:
+            return self.counts[part]
+        visits = position - self.start
+        for ratio, phase, goes_left in self._ways[part]:
+            left = min(max((ratio * visits + phase) >> BITS, 0), visits)
+            visits = left if goes_left else visits - left
+        return self.counts[part] + visits
+
+
+def _visits(branch: Branch, visits: int) -> Iterator[tuple[int, int]]:
+    if isinstance(branch, int):
+        yield branch, visits
+        return
+    left = min(max((branch.ratio * visits + branch.phase) >> BITS, 0), visits)
+    yield from _visits(branch.left, left)
+    yield from _visits(branch.right, visits - left)
+
+
+def _ways_in(branch: Branch, way: Way) -> Iterator[tuple[int, Way]]:
+    if isinstance(branch, int):
+        yield branch, way
+        return
+    yield from _ways_in(branch.left, (*way, (branch.ratio, branch.phase, True)))
+    yield from _ways_in(branch.right, (*way, (branch.ratio, branch.phase, False)))
+
+
+class StageTables:
+    """The trees of several stages as arrays, for many positions at once.
+
+    Args:
+        stages: ascending.
+    """
+
+    def __init__(self, stages: tuple[Stage, ...]) -> None:
+        rows: list[tuple[int, int, int, int]] = []  # a part is -1 - its number
+        roots = [_append(stage.root, rows) for stage in stages]
+        self._roots, self._starts = _int64(roots), _int64([stage.start for stage in stages])
+        self._counts = _int64([stage.counts for stage in stages])
+        table = rows or [(0, 0, 0, 0)]
+        ratios, phases = [row[0] for row in table], [row[1] for row in table]
+        self._ratio, self._high = _int64(ratios), _int64([ratio >> _HALF for ratio in ratios])
+        self._low = _int64([ratio & _MASK for ratio in ratios])
+        self._phase = _int64([phase % ONE for phase in phases])
+        self._whole = _int64([phase // ONE for phase in phases])
+        self._leans = bool(self._whole.any())
+        self._sides = _int64([row[2:] for row in table]).ravel()  # right and left of each node
+
+    def places(self, positions: Int64s) -> tuple[Int64s, Int64s]:
+        """The part at each position, and the number of its visits before, in all stages."""
+        stage = np.searchsorted(self._starts, positions, side="right") - 1
+        parts, visits = self._descended(self._roots[stage], positions - self._starts[stage])
+        return parts, visits + self._counts[stage, parts]
+
+    def _descended(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
+        """Go down from nodes until all have come to parts."""
+        parts, numbers = -1 - nodes, visits.copy()
+        going = np.flatnonzero(nodes >= 0)
+        nodes, visits = nodes[going], visits[going]
+        while going.size:
+            nodes, visits = self._step(nodes, visits)
+            arrived = nodes < 0
+            if arrived.any():
+                parts[going[arrived]], numbers[going[arrived]] = -1 - nodes[arrived], visits[arrived]
+                further = np.flatnonzero(~arrived)
+                going, nodes, visits = going[further], nodes[further], visits[further]
+        return parts, numbers
+
+    def _step(self, nodes: Int64s, visits: Int64s) -> tuple[Int64s, Int64s]:
+        """One node down: ratio * visit + phase in two words, its whole part and its fraction in units of 2^-62."""
+        high, low = visits >> _HALF, visits & _MASK
+        ratio_high, ratio_low = self._high[nodes], self._low[nodes]
+        last = ratio_low * low + self._phase[nodes]
+        middle = ratio_high * low + ratio_low * high + (last >> _HALF)
+        before = ratio_high * high + (middle >> _HALF)
+        fraction = ((middle & _MASK) << _HALF) | (last & _MASK)
+        after = before + ((fraction + self._ratio[nodes]) >> BITS)
+        if self._leans:
+            whole = self._whole[nodes]
+            before = np.clip(before + whole, 0, visits)
+            after = np.clip(after + whole, 0, visits + 1)
+        goes_left = after - before
+        return self._sides[2 * nodes + goes_left], np.where(goes_left, before, visits - before)
+
+
+def _append(branch: Branch, rows: list[tuple[int, int, int, int]]) -> int:
+    """Put a tree's nodes at the end of the rows; the number of its root."""
+    if isinstance(branch, int):
+        return -1 - branch
+    left, right = _append(branch.left, rows), _append(branch.right, rows)
+    rows.append((branch.ratio, branch.phase, right, left))
+    return len(rows) - 1
+
+
+def _int64(values: object) -> Int64s:
+    return np.array(values, dtype=np.int64)

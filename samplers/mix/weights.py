@@ -1,0 +1,143 @@
+"""The weights of a mix as users write them: a list, a dict by name, or a schedule of these.
+
+In: weights. Out: stages, each the position where it begins and a weight for each part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from numbers import Real
+from typing import Any, TypeAlias, TypeGuard
+
+from ...checks import whole_number
+from ...wording import first_few, shown
+
+Weights: TypeAlias = "Sequence[float] | Mapping[str, float]"
+Schedule: TypeAlias = "Sequence[tuple[int, Weights]]"
+
+Stages: TypeAlias = "tuple[tuple[int, tuple[float, ...]], ...]"
+"""First position and weights of each stage, ascending from 0."""
+
+RAMP = 32
+"""Stages that a ramp between two others is cut into."""
+
+MAX_POSITION = 1 << 62
+
+
+def stages_of(weights: Weights | Schedule | None, names: Sequence[str], records_per_step: int = 1) -> Stages:
+    """Check weights as a user writes them.
+
+    Args:
+        weights: None for equal ones; see `MixSampler`.
+        names: of the parts.
+        records_per_step: what a step of a schedule counts.
+
+    Raises:
+        TypeError: they are no weights.
+        ValueError: they are outside their range, or not those of the parts.
+
+    >>> stages_of([(0, {"a": 3, "b": 1}), (10, {"a": 1, "b": 1})], ["a", "b"], records_per_step=256)
+    ((0, (3.0, 1.0)), (2560, (1.0, 1.0)))
+    """
+    unit = whole_number("records_per_step", records_per_step, 1, MAX_POSITION, "how many elements make a step")
+    if weights is None:
+        return ((0, (1.0,) * len(names)),)
+    if not _is_schedule(weights):
+        return ((0, _checked(weights, names)),)
+    steps = [step for step, _ in weights]
+    stages = tuple((_position(step, unit), _checked(values, names)) for step, values in weights)
+    if steps[0] != 0:
+        raise ValueError(f"the schedule begins at step {steps[0]}; its first stage begins at step 0.")
+    if any(start >= stop for start, stop in pairwise(steps)):
+        told = first_few(steps, 8)
+        raise ValueError(f"the steps of the schedule, {told}, must ascend; sort the stages, and give each step once.")
+    return stages
+
+
+def _is_schedule(weights: Weights | Schedule) -> TypeGuard[Schedule]:
+    if isinstance(weights, (Mapping, str, bytes)) or not hasattr(weights, "__len__"):
+        return False
+    return len(weights) > 0 and all(isinstance(stage, (tuple, list)) and len(stage) == 2 for stage in weights)
+
+
+def _position(step: Any, unit: int) -> int:
+    return unit * whole_number("step", step, 0, MAX_POSITION // unit, "the step at which a stage of a schedule begins")
+
+
+def _checked(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
+    """One weight for each part, in their order."""
+    if isinstance(weights, Mapping):
+        _check_names(weights, names)
+        weights = [weights[name] for name in names]
+    if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
+        raise TypeError(
+            f"weights={shown(weights)} is a {type(weights).__name__}; pass a list of numbers, a dict by name, or a "
+            "schedule, [(0, {…}), (10_000, {…})]."
+        )
+    if len(weights) != len(names):
+        raise ValueError(f"there are {len(weights)} weights for {len(names)} parts; pass one for each part.")
+    numbers = tuple(_number(weight, name) for weight, name in zip(weights, names))
+    if not any(numbers):
+        raise ValueError("all weights are 0, so that nothing could be drawn; give some part a weight above 0.")
+    return numbers
+
+
+def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
+    unknown = [name for name in weights if name not in names]
+    if unknown:
+        raise ValueError(f"weights name {first_few(unknown)}; there are parts {first_few(names, 8)}.")
+    missing = [name for name in names if name not in weights]
+    if missing:
+        raise ValueError(f"weights leave out {first_few(missing)}; give every part one, 0 for one that is not drawn.")
+
+
+def _number(weight: Any, name: str) -> float:
+    if isinstance(weight, bool) or not isinstance(weight, Real):
+        raise TypeError(f"the weight of {shown(name)} is {shown(weight)}; pass a number.")
+    if not math.isfinite(weight) or weight < 0:
+        raise ValueError(f"the weight of {shown(name)} is {shown(weight)}; pass a finite number of at least 0.")
+    return float(weight)
+
+
+def ramped(stages: Stages) -> Stages:
+    """The stages, with many short ones in place of each but the last, whose weights go linearly to those of the next.
+
+    Raises:
+        ValueError: there is one stage only.
+    """
+    if len(stages) < 2:
+        raise ValueError(
+            "ramp=True goes from one stage of weights to the next; pass a schedule, [(0, {…}), (10_000, {…})]."
+        )
+    cut: list[tuple[int, tuple[float, ...]]] = []
+    for (start, before), (stop, after) in pairwise(stages):
+        count = min(RAMP, stop - start)
+        for number in range(count):
+            at = (number + 0.5) / count
+            here = zip(_normal(before), _normal(after))
+            cut.append(
+                (start + (stop - start) * number // count, tuple(one + (other - one) * at for one, other in here))
+            )
+    return (*cut, stages[-1])
+
+
+def _normal(weights: tuple[float, ...]) -> list[float]:
+    total = sum(weights)
+    return [weight / total for weight in weights]
+
+
+def in_units(weights: Sequence[float], one: int) -> tuple[int, ...]:
+    """Weights as integers that sum to `one`; of a positive weight at least 1.
+
+    >>> in_units([3.0, 1.0, 0.0], 100)
+    (75, 25, 0)
+    """
+    exact = [Fraction(weight) for weight in weights]
+    total = sum(exact)
+    units = [max(int(weight * one / total), 1 if weight else 0) for weight in exact]
+    heaviest = max(range(len(units)), key=units.__getitem__)
+    units[heaviest] += one - sum(units)
+    return tuple(units)

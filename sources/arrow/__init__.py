@@ -1,0 +1,1 @@
+"""Sources on Apache Arrow: Parquet files and Hugging Face datasets."""

@@ -1,0 +1,106 @@
+"""In: a pyarrow file system. Out: the same, as the small protocol of `files.py`; imports pyarrow where it is called."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import MissingExtraError, SourceError
+from ...files.paths import FileSystem, LocalFileSystem, text_of
+from ...wording import TEXT, brief, shown
+
+
+def parquet_library() -> Any:
+    """Returns the module `pyarrow.parquet`.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError('ParquetDataSource needs pyarrow: pip install "millrace[parquet]"') from error
+    return pyarrow.parquet
+
+
+def resolve(filesystem: Any, path: Any) -> tuple[Any, str]:
+    """Returns the pyarrow file system and the path on it.
+
+    Args:
+        filesystem: a pyarrow file system, an fsspec one, or None: local, or what a URI such as `s3://…` names.
+        path: a path, or with `filesystem=None` a URI.
+
+    Raises:
+        SourceError: pyarrow cannot make a file system of the URI.
+        TypeError: `filesystem` is none.
+    """
+    import pyarrow
+    from pyarrow import fs
+
+    name = text_of(path)
+    if filesystem is None and "://" in name:
+        try:
+            found, inner = fs.FileSystem.from_uri(name)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise SourceError(f"{shown(name, TEXT)}: pyarrow cannot open this URI: {brief(error)}") from error
+        return found, str(inner)
+    if filesystem is None:
+        return fs.LocalFileSystem(), name
+    if isinstance(filesystem, fs.FileSystem):
+        return filesystem, name
+    if not hasattr(filesystem, "info"):
+        raise TypeError(f"filesystem={shown(filesystem)} is no file system; pass one of pyarrow.fs or of fsspec.")
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), name
+
+
+def is_local(filesystem: Any) -> bool:
+    """Whether a pyarrow file system is that of this machine, whose paths Python knows too."""
+    from pyarrow import fs
+
+    return isinstance(filesystem, fs.LocalFileSystem)
+
+
+def listing_of(filesystem: Any) -> FileSystem:
+    """Returns what path expansion needs of a pyarrow file system."""
+    return LocalFileSystem() if is_local(filesystem) else _ArrowFileSystem(filesystem)
+
+
+class _ArrowFileSystem:
+    """A pyarrow file system, asked for file types and names only."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+
+    def is_file(self, path: str) -> bool:
+        return bool(self._filesystem.get_file_info(path).is_file)
+
+    def is_directory(self, path: str) -> bool:
+        from pyarrow import fs
+
+        return bool(self._filesystem.get_file_info(path).type == fs.FileType.Directory)
+
+    def names_in(self, directory: str) -> list[str]:
+        return [info.base_name for info in self._select(directory, recursive=False)]
+
+    def glob(self, pattern: str) -> list[str]:
+        parts = pattern.split("/")
+        fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
+        rest = parts[fixed:]
+        found = self._select("/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ""), len(rest) > 1)
+        return [info.path for info in found if _matches(rest, info.path.split("/")[fixed:])]
+
+    def _select(self, directory: str, recursive: bool) -> list[Any]:
+        from pyarrow import fs
+
+        selector = fs.FileSelector(directory, allow_not_found=True, recursive=recursive)
+        return [info for info in self._filesystem.get_file_info(selector) if info.is_file]
+
+
+def _matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
+    if not pattern or not parts:
+        return not pattern and not parts
+    if pattern[0] == "**":
+        return _matches(pattern[1:], parts) or _matches(pattern, parts[1:])
+    return fnmatch.fnmatchcase(parts[0], pattern[0]) and _matches(pattern[1:], parts[1:])

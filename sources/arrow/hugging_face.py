@@ -1,0 +1,224 @@
+"""In: record keys. Out: the rows of a Hugging Face `datasets.Dataset`, read from the Arrow table that it keeps.
+
+The rows of a dataset without a format, and of one `with_format("numpy")`, are read here: many times faster than `datasets`
+reads them, and as whole columns where a batch of numbers is all that is asked for. Other formats, and features that are decoded
+(images, audio), are read by `datasets` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Literal, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from ...wording import first_few
+from ..keys import Keys, check_key, check_keys
+from ..protocol import is_hugging_face
+from .columns import Array
+from .pieces import Finder, Int64s, Places, Rows
+from .table import Lists, Numbers, TableColumn, table_column
+
+_TABLE_FORMATS = ("arrow", "pandas", "polars")
+
+
+class HuggingFaceDataSource:
+    """The rows of a Hugging Face `datasets.Dataset`. A `DataLoader` makes one of a dataset that it is given.
+
+    | format of the dataset | a row is a dict of |
+    |---|---|
+    | none | Python objects, as `dataset[k]` gives them |
+    | `with_format("numpy")` | NumPy scalars and arrays of the dtypes that are stored, as `ParquetDataSource` gives them |
+    | any other, or with features that are decoded (images) | what `dataset.__getitems__` gives |
+
+    Where all columns are numbers (or, with NumPy's format, arrays of one shape), a plain `Batch` takes them right from the
+    table. A dataset on disk stays there: it is mapped into memory, and pickled it is the names of its files.
+
+    Args:
+        dataset: a `datasets.Dataset`, its rows selected and shuffled as you like.
+
+    Raises:
+        TypeError: it is something else; or its format is "arrow", "pandas" or "polars", which has no rows.
+
+    Example (needs `datasets`):
+        `HuggingFaceDataSource(datasets.load_from_disk(path).with_format("numpy"))[0]["label"]` is a NumPy integer.
+    """
+
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+
+    def __init__(self, dataset: Any) -> None:
+        if not is_hugging_face(dataset):
+            raise TypeError(f"HuggingFaceDataSource takes a datasets.Dataset, not a {type(dataset).__name__}.")
+        form = dataset.format["type"]
+        if form in _TABLE_FORMATS:
+            raise TypeError(
+                f'a datasets.Dataset with_format("{form}") gives tables, not rows; pass dataset.with_format("numpy"), or '
+                "with_format(None) for Python objects."
+            )
+        self.dataset = dataset
+        self._length = len(dataset)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
+        row: dict[str, Any] = self.__getitems__([check_key(key, self._length, "HuggingFaceDataSource")])[0]
+        return row
+
+    def __getitems__(self, keys: Keys) -> Sequence[Any]:
+        """The rows of `keys`, in their order."""
+        checked = check_keys(keys, self._length, "HuggingFaceDataSource")
+        if not len(checked):
+            return []
+        if not self._reads_table:
+            return self.dataset.__getitems__(checked.tolist())  # type: ignore[no-any-return]
+        places = self._places(checked)
+        rows: list[dict[str, Any]] = [{} for _ in checked]
+        for name, column in self._columns.items():
+            for row, value in zip(rows, column.values(places)):
+                row[name] = value
+        return rows
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Not where rows are views of what is in memory, or in the system's cache of files."""
+        return not self._reads_table
+
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """The number of rows and the fingerprint that `datasets` keeps."""
+        return {"kind": "Dataset", "records": self._length, "content": str(self.dataset._fingerprint)[:32]}
+
+    @cached_property
+    def columns(self) -> Any:
+        """A dict of columns to take batches from, if all are numbers; None if not."""
+        if not self._reads_table or not self._length:
+            return None
+        places = _LastPlaces(self._places)
+        columns = {name: _whole(column, self._length, places) for name, column in self._columns.items()}
+        return None if None in columns.values() or not columns else columns
+
+    @cached_property
+    def lengths(self) -> dict[str, Int64s] | None:
+        """The lengths of rows' arrays by column, with NumPy's format; None if there are none."""
+        if self._as_python or not self._reads_table or not self._length:
+            return None
+        places = self._places(np.arange(self._length))
+        lengths = {name: _lengths(column, places) for name, column in self._columns.items()}
+        return {name: found for name, found in lengths.items() if found is not None} or None
+
+    @cached_property
+    def _as_python(self) -> bool:
+        return bool(self.dataset.format["type"] != "numpy")
+
+    @cached_property
+    def _reads_table(self) -> bool:
+        """Whether rows are read here."""
+        form, decoded = self.dataset.format, getattr(self.dataset.features, "_column_requires_decoding", None)
+        known = form["type"] in (None, "python", "numpy") and not form["format_kwargs"]
+        whole = not form["output_all_columns"] or form["columns"] == self.dataset.column_names
+        return bool(known and whole and decoded is not None and not any(map(decoded.get, form["columns"])))
+
+    @cached_property
+    def _batches(self) -> list[Any]:
+        """The parts of the table that are not empty; in each, all columns are one piece."""
+        return [batch for batch in self.dataset.data.table.to_batches() if len(batch)]
+
+    @cached_property
+    def _columns(self) -> dict[str, TableColumn]:
+        """By name, as the dataset's format lists them."""
+        names = self.dataset.format["columns"]
+        return {name: table_column([part.column(name) for part in self._batches], self._as_python) for name in names}
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder([len(batch) for batch in self._batches])
+
+    @cached_property
+    def _selected(self) -> tuple[Finder, Rows] | None:
+        """The row of the table for each row of a dataset that was shuffled or selected from."""
+        table = self.dataset._indices
+        if table is None:
+            return None
+        chunks = [chunk.to_numpy() for chunk in table.column(0).chunks if len(chunk)]
+        return Finder([len(chunk) for chunk in chunks]), Rows(chunks)
+
+    def _places(self, keys: Int64s) -> Places:
+        if self._selected is None:
+            return self._finder.places(keys)
+        finder, rows = self._selected
+        found = rows.take(finder.places(keys))
+        return self._finder.places(check_keys(found, self.dataset.data.num_rows, "HuggingFaceDataSource"))
+
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        return _with_columns, (self.dataset,)
+
+    def __repr__(self) -> str:
+        return f"HuggingFaceDataSource({self._length} rows of {first_few(self.dataset.format['columns'], 8)})"
+
+
+def _with_columns(dataset: Any) -> HuggingFaceDataSource:
+    """A source that has looked through the table, which takes a second for 10,000 chunks: workers are forked after that."""
+    source = HuggingFaceDataSource(dataset)
+    if source._reads_table:
+        source._columns  # noqa: B018  a cached property
+    return source
+
+
+class _LastPlaces:
+    """The places of keys; those of the last keys are kept, as each column asks for the same. Threads may share one."""
+
+    def __init__(self, find: Any) -> None:
+        self._find = find
+        self._last: tuple[Int64s | None, Places | None] = (None, None)
+
+    def of(self, keys: Int64s) -> Places:
+        last, places = self._last
+        if last is not keys or places is None:
+            places = self._find(keys)
+            self._last = keys, places
+        return places
+
+
+class _Column:
+    """A column of numbers as far as a batch needs it: an array that is read by keys."""
+
+    def __init__(self, rows: Rows, length: int, dtype: npt.DTypeLike, places: _LastPlaces) -> None:
+        self._rows = rows
+        self._places = places
+        self.dtype = np.dtype(dtype)
+        self.shape = (length, *rows.shape)
+        self.nbytes = length * self.dtype.itemsize * int(np.prod(rows.shape))
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def take(self, keys: Int64s, axis: Literal[0], out: Array, mode: Literal["clip"]) -> None:
+        """As `np.ndarray.take`: the rows of `keys` into `out`."""
+        self._rows.take_into(self._places.of(keys), out)
+
+
+def _whole(column: TableColumn, length: int, places: _LastPlaces) -> _Column | None:
+    """A column to take batches from, which have the dtype that stacking the values would give them."""
+    if not isinstance(column, Numbers):
+        return None
+    dtype = _stacked(column.rows) if column.as_python else column.rows.dtype
+    return None if dtype is None else _Column(column.rows, length, dtype, places)
+
+
+def _stacked(rows: Rows) -> npt.DTypeLike | None:
+    """The dtype of stacked Python numbers; of lists there is none, and that of uint64 depends on the values."""
+    if rows.shape or rows.dtype == np.uint64:
+        return None
+    return {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64}[rows.dtype.kind]
+
+
+def _lengths(column: TableColumn, places: Places) -> Int64s | None:
+    if isinstance(column, Lists):
+        return column.lengths(places)
+    if isinstance(column, Numbers) and column.rows.shape:
+        return np.full(len(places.rows), column.rows.shape[0], np.int64)
+    return None

@@ -1,0 +1,192 @@
+"""In: one column of an Arrow table, in chunks. Out: the values of some rows, as NumPy or as Python objects.
+
+As NumPy, values are those of `columns`: scalars and arrays of the dtype that is stored. As Python, they are what
+`to_pylist` of pyarrow gives. Numbers, lists of numbers and text are read where they lie, whatever the number of chunks; all
+else is read value by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from .columns import Array, dense, filled, is_list, is_scalar, plain
+from .pieces import Int64s, Memory, Places, Rows
+
+
+class TableColumn(Protocol):
+    """The values of one column; called from several threads."""
+
+    def values(self, places: Places) -> list[Any]:
+        """Of the rows at `places`, in their order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Each value is a number, or an array of one shape."""
+
+    rows: Rows
+    as_python: bool
+
+    def values(self, places: Places) -> list[Any]:
+        taken = self.rows.take(places)
+        return taken.tolist() if self.as_python else list(taken)
+
+
+class Ragged:
+    """Where values of unequal length begin and end in the memory of all of them."""
+
+    def __init__(self, offsets: Sequence[Array], contents: Sequence[Array]) -> None:
+        self._offsets = Rows(offsets)
+        self._memory = Memory(contents)
+        self.items = self._memory.items
+
+    def bounds(self, places: Places) -> tuple[Int64s, Int64s]:
+        """First item, and the one after the last."""
+        base = self._memory.starts[places.pieces]
+        after = Places(places.pieces, places.rows + 1)  # a piece of n values has n + 1 offsets
+        return base + self._offsets.take(places), base + self._offsets.take(after)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Each value is a list of numbers: a read-only view, or a list."""
+
+    ragged: Ragged
+    as_python: bool
+
+    def values(self, places: Places) -> list[Any]:
+        items = self.ragged.items
+        starts, stops = self.ragged.bounds(places)
+        arrays = [items[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]
+        return [array.tolist() for array in arrays] if self.as_python else arrays
+
+    def lengths(self, places: Places) -> Int64s:
+        """The number of items of each value."""
+        starts, stops = self.ragged.bounds(places)
+        return stops - starts
+
+
+@dataclass(frozen=True)
+class Text:
+    """Each value is a `str`, or `bytes`."""
+
+    ragged: Ragged
+    is_binary: bool
+
+    def values(self, places: Places) -> list[Any]:
+        memory = self.ragged.items.data
+        starts, stops = self.ragged.bounds(places)
+        parts = [memory[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]
+        return list(map(bytes, parts)) if self.is_binary else [str(part, "utf-8") for part in parts]
+
+
+@dataclass(frozen=True)
+class Nullable:
+    """Another column with None where `is_null`."""
+
+    column: TableColumn
+    is_null: Rows
+
+    def values(self, places: Places) -> list[Any]:
+        values = self.column.values(places)
+        for index in np.flatnonzero(self.is_null.take(places)).tolist():
+            values[index] = None
+        return values
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Anything else, by pyarrow."""
+
+    chunks: Sequence[Any]
+
+    def values(self, places: Places) -> list[Any]:
+        pairs = zip(places.pieces.tolist(), places.rows.tolist())
+        return [self.chunks[piece][row].as_py() for piece, row in pairs]
+
+
+def table_column(chunks: Sequence[Any], as_python: bool) -> TableColumn:
+    """The fastest form of a column.
+
+    Args:
+        chunks: arrays of pyarrow, at least one, none of them empty.
+        as_python: whether values are Python objects.
+    """
+    stored = [_without_extension(chunk) for chunk in chunks]
+    column = _numbers(stored, as_python) or _lists(stored, as_python) or _text(stored)
+    if column is None:
+        return Objects(chunks)
+    if not any(chunk.null_count for chunk in stored):
+        return column
+    return Nullable(column, Rows([chunk.is_null().to_numpy(zero_copy_only=False) for chunk in stored]))
+
+
+def _without_extension(chunk: Any) -> Any:
+    """Without dictionary and extension type, except of arrays of one shape."""
+    return chunk if hasattr(chunk.type, "shape") else plain(chunk)
+
+
+def _numbers(chunks: Sequence[Any], as_python: bool) -> Numbers | None:
+    with_nulls = any(chunk.null_count for chunk in chunks)
+    if with_nulls and not is_scalar(chunks[0].type):
+        return None
+    arrays = _all_or_none([filled(chunk) if with_nulls else _of_one_shape(chunk) for chunk in chunks])
+    if arrays is None or 0 in arrays[0].shape or (as_python and arrays[0].dtype.kind not in "biuf"):
+        return None
+    return Numbers(Rows(arrays), as_python)
+
+
+def _of_one_shape(chunk: Any) -> Array | None:
+    """`[rows, *shape]`, also of the arrays of several dimensions that Hugging Face keeps in lists of lists."""
+    shape = getattr(chunk.type, "shape", None)
+    if shape is None or not hasattr(chunk.type, "storage_dtype"):
+        return dense(chunk)
+    if None in shape or chunk.null_count:
+        return None
+    flat = chunk.storage
+    while is_list(flat.type):
+        flat = flat.flatten()
+    items = dense(flat)
+    return None if items is None else items.reshape(len(chunk), *shape)
+
+
+def _lists(chunks: Sequence[Any], as_python: bool) -> Lists | None:
+    import pyarrow.types as kinds
+
+    kind = chunks[0].type
+    if not (kinds.is_list(kind) or kinds.is_large_list(kind)) or not is_scalar(kind.value_type):
+        return None
+    contents = _all_or_none([dense(chunk.values) for chunk in chunks])
+    if contents is None or (as_python and contents[0].dtype.kind not in "biuf"):
+        return None
+    return Lists(Ragged([chunk.offsets.to_numpy() for chunk in chunks], contents), as_python)
+
+
+def _text(chunks: Sequence[Any]) -> Text | None:
+    import pyarrow.types as kinds
+
+    kind = chunks[0].type
+    is_binary, is_large = kinds.is_binary(kind) or kinds.is_large_binary(kind), kinds.is_large_string(kind)
+    if not (is_binary or is_large or kinds.is_string(kind)):
+        return None
+    offset = np.dtype(np.int64 if is_large or kinds.is_large_binary(kind) else np.int32)
+    return Text(Ragged([_offsets(chunk, offset) for chunk in chunks], [_bytes(chunk) for chunk in chunks]), is_binary)
+
+
+def _offsets(chunk: Any, dtype: np.dtype[Any]) -> Array:
+    return np.frombuffer(chunk.buffers()[1], dtype, len(chunk) + 1, chunk.offset * dtype.itemsize)
+
+
+def _bytes(chunk: Any) -> Array:
+    data = chunk.buffers()[2]
+    return np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+
+
+def _all_or_none(arrays: Sequence[Array | None]) -> list[Array] | None:
+    found = [array for array in arrays if array is not None]
+    return found if len(found) == len(arrays) else None

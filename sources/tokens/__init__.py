@@ -1,0 +1,1 @@
+"""Files of tokens: a source and a writer."""
