@@ -79,6 +79,26 @@ def path_list(paths: Any) -> list[Any]:
     return listed
 
 
+def find_files(paths: Any, patterns: Sequence[str]) -> list[str]:
+    """Returns the files that paths stand for: each a file, a glob, a directory or a URL, `~` at its beginning the home.
+
+    Args:
+        paths: one path, or a list of them. A glob and a directory give their files sorted by name; a list keeps its order.
+        patterns: which base names count in a directory, such as `("*.tfrecord*",)`.
+
+    Raises:
+        SourceNotFoundError: nothing is there.
+        SourceError: what is there cannot be listed, or has a name that is not UTF-8.
+        TypeError: a path is not a path.
+        ValueError: `paths` is an empty list.
+
+    >>> find_files("~/no such folder", ("*.tfrecord",))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    millrace.errors.SourceNotFoundError: no file or directory '.../no such folder'
+    """
+    return [file for path in path_list(paths) for file in expand(path, LocalFileSystem(), patterns)]
+
+
 def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
     """Returns the files that one path, glob or directory stands for, sorted by name.
 
@@ -127,7 +147,7 @@ def _check_name(file: str) -> None:
 
 
 def text_of(path: Any) -> str:
-    """Returns a path as a string.
+    """Returns a path as a string, with the home directory in place of a `~` at its beginning.
 
     Raises:
         TypeError: `path` is neither a string nor an `os.PathLike`.
@@ -136,7 +156,7 @@ def text_of(path: Any) -> str:
     'digits.parquet'
     """
     try:
-        return os.fsdecode(path)
+        return os.path.expanduser(os.fsdecode(path))
     except TypeError:
         raise TypeError(f"a path must be a string or os.PathLike, not {type(path).__name__} ({shown(path)})") from None
 

@@ -7,10 +7,8 @@ the offsets first, which say nothing by themselves, and then the tokens.
 from __future__ import annotations
 
 import os
-import secrets
 import struct
 from collections.abc import Iterable
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,10 +17,10 @@ import numpy.typing as npt
 
 from ...errors import ClosedError
 from ...files.paths import PathLike, text_of
+from ...files.streams import Unfinished
 from ...wording import brief, shown
 from .files import MAGIC, Array, integer_dtype, offsets_path
 
-_BUFFER_BYTES = 1 << 20
 _HEADER_BYTES = 128
 """A multiple of 64, as the format asks for, with room for any number of values."""
 
@@ -154,10 +152,10 @@ class _NpyFile:
     """A `.npy` file with one axis, in the making."""
 
     def __init__(self, path: str, dtype: np.dtype[Any]) -> None:
-        self._path, self._dtype = path, dtype
+        self._dtype = dtype
         self.count = 0
-        self._beside = f"{path}.{secrets.token_hex(4)}.unfinished"
-        self._file = open(self._beside, "xb", _BUFFER_BYTES)  # noqa: SIM115 - open for as long as the writer
+        self._unfinished = Unfinished(path)
+        self._file = self._unfinished.file
         self._file.write(self._header())
 
     def write(self, values: bytes | memoryview, count: int) -> None:
@@ -168,25 +166,15 @@ class _NpyFile:
         """All is on the disk, but under another name."""
         self._file.seek(0)
         self._file.write(self._header())
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        self._unfinished.finish()
 
     def appear(self) -> None:
-        """The file gets its name, and that is on the disk, too."""
-        os.replace(self._beside, self._path)
-        folder = os.open(os.path.dirname(self._path) or ".", os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        """The file gets its name."""
+        self._unfinished.appear()
 
     def discard(self) -> None:
         """Remove the file, unless it got its name."""
-        with suppress(FileNotFoundError):
-            os.remove(self._beside)
-        with suppress(OSError):  # what was in the buffer may not fit on the disk
-            self._file.close()
+        self._unfinished.discard()
 
     def _header(self) -> bytes:
         fields = f"{{'descr': {self._dtype.str!r}, 'fortran_order': False, 'shape': ({self.count},), }}"

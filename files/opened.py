@@ -1,0 +1,112 @@
+"""In: the path of a file. Out: the file, open for reads at any offset, by any number of threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..errors import SourceError, SourceNotFoundError
+from ..wording import TEXT, brief, shown
+from .stamps import Stamp, stamp_of
+
+Range = tuple[int, int]
+"""Offset and length in bytes."""
+
+
+class OpenFile(Protocol):
+    """A file that is read at offsets. Thread-safe, picklable, safe to fork; it stays as it was when it was opened."""
+
+    path: str
+    size: int
+    """In bytes."""
+    stamp: Stamp
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes `[offset, offset + length)`; any thread may call it.
+
+        Raises:
+            SourceError: there are fewer, or they cannot be read; the message names file and offset.
+        """
+        ...
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """What `read` gives for each range, in their order; a remote file is asked for neighbours at once, and in parallel.
+
+        Raises:
+            SourceError: as `read`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the file; no thread reads it any more. May be called twice."""
+        ...
+
+
+def open_file(path: str) -> OpenFile:
+    """Open a file for reads at offsets.
+
+    Raises:
+        SourceNotFoundError: it is not there.
+        SourceError: it cannot be opened.
+    """
+    return LocalFile(path)
+
+
+class LocalFile:
+    """A file of this machine; `OpenFile` says what it does."""
+
+    path: str
+    size: int
+    stamp: Stamp
+    _descriptor: int = -1
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.path, self.stamp = path, stamp_of(path)
+            os.pread(self._descriptor, 0, 0)  # a folder can be opened, but not read
+        except FileNotFoundError:
+            raise SourceNotFoundError(f"no file {shown(path, TEXT)}") from None
+        except OSError as error:
+            self.close()
+            raise SourceError(f"{brief(path)} cannot be opened: {brief(error)}") from error
+        self.size = self.stamp.size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes `[offset, offset + length)`."""
+        try:
+            found = os.pread(self._descriptor, length, offset)
+            while len(found) < length and (
+                more := os.pread(self._descriptor, length - len(found), offset + len(found))
+            ):
+                found += more  # one call gives 2 GiB at most
+        except OSError as error:
+            raise SourceError(f"{brief(self.path)} cannot be read at byte {offset}: {brief(error)}") from error
+        if len(found) < length:
+            raise too_short(self.path, offset, length, len(found))
+        return found
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """One call of the system for each: the page cache needs no more."""
+        return [self.read(offset, length) for offset, length in ranges]
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type[LocalFile], tuple[str]]:
+        return LocalFile, (self.path,)
+
+
+def too_short(path: str, offset: int, length: int, found: int) -> SourceError:
+    """The error of a read that went past the end."""
+    return SourceError(
+        f"{brief(path)}: {length} bytes were asked for at byte {offset}, and there are {found}; the file is cut off, or was "
+        "changed since it was opened."
+    )

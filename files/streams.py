@@ -1,0 +1,202 @@
+"""Files from beginning to end. In: a path. Out: its bytes in their order, unpacked on request; or a file that appears whole."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import secrets
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Literal, TypeAlias, cast
+
+from ..checks import one_of
+from ..errors import MissingExtraError, SourceError
+from ..wording import brief
+from .opened import OpenFile, open_file
+
+Decompress: TypeAlias = Literal["auto", "gzip", "zstd"] | None
+
+_BUFFER_BYTES = 1 << 20
+_SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+
+
+def open_stream(path: str, decompress: Decompress = None) -> BinaryIO:
+    r"""Open a file to be read from its beginning to its end.
+
+    Args:
+        path: of the file.
+        decompress: "gzip" or "zstd"; "auto" goes by the name's end, `.gz` or `.zst`. Default: the bytes as they are.
+
+    Raises:
+        SourceNotFoundError: it is not there.
+        SourceError: it cannot be opened. Reads raise it too, if the file is cut off or damaged.
+        MissingExtraError: "zstd" needs a package that is not installed.
+        ValueError: `decompress` is something else.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".gz") as file:
+    ...     with open(file.name, "wb") as out:
+    ...         _ = out.write(gzip.compress(b"one\ntwo\n"))
+    ...     with open_stream(file.name, "auto") as stream:
+    ...         list(stream)
+    [b'one\n', b'two\n']
+    """
+    kind = one_of("decompress", decompress, "auto", "gzip", "zstd") if decompress is not None else None
+    if kind == "auto":
+        kind = compression_of(path)
+    packed = io.BufferedReader(_Sequential(open_file(path)), _BUFFER_BYTES)
+    return packed if kind is None else io.BufferedReader(_Unpacked(packed, kind, path), _BUFFER_BYTES)
+
+
+def compression_of(path: str) -> str | None:
+    """How a file is compressed by the end of its name: "gzip", "zstd" or None.
+
+    >>> compression_of("train.jsonl.zst")
+    'zstd'
+    """
+    return _SUFFIXES.get(os.path.splitext(path)[1].lower())
+
+
+def _library(kind: str) -> tuple[Any, type[Exception]]:
+    """What unpacks a file, and its own error."""
+    if kind == "gzip":
+        return gzip.GzipFile, zlib.error
+    zstd = _zstd()
+    return zstd.ZstdFile, zstd.ZstdError
+
+
+def _zstd() -> Any:
+    """The module of Python 3.14, or its twin for older ones."""
+    try:
+        from compression import zstd
+    except ImportError:
+        try:
+            from backports import zstd
+        except ImportError as error:
+            raise MissingExtraError('files of zstd need backports.zstd: pip install "millrace[zstd]"') from error
+    return zstd
+
+
+class _Sequential(io.RawIOBase):
+    """An open file, read from its beginning to its end."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file, self._place = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._file.size}[whence]
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        length = min(len(buffer), max(self._file.size - self._place, 0))
+        buffer[:length] = self._file.read(self._place, length)
+        self._place += length
+        return length
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Unpacked(io.RawIOBase):
+    """What a library unpacks, with our errors: they name the file."""
+
+    def __init__(self, packed: BinaryIO, kind: str, path: str) -> None:
+        self._packed, self._path = packed, path
+        unpack, error = _library(kind)
+        self._inner = unpack(packed, mode="rb") if kind == "zstd" else unpack(fileobj=packed, mode="rb")
+        self._errors = (OSError, EOFError, error)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return cast(int, self._inner.readinto(buffer))
+        except SourceError:
+            raise
+        except self._errors as error:
+            raise SourceError(
+                f"{brief(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {brief(error)}; it is "
+                "cut off or damaged, or is compressed in another way than its name says."
+            ) from error
+
+    def close(self) -> None:
+        self._inner.close()
+        self._packed.close()
+        super().close()
+
+
+@contextmanager
+def written_whole(path: str) -> Iterator[BinaryIO]:
+    """A file to write to, which appears at `path` when the block ends: whole and on the disk, in place of what was there.
+
+    Where the block ends in an exception, nothing is left. Who is killed leaves at most a file whose name ends in `.unfinished`.
+
+    Raises:
+        OSError: as the file system says, such as for a full disk.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with written_whole(f"{folder}/a.txt") as file:
+    ...         print(file.write(b"all"), os.path.exists(f"{folder}/a.txt"))
+    ...     os.listdir(folder)
+    3 False
+    ['a.txt']
+    """
+    unfinished = Unfinished(path)
+    try:
+        yield unfinished.file
+        unfinished.finish()
+        unfinished.appear()
+    except BaseException:
+        unfinished.discard()
+        raise
+
+
+class Unfinished:
+    """A file that is written under a name of its own beside `path`.
+
+    Attributes:
+        file: what is written to.
+    """
+
+    file: BinaryIO
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._beside = f"{path}.{secrets.token_hex(4)}.unfinished"
+        self.file = open(self._beside, "xb", _BUFFER_BYTES)  # noqa: SIM115 - open for as long as it is written
+
+    def finish(self) -> None:
+        """Have all of it on the disk, but under another name."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+
+    def appear(self) -> None:
+        """Give the file its name, and have that on the disk, too."""
+        os.replace(self._beside, self._path)
+        folder = os.open(os.path.dirname(self._path) or ".", os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def discard(self) -> None:
+        """Remove the file, unless it got its name."""
+        with suppress(FileNotFoundError):
+            os.remove(self._beside)
+        with suppress(OSError):  # what was in the buffer may not fit on the disk
+            self.file.close()
