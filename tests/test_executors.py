@@ -7,7 +7,6 @@ import pytest
 from pipelines import PIPELINES, chosen, loader, stream
 
 from millrace import Batch, DataLoader, IndexSampler
-from millrace.loader.executors.processes.transport import shared_memory as memory
 
 
 class _StartsThreads:
@@ -33,7 +32,6 @@ EXECUTORS = {
     "threads": {"worker_count": 3, "worker_kind": "thread"},
     "one process": {"worker_count": 1},
     "processes": {"worker_count": 3, "worker_buffer_size": 2},
-    "processes, portable memory": {"worker_count": 2},
     "fresh interpreters": {"worker_count": 2},
 }
 
@@ -54,10 +52,8 @@ def _opened(executor: str, pipeline: str, records: int = 23) -> DataLoader:
 
 
 @pytest.fixture(params=EXECUTORS)
-def executor(request, monkeypatch):
+def executor(request):
     """The name of an executor."""
-    if request.param == "processes, portable memory":
-        monkeypatch.setenv(memory.PORTABLE, "1")
     return request.param
 
 

@@ -7,12 +7,12 @@ import logging
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from played_workers import FakeSpawner
 
 from millrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions
 from millrace.errors import WorkerCrashedError
 from millrace.loader.executors.processes.executor import ProcessExecutor
 from millrace.loader.executors.processes.transport import remote_errors
-from millrace.loader.executors.processes.transport.fake_channel import FakeSpawner
 from millrace.loader.executors.processes.transport.messages import Broken
 from millrace.loader.work.tasks import GroupTask, RowRange, SpanTask
 

@@ -137,14 +137,6 @@ def test_a_jax_array_of_a_workers_batch_keeps_its_values():
         assert (np.asarray(array) == batch).all()
 
 
-def test_portable_memory_works_the_same(monkeypatch):
-    """Where there is no memfd, POSIX shared memory does, and leaves no name behind."""
-    monkeypatch.setenv("MILLRACE_PORTABLE_MEMORY", "1")
-    for name in ("batch", "filter, batch", "trees"):
-        assert stream(loader(name, worker_count=2)) == stream(loader(name))
-    assert stream(large(worker_count=2)) == stream(large())
-
-
 def mappings() -> str:
     """All of this process, a line each."""
     with open("/proc/self/maps") as file:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import sys
 from contextlib import suppress
 
 import numpy as np
@@ -19,9 +18,6 @@ from ..tuned import LARGE_PAGE
 _MADV_COLLAPSE = 25
 """Since Linux 6.1: large pages at once, whether or not the system gives any to shared memory by itself (`shmem_enabled`)."""
 
-PORTABLE = "MILLRACE_PORTABLE_MEMORY"
-"""Environment variable: use the portable way where there is a better one, too. For tests."""
-
 
 def create(size: int) -> int:
     """A descriptor of `size` bytes of fresh shared memory.
@@ -30,28 +26,11 @@ def create(size: int) -> int:
         OSError: no memory or no descriptor is to be had; the message names the limit.
     """
     try:
-        if hasattr(os, "memfd_create") and PORTABLE not in os.environ:
-            descriptor = os.memfd_create("millrace-slab")
-            os.ftruncate(descriptor, size)
-            return descriptor
-        return _create_portably(size)
+        descriptor = os.memfd_create("millrace-slab")
+        os.ftruncate(descriptor, size)
+        return descriptor
     except OSError as error:
         raise _no_memory(size, error) from error
-
-
-def _create_portably(size: int) -> int:
-    """POSIX shared memory, whose name is given up at once."""
-    import secrets
-    from multiprocessing.shared_memory import SharedMemory
-
-    memory = SharedMemory(f"millrace-{os.getpid()}-{secrets.token_hex(8)}", create=True, size=size)
-    try:
-        if hasattr(os, "posix_fallocate"):  # where memory runs out, an error now and no SIGBUS at the first touch
-            os.posix_fallocate(memory._fd, 0, size)  # type: ignore[attr-defined]
-        return os.dup(memory._fd)  # type: ignore[attr-defined]
-    finally:
-        memory.unlink()
-        memory.close()
 
 
 def attach(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
@@ -64,9 +43,7 @@ def attach(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]
             writes are a tenth faster ever after.
     """
     try:
-        if sys.platform == "linux":
-            return _attach(descriptor, size, fresh)
-        return np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
+        return _attach(descriptor, size, fresh)
     except OSError as error:
         raise _no_memory(size, error) from error
 
@@ -92,6 +69,5 @@ def _no_memory(size: int, error: OSError) -> OSError:
     return OSError(
         error.errno,
         f"no shared memory for a batch of {size:,} bytes ({error.strerror}); keep fewer batches, use smaller ones or "
-        "fewer workers, or raise the limit (ulimit -n for descriptors, ulimit -v or the container's memory or /dev/shm "
-        "for bytes).",
+        "fewer workers, or raise the limit (ulimit -n for descriptors, ulimit -v or the container's memory for bytes).",
     )

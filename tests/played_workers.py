@@ -1,7 +1,4 @@
-"""Workers and a zygote that are played in this process, to test the executor: each does what it is told to, when it is told to.
-
-In: what the executor sends. Out: what a test has workers answer, and the ends that it has them come to, in any order.
-"""
+"""Workers and a zygote that are played in this process, to test the executor: each does what, and when, it is told to."""
 
 from __future__ import annotations
 
@@ -14,11 +11,19 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from ....work.tasks import RowTags
-from ..spawner import Spawner
-from .channel import Channel
-from .codec import decode
-from .messages import Answer, Done, Encoded, Exited, Ready, RunGroups, RunSpan
+from millrace.loader.executors.processes.spawner import Spawner
+from millrace.loader.executors.processes.transport.channel import Channel
+from millrace.loader.executors.processes.transport.codec import decode
+from millrace.loader.executors.processes.transport.messages import (
+    Answer,
+    Done,
+    Encoded,
+    Exited,
+    Ready,
+    RunGroups,
+    RunSpan,
+)
+from millrace.loader.work.tasks import RowTags
 
 
 class FakeChannel(Channel):
@@ -174,7 +179,7 @@ def _groups(message: RunGroups) -> list[tuple[int, list[Any], RowTags]]:
 
 
 def _rows(encoded: Encoded) -> list[Any]:
-    return list(decode(encoded, {}.__getitem__))  # type: ignore[arg-type]
+    return list(decode(encoded, {}.__getitem__))
 
 
 def _answer(number: int, rows: list[Any], tags: RowTags) -> Answer:
