@@ -71,10 +71,9 @@ def _at_import(module: str) -> frozenset[str]:
 
 
 def _late(module: str) -> set[str]:
-    """What it imports inside functions."""
+    """What it imports inside functions, and for type checkers alone."""
     tree = ast.parse(MODULES[module].read_text())
-    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    return _imported(module, [inner for function in functions for inner in ast.walk(function)])
+    return _imported(module, [node for node in ast.walk(tree) if node not in tree.body])
 
 
 def _floor(module: str) -> int | None:
