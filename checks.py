@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import Any
 
-from .wording import shown
+from .wording import a_kind_of, shown
 
 
 def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str) -> int:
@@ -30,7 +30,7 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}={shown(value)} is a {type(value).__name__}; pass {remedy}.") from None
+        raise TypeError(f"{name}={shown(value)} is {a_kind_of(value)}; pass {remedy}.") from None
     if number < low or (high is not None and number > high):
         limits = f"at least {low}" if high is None else f"in [{low}, {_power(high)}]"
         raise ValueError(f"{name}={shown(value)} must be {limits}; pass {remedy}.")

@@ -43,6 +43,16 @@ def brief(text: Any, limit: int = TEXT) -> str:
     return f"{line[: limit - 1 - tail]}…{line[len(line) - tail :]}"
 
 
+def a_kind_of(value: Any) -> str:
+    """What kind of thing a value is, with its article.
+
+    >>> a_kind_of(3), a_kind_of([]), a_kind_of(range(3))
+    ('an int', 'a list', 'a range')
+    """
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeioAEIO' else 'a'} {kind}"
+
+
 def first_few(values: Collection[Any], count: int = 3) -> str:
     """The first values of many, and how many more there are.
 

@@ -12,7 +12,7 @@ from typing import Any
 import orbax.checkpoint as ocp
 
 from ..loader.state.files import restore, state_file, to_bytes
-from ..wording import shown
+from ..wording import a_kind_of, shown
 
 
 class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
@@ -42,9 +42,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
 def _iterator(item: Any) -> Any:
     if not hasattr(item, "get_state"):
-        raise TypeError(
-            f"{shown(item)} is a {type(item).__name__}, which has no state; pass an iterator, iter(loader)."
-        )
+        raise TypeError(f"{shown(item)} is {a_kind_of(item)}, which has no state; pass an iterator, iter(loader).")
     return item
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..checks import whole_number
 from ..errors import SeedError
 from ..samplers.protocol import ENDLESS
-from ..wording import shown
+from ..wording import a_kind_of, shown
 from .nodes.node import Seeds, default_seed
 
 BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
@@ -101,7 +101,7 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     for name in names or ():
         if not isinstance(name, str):
             raise TypeError(
-                f"{method}: the name {shown(name)} is a {type(name).__name__}; pass a dict with names of type str."
+                f"{method}: the name {shown(name)} is {a_kind_of(name)}; pass a dict with names of type str."
             )
     listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
     if not isinstance(listed, (list, tuple)):
@@ -112,7 +112,7 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
         if not isinstance(dataset, kind):
             label = names[number] if names else number
             raise TypeError(
-                f"{method}: dataset {label} is a {type(dataset).__name__}, not a {kind.__name__}; pass what "
+                f"{method}: dataset {label} is {a_kind_of(dataset)}, not a {kind.__name__}; pass what "
                 "MapDataset.source() or to_iter_dataset() gives."
             )
     if not listed:

@@ -24,6 +24,7 @@ from ..samplers.chain_order import ChainOrder
 from ..samplers.mix.order import MixOrder
 from ..samplers.protocol import ENDLESS
 from ..sources.run_through import RunThroughSource
+from ..wording import shown
 from .nodes.node import nearest_first
 from .stream import Stream
 
@@ -83,9 +84,18 @@ def run_through(dataset: Any) -> Stream:
 
 
 def sharded(stream: Stream, shard: ShardOptions) -> Stream:
-    """The part of each source that is a shard's."""
+    """The part of each source that is a shard's.
+
+    Raises:
+        ValueError: the stream is a shard's part already.
+    """
 
     def of_shard(leaf: Any) -> Any:
+        if leaf.shard.shard_count > 1:
+            raise ValueError(
+                f"shard({shown(shard)}): the dataset has {shown(leaf.shard)} already, from a shard() or shard_options= before, "
+                "and a shard is not divided again; give the options of this process once."
+            )
         return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard)
 
     return dataclasses.replace(stream, tree=over_leaves(stream.tree, of_shard))

@@ -5,9 +5,10 @@ In: sources, and what is to be done to their records. Out: elements at any index
 
 from __future__ import annotations
 
+import functools
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -41,7 +42,8 @@ class MapDataset(MapMethods[T], Remarks, ABC):
     For worker processes, batches of what filters leave, and devices, see `to_iter_dataset`.
 
     Subclass it for a dataset of your own: `__len__` and `__getitem__(int)`; with `super().__init__(parent)`, `self._parent` is
-    the dataset below. It may stand anywhere in a chain, and is asked element by element.
+    the dataset below. It may stand anywhere in a chain, and is asked element by element: slices and lists of indices are
+    taken apart before.
 
     >>> import millrace
     >>> dataset = millrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
@@ -54,6 +56,11 @@ class MapDataset(MapMethods[T], Remarks, ABC):
     array_keys: ClassVar[bool] = True  # of `__getitems__`, see `DataSource`
 
     _parents: tuple[MapDataset[Any], ...] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__getitem__" in vars(cls):
+            cls.__getitem__ = _at_any_index(cls.__getitem__)  # type: ignore[method-assign]
 
     def __init__(self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()) -> None:
         self._parents = (parents,) if isinstance(parents, MapDataset) else tuple(parents)
@@ -230,6 +237,22 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         return Chain(node)
 
 
+def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
+    """A `__getitem__` that takes slices and lists apart, of one that takes an int."""
+
+    @functools.wraps(at)
+    def at_any_index(dataset: Any, index: Any) -> Any:
+        if type(index) is int:
+            return at(dataset, index)
+        if isinstance(index, slice):
+            return dataset.slice(index)
+        if isinstance(index, (list, tuple, range, np.ndarray)):
+            return list(dataset._node.records(indices_of(index)))
+        return at(dataset, operator.index(index))
+
+    return at_any_index
+
+
 class Chain(MapDataset[T]):
     """A dataset that one of the methods made."""
 
@@ -253,14 +276,8 @@ class Chain(MapDataset[T]):
     def __len__(self) -> int:
         return self._tree.length
 
-    def __getitem__(self, index: Any) -> Any:
-        if type(index) is int:
-            return self._get(index)
-        if isinstance(index, slice):
-            return self.slice(index)
-        if isinstance(index, (list, tuple, range, np.ndarray)):
-            return list(self._tree.records(indices_of(index)))
-        return self._get(operator.index(index))
+    def __getitem__(self, index: int) -> Any:
+        return self._get(index)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._tree,)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypedDict
 
 from ..checks import one_of, warn, whole_number
-from ..wording import brief, shown
+from ..wording import a_kind_of, brief, shown
 from .options import ExecutionOptions, ReadOptions
 
 _BATCH = "a Batch among the operations, operations=[…, millrace.Batch(batch_size)], or millrace.load(…, batch_size=…)"
@@ -91,7 +91,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
     if isinstance(operations, (list, tuple)):
         return operations
     raise TypeError(
-        f"{name}={shown(operations)} is a {type(operations).__name__}; pass a list, {name}=[…], also for a single one."
+        f"{name}={shown(operations)} is {a_kind_of(operations)}; pass a list, {name}=[…], also for a single one."
     )
 
 

@@ -125,7 +125,7 @@ class DataLoaderIterator:
         """For each part of a mix the epoch, from 0, of its record that was delivered last, by any shard.
 
         Raises:
-            TypeError: this is no mix.
+            AttributeError: this is no mix; so `hasattr` tells.
 
         >>> import millrace
         >>> parts = {"web": range(100), "books": range(2)}

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any, Literal
 
 from ..checks import one_of, warn, whole_number
-from ..wording import shown
+from ..wording import a_kind_of, shown
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,7 @@ def as_read_options(options: Any) -> ReadOptions:
         return options or ReadOptions()
     if hasattr(options, "num_threads") and hasattr(options, "prefetch_buffer_size"):
         return ReadOptions(options.num_threads, options.prefetch_buffer_size)
-    raise TypeError(
-        f"read_options={shown(options)} is a {type(options).__name__}; pass millrace.ReadOptions(num_threads=…)."
-    )
+    raise TypeError(f"read_options={shown(options)} is {a_kind_of(options)}; pass millrace.ReadOptions(num_threads=…).")
 
 
 INSIDE_A_TASK: ContextVar[bool] = ContextVar("millrace_inside_a_task", default=False)
@@ -115,7 +113,7 @@ class ExecutionOptions:
 
 def _time_limit(seconds: float | None) -> float | None:
     if seconds is not None and not isinstance(seconds, Real):
-        raise TypeError(f"timeout={shown(seconds)} is a {type(seconds).__name__}; pass seconds, or None for no limit.")
+        raise TypeError(f"timeout={shown(seconds)} is {a_kind_of(seconds)}; pass seconds, or None for no limit.")
     if seconds is not None and not seconds > 0:
         raise ValueError(f"timeout={shown(seconds)} must be a positive number of seconds, or None for no limit.")
     return seconds

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BatchError
-from ..wording import brief
+from ..wording import a_kind_of, brief
 from .protocol import ArraySpec, Tell
 
 PYTHON_NUMBERS = (bool, int, float, complex)
@@ -183,7 +183,7 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
         return leaf
     if isinstance(leaf, (dict, list, tuple)):
         raise BatchError(
-            f"an element holds a {type(leaf).__qualname__}, whose parts cannot be stacked one by one; map it to a plain "
+            f"an element holds {a_kind_of(leaf)}, whose parts cannot be stacked one by one; map it to a plain "
             "dict, list or tuple before Batch."
         )
     if not isinstance(leaf, (str, bytes)):

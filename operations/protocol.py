@@ -93,6 +93,7 @@ class Operation:
     Attributes:
         takes: how many elements it makes one of; None for an operation that works on each alone.
         drops_remainder: fewer elements than it takes, at the end, come to nothing.
+        needs_one: that all elements come to nothing so is an error.
         only_stacks: what it takes becomes one tree of arrays, and nothing else is done.
         one_to_one: it pushes exactly one element for each (or each `takes`) that it gets.
         reads_position: its result depends on `Context.position`, `row` or `seed`.
@@ -101,6 +102,7 @@ class Operation:
 
     takes: int | None = None
     drops_remainder: bool = False
+    needs_one: ClassVar[bool] = True
     only_stacks: bool = False
     one_to_one: ClassVar[bool] = True
     reads_position: ClassVar[bool] = False

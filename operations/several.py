@@ -64,6 +64,7 @@ class Together(Operation):
     """
 
     drops_remainder = True
+    needs_one = False  # the shortest dataset may be empty
 
     def __init__(self, count: int, names: Sequence[str] = ()) -> None:
         self.takes = count

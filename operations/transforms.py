@@ -16,7 +16,7 @@ import numpy as np
 from ..checks import whole_number
 from ..errors import FanOutError
 from ..keyed_random import KeyedGenerator, child_row
-from ..wording import shown
+from ..wording import a_kind_of, shown
 from .protocol import Context, Element, Operation, Step
 
 
@@ -246,6 +246,6 @@ def as_operation(operation: Any) -> Operation:
     if callable(operation):
         return MapTransform(operation)
     raise TypeError(
-        f"operations has {shown(operation)}, a {type(operation).__name__}; pass a function (a map), or one of MapTransform, "
+        f"operations has {shown(operation)}, {a_kind_of(operation)}; pass a function (a map), or one of MapTransform, "
         "RandomMapTransform, MapWithIndexTransform, Filter, FlatMap, Batch."
     )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..described import digest, plain_attributes
 from ..errors import RecordKeyError, StopIterationError
-from ..wording import shown
+from ..wording import a_kind_of, shown
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 ENDLESS = sys.maxsize
@@ -217,5 +217,5 @@ def _refuse_iterable(sampler: Any) -> None:
     known = [_INSTEAD[kind.__name__] for kind in type(sampler).__mro__ if kind.__name__ in _INSTEAD]
     remedy = known[0] if known else _INSTEAD["RandomSampler"]
     raise TypeError(
-        f"a {type(sampler).__name__} can only be run through, and a sampler must know the record at any place; pass {remedy}."
+        f"{a_kind_of(sampler)} can only be run through, and a sampler must know the record at any place; pass {remedy}."
     )

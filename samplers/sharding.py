@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import whole_number
-from ..wording import shown
+from ..wording import a_kind_of, shown
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def as_shard_options(options: Any) -> ShardOptions:
     if hasattr(options, "shard_index") and hasattr(options, "shard_count"):
         return ShardOptions(options.shard_index, options.shard_count, bool(getattr(options, "drop_remainder", False)))
     raise TypeError(
-        f"shard_options={shown(options)} is a {type(options).__name__}; pass millrace.ShardOptions(index, count)."
+        f"shard_options={shown(options)} is {a_kind_of(options)}; pass millrace.ShardOptions(index, count)."
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ..wording import brief, first_few, shown
+from ..wording import a_kind_of, brief, first_few, shown
 from .keys import Keys, check_key, check_keys
 from .mixed_columns import grouped, mixed_columns
 from .protocol import DataSource, as_source, fingerprint_of, reader_of
@@ -145,11 +145,11 @@ def _named(parts: Any) -> dict[str, Any]:
         parts = {str(number): part for number, part in enumerate(parts)}
     if not isinstance(parts, Mapping):
         raise TypeError(
-            f"the parts of a mix, {shown(parts)}, are a {type(parts).__name__}; pass a dict of sources by name, or a list."
+            f"the parts of a mix, {shown(parts)}, are {a_kind_of(parts)}; pass a dict of sources by name, or a list."
         )
     wrong = [name for name in parts if not isinstance(name, str)]
     if wrong:
-        raise TypeError(f"the part {shown(wrong[0])} of a mix is named by a {type(wrong[0]).__name__}; use a str.")
+        raise TypeError(f"the part {shown(wrong[0])} of a mix is named by {a_kind_of(wrong[0])}; use a str.")
     if not parts:
         raise ValueError("a mix needs at least one part; there are none.")
     return dict(parts)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..described import digest, plain_attributes
 from ..errors import SourceError
-from ..wording import shown
+from ..wording import a_kind_of, shown
 
 ENDLESS = (1 << 63) - 1
 
@@ -48,7 +48,7 @@ class RunThroughSource:
         for method in ("get_state", "set_state"):
             if not hasattr(iterator, method):
                 raise TypeError(
-                    f"iter({type(self._dataset).__name__}) gave a {type(iterator).__name__} without {method}; write one with "
+                    f"iter({type(self._dataset).__name__}) gave {a_kind_of(iterator)} without {method}; write one with "
                     "__next__, get_state() and set_state(state), so that a run can go on where it stood."
                 )
         if state:
@@ -63,7 +63,7 @@ class RunThroughSource:
             return json.dumps(state, default=_as_text, separators=(",", ":"))
         except (TypeError, ValueError):
             raise TypeError(
-                f"get_state() of a {type(iterator).__name__} gave {shown(state)}, which is no JSON value; give numbers, text, "
+                f"get_state() of {a_kind_of(iterator)} gave {shown(state)}, which is no JSON value; give numbers, text, "
                 "bytes, lists and dicts."
             ) from None
 

@@ -61,8 +61,6 @@ class Backwards(MapDataset):
         return len(self._parent)
 
     def __getitem__(self, index):
-        if isinstance(index, slice):
-            return self.slice(index)
         epoch, place = divmod(index, len(self))
         return self._parent[epoch * len(self) + len(self) - 1 - place]
 

@@ -66,7 +66,7 @@ def test_what_cannot_be_done_to_an_endless_dataset_is_said_with_a_remedy():
 @pytest.mark.parametrize("joined", [MapDataset.mix, IterDataset.mix, IterDataset.zip])
 def test_names_of_datasets_are_text(joined):
     """Numbers would be other names in weights and elements than were given."""
-    with pytest.raises(TypeError, match=r"the name 1 is a int; pass a dict with names of type str"):
+    with pytest.raises(TypeError, match=r"the name 1 is an int; pass a dict with names of type str"):
         joined({1: NUMBERS, 2: NUMBERS})
 
 
@@ -94,7 +94,7 @@ def test_a_window_shuffle_takes_its_seed_by_place_too():
         ({"web": 1}, ValueError, "weights leave out books; give every part one"),
         ({"web": "a", "books": 1}, TypeError, "weight of 'web' is 'a'; pass a number"),
         ([1, 2, 3], ValueError, "3 weights for 2 parts"),
-        (3, TypeError, r"weights=3 is a int; pass a list of numbers"),
+        (3, TypeError, r"weights=3 is an int; pass a list of numbers"),
         ([(5, {"web": 1, "books": 1})], ValueError, "begins at step 5; its first stage begins at step 0"),
         ([(0, [1, 1]), (9, [1, 1]), (4, [1, 1])], ValueError, "0, 9, 4, must ascend"),
         ([(0, [1, 1]), (9, [0, 0])], ValueError, "all weights are 0"),
@@ -112,7 +112,7 @@ def test_bad_weights_are_refused_when_the_mix_is_made(as_streams, weights, error
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (lambda x: x, "leaf .'tokens'. is 0, a int, and only arrays can be packed: map it to one"),
+        (lambda x: x, "leaf .'tokens'. is 0, an int, and only arrays can be packed: map it to one"),
         (lambda x: [x], "is .0., a list, and only arrays can be packed"),
         (str, "is '0', a str, and only arrays"),
         (lambda x: None, "is None, a NoneType"),

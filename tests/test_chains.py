@@ -42,8 +42,7 @@ class Reversed(MapDataset):
         return len(self._parent)
 
     def __getitem__(self, index):
-        if isinstance(index, slice):
-            return self.slice(index)
+        assert type(index) is int, "slices and lists are taken apart before"
         return self._parent[len(self) - 1 - index]
 
 
@@ -306,6 +305,7 @@ def test_a_dataset_of_the_users_own_stands_anywhere():
     assert [chain[i] for i in range(9)] == chain[list(range(9))] == list(chain)
     assert list(Reversed(MapDataset.range(4))) == [3, 2, 1, 0]
     assert list(Reversed(MapDataset.range(4))[1:3]) == [2, 1]
+    assert [Reversed(MapDataset.range(4))[each] for each in ([0, 2], np.array([3]), np.int64(1))] == [[3, 1], [0], 2]
     assert [plain(b) for b in Reversed(MapDataset.range(4)).batch(2)] == [[3, 2], [1, 0]]
     assert list(Sometimes().map(lambda x: x + 1)) == [2, 3, 5, 6, 8, 9]
     assert [plain(b) for b in Sometimes().to_iter_dataset().batch(4).mp_prefetch(1)] == [[1, 2, 4, 5], [7, 8]]

@@ -82,6 +82,29 @@ def test_what_is_no_list_of_streams_is_refused(wrong):
             method(wrong)
 
 
+def test_a_zip_that_ends_with_the_shortest_is_empty_where_one_is():
+    """As Python's; batches of it are none, and batches that are too small are counted in its elements."""
+    some, none = numbers(0, 3), numbers(0, 3).filter(lambda x: x > 9)
+    for empty in ([none, some], [some, none], {"x": some, "y": none}):
+        zipped = IterDataset.zip(empty, strict=False)
+        assert list(zipped) == list(zipped.batch(4, drop_remainder=True)) == []
+    with pytest.raises(EmptyStreamError, match="only 3 rows came to a batch of 4"):
+        list(IterDataset.zip([some, some]).batch(4, drop_remainder=True))
+
+
+def test_a_shard_is_not_divided_again():
+    """The second options would take the place of the first: an error that names both."""
+    for once in (
+        numbers(0, 9).shard(ShardOptions(0, 2)),
+        MapDataset.range(9).to_iter_dataset(shard_options=ShardOptions(0, 2)),
+    ):
+        with pytest.raises(
+            ValueError, match=r"shard\(.*=1, .*=2.*has .*=0, .*=2.*; give the options of this process once"
+        ):
+            once.map(abs).shard(ShardOptions(1, 2))
+    assert list(numbers(0, 4).shard(ShardOptions(0, 1)).shard(ShardOptions(1, 2))) == [1, 3]
+
+
 def _parts(*names):
     of = dict(zip("abcd", range(1, 5)))
     return {name: numbers(1000 * of[name], 60, seed=of[name]).filter(lambda x: x % 7) for name in names}

@@ -290,8 +290,9 @@ def test_epochs_are_told_by_part():
     take(iterator, 240)
     assert iterator.part_epochs == {"web": 2, "books": 2, "code": 2}
     assert iterator.epoch == 2
-    with pytest.raises(TypeError, match="for mixes"):
+    with pytest.raises(AttributeError, match="for mixes"):
         _ = iter(millrace.load(range(3))).part_epochs
+    assert not hasattr(iter(millrace.MapDataset.range(3)), "part_epochs")
 
 
 def test_a_failure_names_the_part_and_its_key():

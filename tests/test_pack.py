@@ -208,7 +208,7 @@ UNFIT = {
     "is [1, 2], a list, and only arrays": ([{"x": [1, 2]}], Pack(4)),
     "an element is None": ([{"x": X}, None], Pack(4)),
     "is None, a NoneType": ([{"x": X}, {"x": None}], Pack(4)),
-    "is 3, a int": ([{"x": X, "id": 3}], Pack(4)),
+    "is 3, an int": ([{"x": X, "id": 3}], Pack(4)),
     "of dtype <U1 and shape (1,)": ([np.array(["a"])], Pack(4)),
     "the first has ['x'], this one ['x'], ['y']": ([{"x": X}, {"x": X, "y": X}], Pack(4)),
     "an element is a ndarray, and the first one a dict": ([{"x": X}, X], Pack(4)),

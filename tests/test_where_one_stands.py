@@ -100,9 +100,11 @@ def test_a_feeder_of_something_else_knows_no_step():
     with iter(millrace.device_put([np.ones(2)], DEVICE)) as feeder:
         next(feeder)
         assert repr(feeder) == "DeviceFeeder(source=list_iterator)"
-        for ask in (lambda: feeder.step, lambda: feeder.epoch, lambda: feeder.part_epochs, lambda: len(feeder)):
+        for ask in (lambda: feeder.step, lambda: feeder.epoch, lambda: len(feeder)):
             with pytest.raises(TypeError, match="needs the iterator of a DataLoader"):
                 ask()
+        with pytest.raises(AttributeError, match="part_epochs needs the iterator of a DataLoader"):
+            _ = feeder.part_epochs
 
 
 def test_dir_shows_what_is_for_users():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...checks import one_of, whole_number
 from ...errors import ShardingError
-from ...wording import brief, first_few, shown
+from ...wording import a_kind_of, brief, first_few, shown
 from .extra import jax_for
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class DeviceLoader:
 
         if not isinstance(self.source, Iterable):
             raise TypeError(
-                f"{shown(self.source)} is a {type(self.source).__name__}; pass a loader, or an iterable of batches."
+                f"{shown(self.source)} is {a_kind_of(self.source)}; pass a loader, or an iterable of batches."
             )
         for name in ("host_buffer", "device_buffer"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, None, "a positive int"))
@@ -96,7 +96,7 @@ class DeviceLoader:
 
         loader = self.source
         if not isinstance(loader, DataLoader):
-            raise TypeError(f"epochs needs a DataLoader to feed from, and this is a {type(loader).__name__}.")
+            raise TypeError(f"epochs needs a DataLoader to feed from, and this is {a_kind_of(loader)}.")
         return Epochs(
             lambda number: iter(dataclasses.replace(self, source=loader._in_epoch(number))),
             count_of_epochs(loader._pipeline, count),

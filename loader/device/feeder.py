@@ -124,7 +124,7 @@ class DeviceFeeder:
         """For each part of a mix the epoch of its record that you received last; see `DataLoaderIterator.part_epochs`.
 
         Raises:
-            TypeError: it feeds from something else than a `DataLoader` of a mix.
+            AttributeError: it feeds from something else than a `DataLoader` of a mix.
         """
         return self._upstream.part_epochs(self._here())
 

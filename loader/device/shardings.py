@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 
 from ...errors import ShardingError
 from ...operations.trees import NAMESPACE, Structure, flatten
-from ...wording import brief, first_few, shown
+from ...wording import a_kind_of, brief, first_few, shown
 
 _WANTED = "a device, a Sharding, (mesh, axis names), or a tree of these"
 
@@ -55,7 +55,7 @@ def _as_sharding(target: Any) -> Sharding:
     if _is_shorthand(target):
         return _named(*target)
     remedy = '; name the axes over which batches are divided, (mesh, "data")' if isinstance(target, Mesh) else ""
-    raise TypeError(f"{shown(target)} is a {type(target).__name__}, but batches go to {_WANTED}{remedy}.")
+    raise TypeError(f"{shown(target)} is {a_kind_of(target)}, but batches go to {_WANTED}{remedy}.")
 
 
 def _named(mesh: Mesh, axes: Any) -> NamedSharding:

@@ -117,10 +117,10 @@ class Leaf:
         """The epoch of each part of a mix at a local position.
 
         Raises:
-            TypeError: this is no mix.
+            AttributeError: this is no mix.
         """
         if not isinstance(self.sampler, MixSampler):
-            raise TypeError(
+            raise AttributeError(
                 "part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch."
             )
         return self.sampler.part_epochs(self.position(local)) if self.total else dict.fromkeys(self.sampler.names, 0)

@@ -88,6 +88,15 @@ class Stage:
             count = whole + (rest > 0 and not operation.drops_remainder)
         return useful
 
+    def starved(self, inputs: int) -> tuple[Operation, int]:
+        """The first operation that drops all that so few inputs, of which none are `useful`, become; and how much it gets."""
+        for operation in self.operations:
+            whole, rest = divmod(inputs, operation.takes or 1)
+            if operation.drops_remainder and not whole:
+                break
+            inputs = whole + (rest > 0 and not operation.drops_remainder)
+        return operation, inputs
+
     def outputs(self, inputs: int) -> int:
         """Number of outputs of `inputs` inputs, as far as what the operations take decides it."""
         for operation in self.operations:

@@ -72,7 +72,7 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
     """The epoch of each part of a mix at the record before a cursor.
 
     Raises:
-        TypeError: this is no mix.
+        AttributeError: this is no mix.
     """
     before = 0 if any(cursor.skips) else 1
     reached = [max(position - before, 0) for position in cursor.positions]

@@ -16,7 +16,7 @@ from ...errors import CheckpointError, JoinError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import has_own_orders, order_of
 from ...samplers.protocol import VectorSampler
-from ...wording import brief, first_few, shown
+from ...wording import a_kind_of, brief, first_few, shown
 from ..plan.cursor import Cursor, Note
 from ..plan.fingerprint import differences
 from ..plan.leaf import Leaf
@@ -32,9 +32,7 @@ from .unfinished import Run, in_a_batch, place_after, stages_within
 def parsed(states: Any) -> list[LoaderState]:
     """The states of a run, read."""
     if not isinstance(states, (list, tuple)):
-        raise CheckpointError(
-            f"set_states takes a list of states, not a {type(states).__name__}; pass those of all shards."
-        )
+        raise CheckpointError(f"set_states takes a list of states, not {a_kind_of(states)}; pass those of all shards.")
     read: list[LoaderState] = []
     for number, state in enumerate(states):
         try:

@@ -51,12 +51,13 @@ class Regroup:
         if useful > 0:
             self._cut(useful)
             return self._group()
-        if not self._whole:
+        operation, count = self._stage.starved(self._count)
+        if not (self._whole and operation.needs_one):
             return ended
         return Ended(
             Failure(
                 EmptyStreamError(
-                    f"the stream is empty: only {self._count} rows came to a batch of {self._size}, and drop_remainder=True "
+                    f"the stream is empty: only {count} rows came to a batch of {operation.takes}, and drop_remainder=True "
                     "drops them. Pass a smaller batch_size, or drop_remainder=False."
                 )
             )

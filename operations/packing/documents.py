@@ -14,7 +14,7 @@ import optree
 from numpy.typing import NDArray
 
 from ...errors import PackError
-from ...wording import brief, shown
+from ...wording import a_kind_of, brief, shown
 from ..protocol import Element
 from ..trees import NAMESPACE
 from .by_leaf import Path, name, value_at
@@ -83,7 +83,7 @@ class Leaf:
 def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
     if not isinstance(leaf, np.ndarray) or hasattr(leaf, "mask"):
         raise PackError(
-            f"leaf {name(path)} is {shown(leaf)}, a {type(leaf).__name__}, and only arrays can be packed: map it to one, "
+            f"leaf {name(path)} is {shown(leaf)}, {a_kind_of(leaf)}, and only arrays can be packed: map it to one, "
             f"np.asarray(…, np.int32), or pass it along, meta_features=[{shown(path[0])}]."
         )
     if leaf.ndim == 0 or leaf.dtype.kind in "OSU":
@@ -165,7 +165,7 @@ class Documents:
         if element is None:
             return PackError("an element is None; the function that makes it may lack its return.")
         if not isinstance(element, dict):
-            return PackError(f"an element is a {type(element).__name__}, and the first one a dict; map them to dicts.")
+            return PackError(f"an element is {a_kind_of(element)}, and the first one a dict; map them to dicts.")
         return PackError(
             f"elements that are packed together differ: the first has {_told(self.paths)}, this one "
             f"{_told(leaf_paths(element))}; map them to one structure before Pack."

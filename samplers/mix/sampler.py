@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...checks import one_of, whole_number
 from ...errors import CheckpointError
 from ...keyed_random import fresh_generator
-from ...wording import brief, first_few, shown
+from ...wording import a_kind_of, brief, first_few, shown
 from ..chain_order import ChainOrder
 from ..index import IndexSampler
 from ..own_orders import has_own_orders
@@ -311,7 +311,7 @@ def _named(parts: Any) -> dict[str, Any]:
         parts = {str(number): part for number, part in enumerate(parts)}
     if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
         raise TypeError(
-            f"parts={shown(parts)} is a {type(parts).__name__}; pass a dict by name, or a list, of sources, numbers of "
+            f"parts={shown(parts)} is {a_kind_of(parts)}; pass a dict by name, or a list, of sources, numbers of "
             "records or IndexSamplers."
         )
     if not parts:

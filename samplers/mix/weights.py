@@ -13,7 +13,7 @@ from numbers import Real
 from typing import Any, TypeAlias, TypeGuard
 
 from ...checks import whole_number
-from ...wording import first_few, shown
+from ...wording import a_kind_of, first_few, shown
 
 Weights: TypeAlias = "Sequence[float] | Mapping[str, float]"
 Schedule: TypeAlias = "Sequence[tuple[int, Weights]]"
@@ -74,7 +74,7 @@ def _checked(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
         weights = [weights[name] for name in names]
     if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
         raise TypeError(
-            f"weights={shown(weights)} is a {type(weights).__name__}; pass a list of numbers, a dict by name, or a "
+            f"weights={shown(weights)} is {a_kind_of(weights)}; pass a list of numbers, a dict by name, or a "
             "schedule, [(0, {…}), (10_000, {…})]."
         )
     if len(weights) != len(names):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...wording import first_few
+from ...wording import a_kind_of, first_few
 from ..keys import Keys, check_key, check_keys
 from ..protocol import is_hugging_face
 from .columns import Array
@@ -51,7 +51,7 @@ class HuggingFaceDataSource:
 
     def __init__(self, dataset: Any) -> None:
         if not is_hugging_face(dataset):
-            raise TypeError(f"HuggingFaceDataSource takes a datasets.Dataset, not a {type(dataset).__name__}.")
+            raise TypeError(f"HuggingFaceDataSource takes a datasets.Dataset, not {a_kind_of(dataset)}.")
         form = dataset.format["type"]
         if form in _TABLE_FORMATS:
             raise TypeError(

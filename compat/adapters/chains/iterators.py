@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from ....loader import DataLoaderIterator
 from ....loader.state.files import restore_later, write_later
+from ....wording import a_kind_of
 from ...grain_chain_state import chain_state_after, is_grains
 
 T = TypeVar("T")
@@ -161,7 +162,5 @@ def set_next_index(ds_iter: Any, index: int) -> None:
 
 def _with_index(iterator: Any) -> Any:
     if not hasattr(iterator, "_set_next_index"):
-        raise NotImplementedError(
-            f"elements of a {type(iterator).__name__} have no index; use get_state() and set_state()."
-        )
+        raise NotImplementedError(f"elements of {a_kind_of(iterator)} have no index; use get_state() and set_state().")
     return iterator

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ....wording import a_kind_of
 from ...iterator import DataLoaderIterator
 from ...state.mark import Mark
 from .protocol import Upstream
@@ -98,7 +99,7 @@ class OtherUpstream:
 
     def part_epochs(self, mark: Any) -> dict[str, int]:
         """As the protocol says."""
-        raise self._no_loader("part_epochs")
+        raise AttributeError(str(self._no_loader("part_epochs")))
 
     def length(self, mark: Any) -> int:
         """As the protocol says."""
@@ -106,7 +107,7 @@ class OtherUpstream:
 
     def description(self, mark: Any) -> str:
         """As the protocol says."""
-        return f"source={self._kind()}"
+        return f"source={type(self.iterator).__name__}"
 
     @property
     def skipped_count(self) -> int:
@@ -134,15 +135,12 @@ class OtherUpstream:
     def _must_have(self, method: str) -> None:
         if not self.goes_back:
             raise TypeError(
-                f"{method} needs an iterator that has get_state and set_state, and a {self._kind()} has not; "
+                f"{method} needs an iterator that has get_state and set_state, and {a_kind_of(self.iterator)} has not; "
                 "feed from a millrace.DataLoader, or from an iterator that has."
             )
 
     def _no_loader(self, what: str) -> TypeError:
-        return TypeError(f"{what} needs the iterator of a DataLoader, and this is a {self._kind()}.")
-
-    def _kind(self) -> str:
-        return type(self.iterator).__name__
+        return TypeError(f"{what} needs the iterator of a DataLoader, and this is {a_kind_of(self.iterator)}.")
 
 
 def as_upstream(iterator: Iterator[Any]) -> Upstream:

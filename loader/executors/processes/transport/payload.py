@@ -17,7 +17,7 @@ from typing import Any
 import cloudpickle
 
 from .....errors import PicklingError
-from .....wording import brief, shown
+from .....wording import a_kind_of, brief, shown
 from ....interrupts import Uninterrupted
 from ..tuned import OUT_OF_BAND
 
@@ -99,7 +99,7 @@ def _culprit(value: Any, name: str, depth: int = 0) -> str:
             cloudpickle.dumps(part)
         except Exception:
             return _culprit(part, f"{name}{label}", depth + 1)
-    return f"{brief(name, 150)} is a {type(value).__qualname__}, which cannot be pickled"
+    return f"{brief(name, 150)} is {a_kind_of(value)}, which cannot be pickled"
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
