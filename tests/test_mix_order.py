@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from millrace.errors import CheckpointError
-from millrace.samplers.mix.sampler.order import MixOrder
+from millrace.samplers.mix.order import MixOrder
 from millrace.samplers.mix.sampler.weights import RAMP
 
 FAR = 10**15

@@ -18,7 +18,7 @@ from millrace.loader.plan.rules.mix import MixRows
 from millrace.loader.plan.rules.of_one import Again, All, First
 from millrace.operations import Together, WindowShuffle
 from millrace.operations.transforms import as_operation
-from millrace.samplers.mix.sampler.order import MixOrder
+from millrace.samplers.mix.order import MixOrder
 from millrace.sources import as_source
 
 ONE = NoSharding()
