@@ -6,9 +6,7 @@ In: what opens the iterator of an epoch. Out: these, in order; and at any moment
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..checks import whole_number
@@ -19,9 +17,9 @@ from .plan.build import not_empty
 from .plan.cursor import Cursor
 from .plan.fingerprint import Fingerprint
 from .plan.pipeline import Pipeline
-from .state.files import restore_later, write_later
 from .state.loader_state import LoaderState
 from .state.resume import parsed
+from .state.standing import Resumable
 
 
 class Batches(Protocol):
@@ -47,7 +45,7 @@ class Batches(Protocol):
 Kind = TypeVar("Kind", bound=Batches)
 
 
-class Epochs(Generic[Kind]):
+class Epochs(Resumable, Generic[Kind]):
     """Epochs, one after another, each an iterator of its own; made by `loader.epochs(…)`.
 
     Its state is that of the batch that you received last, in whichever epoch. One that is taken inside an epoch's loop goes
@@ -75,9 +73,6 @@ class Epochs(Generic[Kind]):
         self._number = 0
         self._batches = open_epoch(0)
         self._begun = False  # whether the user has them
-
-    def __iter__(self) -> Epochs[Kind]:
-        return self
 
     def __next__(self) -> Kind:
         """The batches of the next epoch; after a restore, the rest of the epoch that the state stood in."""
@@ -130,34 +125,10 @@ class Epochs(Generic[Kind]):
         read = parsed(states)
         self._go_to(_epoch_of(read[0]) if read else 0, lambda batches: batches.set_states(states, strict))
 
-    def state_dict(self) -> dict[str, Any]:
-        """`get_state` as a dict of plain values, for PyTorch habits."""
-        return dict(json.loads(self.get_state()))
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """`set_state` for what `state_dict` gave."""
-        self.set_state(json.dumps(state).encode())
-
-    async def save(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
-        return write_later(directory, self.get_state())
-
-    async def load(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol: go to the saved place, and begin to prefetch there."""
-        return restore_later(directory, self)
-
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice."""
         self._closed = True
         self._batches.close()
-
-    def __enter__(self) -> Epochs[Kind]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _go_to(self, number: int, set_state: Callable[[Kind], None]) -> None:
         batches = self._open(number)

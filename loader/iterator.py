@@ -6,13 +6,9 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from ..checks import whole_number
 from ..errors import ClosedError, InUseError
 from ..wording import shown
 from .executors.make import make_executor
@@ -20,14 +16,13 @@ from .executors.protocol import Executor
 from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
-from .plan.ranges import Ranges, within
+from .plan.ranges import Ranges
 from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
-from .plan.steps import number_of, part_epochs, records_of_step
 from .state.changed_mix import check_left, going_on
-from .state.files import restore_later, write_later
 from .state.loader_state import LoaderState, Unfinished
 from .state.mark import Mark
 from .state.resume import formers, joined, parsed, resumed
+from .state.standing import Standing
 from .state.unfinished import Row, rows
 from .stats import IteratorStats, Waits
 from .stream.flow import Flow
@@ -36,7 +31,7 @@ from .stream.running import Element, Elements, Running
 from .stream.skipped import SkippedRecords
 
 
-class DataLoaderIterator:
+class DataLoaderIterator(Standing):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
     Use it from one thread at a time. After an exception of an operation the state is still that of the last element
@@ -64,9 +59,6 @@ class DataLoaderIterator:
         self._run: Rows | Row | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
 
-    def __iter__(self) -> DataLoaderIterator:
-        return self
-
     def __next__(self) -> Any:
         """The next element; with a `Batch` in the pipeline, a batch."""
         elements = self._running.elements or self._begin()
@@ -89,89 +81,6 @@ class DataLoaderIterator:
                 self._step = kept_from
             self._step += 1
             return element
-
-    def __len__(self) -> int:
-        """Number of elements of the whole stream, as `len(loader)`; after `set_states` from other shards, of what these left.
-
-        Raises:
-            TypeError: it is endless, or an operation decides how many there are.
-        """
-        return self._length(self._mark())
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return f"DataLoaderIterator({self._description(self._mark())})"
-
-    @property
-    def step(self) -> int:
-        """Number of the element that comes next, from 0: how many were delivered, or left out on purpose, in all runs."""
-        return self._step
-
-    @property
-    def epoch(self) -> int:
-        """The epoch, from 0, of the record that was delivered last; of the first one before that.
-
-        >>> import millrace
-        >>> iterator = iter(millrace.load(range(6), batch_size=3))
-        >>> [(next(iterator).tolist(), iterator.epoch) for _ in range(3)]
-        [([0, 1, 2], 0), ([3, 4, 5], 0), ([0, 1, 2], 1)]
-        """
-        return self._epoch(self._mark())
-
-    @property
-    def part_epochs(self) -> dict[str, int]:
-        """For each part of a mix the epoch, from 0, of its record that was delivered last, by any shard.
-
-        Raises:
-            AttributeError: this is no mix; so `hasattr` tells.
-
-        >>> import millrace
-        >>> parts = {"web": range(100), "books": range(2)}
-        >>> sampler = millrace.MixSampler(parts, when_exhausted="repeat")
-        >>> iterator = iter(millrace.DataLoader(data_source=parts, sampler=sampler, operations=[millrace.Batch(10)]))
-        >>> batch = next(iterator)
-        >>> iterator.part_epochs
-        {'web': 0, 'books': 2}
-        """
-        return self._part_epochs(self._mark())
-
-    def last_records(self) -> Any:
-        """The keys `int64[records]` of the records that the last element was made of, each once, in the stream's order.
-
-        Where datasets come together, a dict: the keys in each of them, by its name or number. Costs nothing until it is
-        called. Records that a filter dropped are in no element.
-
-        Raises:
-            ValueError: nothing was delivered since the start, or since `set_state`.
-
-        >>> import millrace
-        >>> iterator = iter(millrace.load(range(10), transformations=[millrace.Filter(lambda x: x % 3)], batch_size=3))
-        >>> next(iterator).tolist(), iterator.last_records().tolist()
-        ([1, 2, 4], [1, 2, 4])
-        """
-        return self._records_of(self._mark())
-
-    def records_at(self, step: int) -> Any:
-        """The record keys `int64[records in the element]` of a step that is still to come, the next one or a later one.
-
-        As `DataLoader.records_at`, and right also where the number of shards or the batch size changed on the way, or steps
-        were left out.
-
-        Raises:
-            TypeError: an operation decides which records make an element.
-            IndexError: the step has been delivered, or the stream ends before.
-
-        >>> import millrace
-        >>> loader = millrace.load(range(10), batch_size=2, num_epochs=1)
-        >>> iterator = iter(loader)
-        >>> first, other = next(iterator), iter(loader.with_batch_size(3))
-        >>> other.set_state(iterator.get_state())
-        >>> other.records_at(2).tolist()
-        [5, 6, 7]
-        """
-        return self._records_at(self._mark(), step)
 
     @property
     def skipped_count(self) -> int:
@@ -202,7 +111,7 @@ class DataLoaderIterator:
 
     def get_state(self) -> bytes:
         """Where the user stands: JSON of less than 1,000 bytes for ordinary pipelines. Costs microseconds."""
-        return self._state(self._mark()).to_json()
+        return self._here().get_state()
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Go to the place that `get_state` told, on this or another iterator, at any time, with any `worker_count`.
@@ -247,21 +156,9 @@ class DataLoaderIterator:
         loaders, read = going_on(self._loaders, parsed(states), strict)
         self._go_to(joined(loaders, read, strict, _run_here), strict)
 
-    def state_dict(self) -> dict[str, Any]:
-        """`get_state` as a dict of plain values, for PyTorch habits."""
-        return self._state(self._mark()).to_dict()
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """`set_state` for what `state_dict` gave."""
         self._go_to(LoaderState.from_dict(state))
-
-    async def save(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
-        return write_later(directory, self.get_state())
-
-    async def load(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol: go to the saved mark, and begin to prefetch there."""
-        return restore_later(directory, self)
 
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice.
@@ -276,14 +173,6 @@ class DataLoaderIterator:
             self._closed = False
             raise
 
-    def __enter__(self) -> DataLoaderIterator:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:  # at exit the name may be gone
         if not is_finalizing() and (running := getattr(self, "_running", None)) is not None:
             running.end()  # at exit the threads have been joined and the processes ended already
@@ -295,7 +184,7 @@ class DataLoaderIterator:
 
     def _flow(self, executor: Executor) -> tuple[Iterable[Element], Flow]:
         """What comes next: the rest of what former shards were in the middle of, and the stream."""
-        mark = self._mark()
+        mark = self._here()
         self._start, self._unfinished, self._run = mark.cursor, mark.left, None
         flow = Flow(self._pipeline, self._start, executor, self._skipped, self._waits, self._unread())
         left = self._unfinished
@@ -307,66 +196,22 @@ class DataLoaderIterator:
             return ()
         return self._skipped_steps.positions((self._start.positions[0], self._step), self._pipeline.stages[0].unit)
 
-    def _mark(self) -> Mark:
-        """What `_state` makes the present state of, later. Costs less than a microsecond."""
-        return Mark(self._start, self._run, self._index, self._step, self._unfinished)
+    def _here(self) -> Mark:
+        """Costs less than a microsecond."""
+        start = self._start
+        return Mark(self._pipeline, self._skipped_steps, start, self._unfinished, self._run, self._index, self._step)
 
-    def _state(self, mark: Mark) -> LoaderState:
-        """The state at a mark of this iterator. Any thread may ask."""
-        shard = self._pipeline.shard
-        return LoaderState(
-            cursor=mark.cursor,
-            step=mark.step,
-            shard=(shard.shard_index, shard.shard_count),
-            fingerprint=self._pipeline.fingerprint,
-            lineages=tuple(leaf.lineage for leaf in self._pipeline.leaves),
-            skipped=self._skipped_steps,
-            unfinished=mark.left,
-        )
+    def _told(self) -> str:
+        return self._told_at(self._here())
 
-    def _description(self, mark: Mark) -> str:
-        place, pipeline = f"step={mark.step}, epoch={self._epoch(mark)}", self._pipeline
-        return f"{place}, worker_count={self._execution.workers}, data_source={shown(pipeline.leaves[0].source)}"
-
-    def _epoch(self, mark: Mark) -> int:
-        cursor = mark.cursor
-        position = cursor.positions[0]
-        return self._pipeline.leaves[0].epoch_of(position if any(cursor.skips) else max(position - 1, 0))
-
-    def _part_epochs(self, mark: Mark) -> dict[str, int]:
-        return part_epochs(self._pipeline, mark.cursor)
-
-    def _length(self, mark: Mark) -> int:
-        return number_of(self._pipeline, (mark.cursor.positions[0], mark.step), self._skipped_steps)
-
-    def _records_at(self, mark: Mark, step: int) -> Any:
-        """What `records_at` gave at a mark of this iterator. Any thread may ask."""
-        step = whole_number("step", step, 0, None, "the number of an element, from 0")
-        if step < mark.step or within(self._skipped_steps.absorbed, step) is not None:
-            raise IndexError(
-                f"step {shown(step)} was delivered or left out: step {mark.step} comes next in this iterator; ask for "
-                "that one or a later one."
-            )
-        return records_of_step(self._pipeline, step, (mark.cursor.positions[0], mark.step), self._skipped_steps)
-
-    def _records_of(self, mark: Mark) -> Any:
-        """What `last_records` gave at a mark of this iterator. Any thread may ask."""
-        if mark.run is None:
-            raise ValueError("last_records needs an element that was delivered; call next() first.")
-        pipeline = mark.run.former if isinstance(mark.run, Row) else self._pipeline
-        records = mark.run.records(mark.row)
-        keys = [
-            leaf.by_part(leaf.record_keys(leaf.positions_of(np.array(records.get(number, ()), dtype=np.int64))))
-            for number, leaf in enumerate(pipeline.leaves)
-        ]
-        if len(keys) == 1:
-            return keys[0]
-        return {leaf.name or str(number): keys[number] for number, leaf in enumerate(pipeline.leaves)}
+    def _told_at(self, mark: Mark) -> str:
+        place, source = f"step={mark.step}, epoch={mark.epoch}", self._pipeline.leaves[0].source
+        return f"{place}, worker_count={self._execution.workers}, data_source={shown(source)}"
 
     def _go_back(self, mark: Mark) -> None:
         """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
         skipped = self._skipped
-        self._go_to(self._state(mark), strict=False)
+        self._go_to(mark.state, strict=False)
         self._skipped = skipped
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:

@@ -5,18 +5,16 @@ In: an upstream iterator and a sharding. Out: trees of `jax.Array`, and at any m
 
 from __future__ import annotations
 
-import json
 import time
 import weakref
-from collections.abc import Awaitable, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ...errors import ClosedError, InUseError
 from ..interrupts import Uninterrupted
-from ..state.files import restore_later, write_later
+from ..state.standing import Standing
 from .queue import Delivered, End, Failed, HandOver
 from .run import Run, leave_to
 from .run_maker import Runs
@@ -27,13 +25,14 @@ from .upstream.protocol import Upstream
 from .upstream.user_mark import UserMark
 
 
-class DeviceFeeder:
+class DeviceFeeder(Standing):
     """One pass over a stream, ahead of the user and on the devices; made by `iter(loader.to_device(…))`.
 
     Use it from one thread at a time. The upstream iterator belongs to it until it is closed: one that you passed stands at some
     place ahead of you till then. When the feeder is dropped it goes back to where you stand, a moment later, on the feeder's
     thread; a plain iterator cannot, and what was read ahead is lost. Its state is that of the last batch that
-    *you received*, whatever is in the buffers. It keeps no batch that it gave you: drop it, or donate its buffers.
+    *you received*, whatever is in the buffers. It keeps no batch that it gave you: drop it, or donate its buffers. Where it
+    feeds from something else than a `DataLoader`, a TypeError says that steps, epochs and records are not known.
 
     After an error the state is that of the last batch delivered, and the next `next` tries again, as for the upstream iterator
     (a plain iterable cannot go back: there, the batch that follows comes). Close it, or use it as a context manager, to stop
@@ -53,9 +52,6 @@ class DeviceFeeder:
         self._in_next = False
         self._closed = self._done = False  # told to close; nothing is left to be closed
         self._watch = Watch()
-
-    def __iter__(self) -> DeviceFeeder:
-        return self
 
     def __next__(self) -> Any:
         """The next batch, on its devices.
@@ -85,49 +81,6 @@ class DeviceFeeder:
         finally:
             self._in_next, item = False, None  # an error's traceback holds this frame
 
-    def __len__(self) -> int:
-        """Number of batches of the whole stream, those that you received included; see `DataLoaderIterator.__len__`.
-
-        With `on_uneven="drop"` or `"pad"` other processes may have you get fewer or more.
-
-        Raises:
-            TypeError: it is endless, an operation decides how many there are, or it feeds from no `DataLoader`.
-        """
-        return self._upstream.length(self._here())
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return f"DeviceFeeder({self._upstream.description(self._here())})"
-
-    @property
-    def step(self) -> int:
-        """Number of the batch that comes next, from 0, however far ahead the feeder is; see `DataLoaderIterator.step`.
-
-        Raises:
-            TypeError: it feeds from something else than a `DataLoader`.
-        """
-        return self._upstream.step(self._here())
-
-    @property
-    def epoch(self) -> int:
-        """The epoch, from 0, of the record that you received last; see `DataLoaderIterator.epoch`.
-
-        Raises:
-            TypeError: it feeds from something else than a `DataLoader`.
-        """
-        return self._upstream.epoch(self._here())
-
-    @property
-    def part_epochs(self) -> dict[str, int]:
-        """For each part of a mix the epoch of its record that you received last; see `DataLoaderIterator.part_epochs`.
-
-        Raises:
-            AttributeError: it feeds from something else than a `DataLoader` of a mix.
-        """
-        return self._upstream.part_epochs(self._here())
-
     @property
     def mask(self) -> Any:
         """`bool[rows]` of the batch delivered last, a `jax.Array` divided as the batch is: False where a row was filled in.
@@ -144,22 +97,8 @@ class DeviceFeeder:
         return self._watch.stats()
 
     def last_records(self) -> Any:
-        """The record keys `int64[records]` of the batch delivered last; see `DataLoaderIterator.last_records`.
-
-        Raises:
-            ValueError: nothing was delivered since the start, or since `set_state`.
-            TypeError: it feeds from something else than a `DataLoader`.
-        """
-        return np.empty(0, np.int64) if self._empty else self._upstream.last_records(self._here())
-
-    def records_at(self, step: int) -> Any:
-        """The record keys of a step that you have not received yet; see `DataLoaderIterator.records_at`.
-
-        Raises:
-            TypeError: it feeds from something else than a `DataLoader`, or an operation decides which records make an element.
-            IndexError: you received the step, or the stream ends before.
-        """
-        return self._upstream.records_at(self._here(), step)
+        """As that of iterators; of a batch that is filling alone: none."""
+        return np.empty(0, np.int64) if self._empty else super().last_records()
 
     @property
     def skipped_count(self) -> int:
@@ -183,7 +122,7 @@ class DeviceFeeder:
         Raises:
             TypeError: the upstream iterator has no state.
         """
-        return self._upstream.state_at(self._here())
+        return self._here().get_state()
 
     def set_state(self, state: Any, strict: bool = True) -> None:
         """Go to the place that `get_state` told, of a feeder or of an upstream iterator; as `DataLoaderIterator.set_state`.
@@ -207,23 +146,6 @@ class DeviceFeeder:
         self._upstream.set_states(states, strict)
         self._stand_with_host()
 
-    def state_dict(self) -> dict[str, Any]:
-        """`get_state` as a dict of plain values, for PyTorch habits."""
-        state = self.get_state()
-        return state if isinstance(state, dict) else dict(json.loads(state))
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """`set_state` for what `state_dict` gave."""
-        self.set_state(state if isinstance(self.get_state(), dict) else json.dumps(state).encode())
-
-    async def save(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol for things that save themselves: the state of this moment, written in the background."""
-        return write_later(directory, self.get_state())
-
-    async def load(self, directory: Any) -> Awaitable[None]:
-        """Orbax's protocol: go to the saved mark, and begin to prefetch there."""
-        return restore_later(directory, self)
-
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice.
 
@@ -239,14 +161,6 @@ class DeviceFeeder:
         self._runs.forget()
         self._user.leave()
         self._done = True
-
-    def __enter__(self) -> DeviceFeeder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _begin(self) -> Run:
         if self._closed:
@@ -266,8 +180,11 @@ class DeviceFeeder:
         return run
 
     def _here(self) -> Any:
-        """Where the user stands. The upstream iterator itself is asked only while nobody else uses it."""
+        """The upstream iterator itself is asked only while nobody else uses it."""
         return self._upstream.mark() if self._user.mark is None else self._user.mark
+
+    def _told(self) -> str:
+        return self._upstream.told_at(self._here())
 
     def _give_up_buffers(self) -> None:
         """For another place to begin at; what comes from a source that cannot go back could not be read again."""

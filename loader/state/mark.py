@@ -1,34 +1,37 @@
-"""A mark of where an iterator stands, set at no cost and made a state of when somebody asks.
+"""A mark of where an iterator stands, set at no cost; what is asked about the place is found when somebody asks.
 
-In: what the iterator delivered last. Out: the cursor that follows it. A device feeder takes one for every batch.
+In: what the iterator delivered last. Out: the cursor that follows it, its state, its records. A device feeder takes one for
+every batch. Any thread may ask: nothing here changes.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from ...checks import whole_number
+from ...wording import shown
 from ..plan.cursor import Cursor
+from ..plan.pipeline import Pipeline
+from ..plan.ranges import within
+from ..plan.skipped_steps import SkippedSteps
+from ..plan.steps import number_of, part_epochs, records_of_step
 from ..stream.rows import Rows
-from .loader_state import Unfinished
+from .loader_state import LoaderState, Unfinished
 from .unfinished import Row
 
 
 class Mark(NamedTuple):
-    """Where a user stands who has received one element and not the next.
+    """Where a user stands who has received one element and not the next."""
 
-    Attributes:
-        start: where the iterator began, or was set to.
-        run: the rows of which the element is one; None: nothing was delivered since the start.
-        row: its number among the rows of the run's block.
-        step: elements delivered in all.
-        unfinished: what came before `start` when the iterator began there.
-    """
-
-    start: Cursor
-    run: Rows | Row | None
-    row: int
-    step: int
-    unfinished: tuple[Unfinished, ...] = ()
+    pipeline: Pipeline  # as it goes on from a state
+    skipped: SkippedSteps
+    start: Cursor  # where the iterator began, or was set to …
+    unfinished: tuple[Unfinished, ...]  # … and what came before that when it began there
+    run: Rows | Row | None  # the rows of which the element is one; None: nothing was delivered since the start
+    row: int  # its number among them
+    step: int  # elements delivered, or left out on purpose, in all runs
 
     @property
     def cursor(self) -> Cursor:
@@ -39,3 +42,59 @@ class Mark(NamedTuple):
     def left(self) -> tuple[Unfinished, ...]:
         """What is to come before the cursor."""
         return self.unfinished if self.run is None else self.run.unfinished if isinstance(self.run, Row) else ()
+
+    @property
+    def state(self) -> LoaderState:
+        """The state from which the stream goes on here."""
+        shard = self.pipeline.shard
+        return LoaderState(
+            cursor=self.cursor,
+            step=self.step,
+            shard=(shard.shard_index, shard.shard_count),
+            fingerprint=self.pipeline.fingerprint,
+            lineages=tuple(leaf.lineage for leaf in self.pipeline.leaves),
+            skipped=self.skipped,
+            unfinished=self.left,
+        )
+
+    def get_state(self) -> bytes:
+        """As that of iterators."""
+        return self.state.to_json()
+
+    @property
+    def epoch(self) -> int:
+        """As that of iterators."""
+        cursor = self.cursor
+        position = cursor.positions[0]
+        return self.pipeline.leaves[0].epoch_of(position if any(cursor.skips) else max(position - 1, 0))
+
+    @property
+    def part_epochs(self) -> dict[str, int]:
+        """As those of iterators."""
+        return part_epochs(self.pipeline, self.cursor)
+
+    def len(self) -> int:
+        """As that of iterators."""
+        return number_of(self.pipeline, (self.cursor.positions[0], self.step), self.skipped)
+
+    def records_at(self, step: int) -> Any:
+        """As that of iterators."""
+        step = whole_number("step", step, 0, None, "the number of an element, from 0")
+        if step < self.step or within(self.skipped.absorbed, step) is not None:
+            raise IndexError(
+                f"step {shown(step)} was delivered or left out: step {self.step} comes next in this iterator; ask for "
+                "that one or a later one."
+            )
+        return records_of_step(self.pipeline, step, (self.cursor.positions[0], self.step), self.skipped)
+
+    def last_records(self) -> Any:
+        """As those of iterators."""
+        if self.run is None:
+            raise ValueError("last_records needs an element that was delivered; call next() first.")
+        leaves = (self.run.former if isinstance(self.run, Row) else self.pipeline).leaves
+        records = self.run.records(self.row)
+        keys = [
+            leaf.by_part(leaf.record_keys(leaf.positions_of(np.array(records.get(number, ()), dtype=np.int64))))
+            for number, leaf in enumerate(leaves)
+        ]
+        return keys[0] if len(keys) == 1 else {leaf.name or str(n): keys[n] for n, leaf in enumerate(leaves)}

@@ -91,8 +91,8 @@ class EngineIterator(DatasetIterator[T]):
         return self.run.state_dict()
 
     def _state_later(self) -> Callable[[], dict[str, Any]]:
-        run, mark = self.run, self.run._mark()
-        return lambda: run._state(mark).to_dict()
+        mark = self.run._here()
+        return lambda: mark.state.to_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go to where this or another iterator of the dataset stood, or Grain's; also after it ended or was closed.
@@ -122,7 +122,7 @@ class EngineIterator(DatasetIterator[T]):
     def _set_next_index(self, index: int) -> None:
         self._steps()
         run = self.run
-        state = run._state(run._mark())
+        state = run._here().state
         position = index * run._pipeline.stages[0].unit
         cursor = state.cursor._replace(positions=(position,), skips=(0,) * len(state.cursor.skips))
         run._go_to(dataclasses.replace(state, cursor=cursor, step=index))

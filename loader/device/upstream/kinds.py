@@ -6,7 +6,7 @@ In: whatever the user passed. Out: the face that the feeder knows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ....wording import a_kind_of
 from ...iterator import DataLoaderIterator
@@ -21,13 +21,9 @@ class LoaderUpstream:
 
     def __init__(self, iterator: DataLoaderIterator) -> None:
         self.iterator = iterator
-        self.mark = iterator._mark
-        self.last_records = iterator._records_of
-        self.records_at = iterator._records_at
-        self.epoch = iterator._epoch
-        self.part_epochs = iterator._part_epochs
-        self.length = iterator._length
-        self.description = iterator._description
+        self.mark = iterator._here
+        self.told_at = iterator._told_at
+        self.go_to = iterator._go_back
         self.set_state = iterator.set_state
         self.set_states = iterator.set_states
 
@@ -43,24 +39,30 @@ class LoaderUpstream:
         last = operations[-1] if operations else None
         return last.takes if last is not None and last.only_stacks else None
 
-    def state_at(self, mark: Mark) -> bytes:
-        """As the protocol says."""
-        return self.iterator._state(mark).to_json()
-
-    def step(self, mark: Mark) -> int:
-        """As the protocol says."""
-        return mark.step
-
-    def go_to(self, mark: Mark) -> None:
-        """As the protocol says."""
-        self.iterator._go_back(mark)
-
     def steady(self, mark: Mark) -> int:
-        """As the protocol says: whole batches that are left of an aligned pipeline that ends with its `Batch`."""
-        pipeline = self.iterator._pipeline
-        if not pipeline.aligned or self.batch_size is None or self.iterator._skipped_steps:
+        """Whole batches that are left of an aligned pipeline that ends with its `Batch`."""
+        pipeline = mark.pipeline
+        if not pipeline.aligned or self.batch_size is None or mark.skipped:
             return 1
         return 1 + pipeline.leaf.left_from(mark.cursor.positions[0]) // pipeline.stages[0].unit
+
+
+class OtherMark:
+    """A place in an iterator of which nothing is known but, perhaps, its state."""
+
+    def __init__(self, iterator: Any, goes_back: bool) -> None:
+        self._kind = a_kind_of(iterator)
+        self._state = (iterator.get_state(),) if goes_back else ()
+
+    def get_state(self) -> Any:
+        """The state, as the iterator gave it."""
+        if not self._state:
+            raise _no_state("get_state", self._kind)
+        return self._state[0]
+
+    def __getattr__(self, question: str) -> NoReturn:
+        error = _no_loader(question, self._kind)
+        raise AttributeError(str(error)) if question == "part_epochs" else error  # of which `hasattr` is asked
 
 
 class OtherUpstream:
@@ -68,79 +70,53 @@ class OtherUpstream:
 
     batch_size = None
 
-    def __init__(self, iterator: Iterator[Any]) -> None:
+    def __init__(self, iterator: Any) -> None:
         self.iterator = iterator
         self.goes_back = hasattr(iterator, "get_state") and hasattr(iterator, "set_state")
+        self._kind = a_kind_of(iterator)
 
-    def mark(self) -> Any:
-        """As the protocol says: the state itself."""
-        return self.iterator.get_state() if self.goes_back else None  # type: ignore[attr-defined]
+    def mark(self) -> OtherMark:
+        """Costs what the iterator's `get_state` does."""
+        return OtherMark(self.iterator, self.goes_back)
 
-    def state_at(self, mark: Any) -> Any:
-        """As the protocol says."""
-        self._must_have("get_state")
-        return mark
-
-    def last_records(self, mark: Any) -> Any:
-        """As the protocol says."""
-        raise self._no_loader("last_records")
-
-    def records_at(self, mark: Any, step: int) -> Any:
-        """As the protocol says."""
-        raise self._no_loader("records_at")
-
-    def step(self, mark: Any) -> int:
-        """As the protocol says."""
-        raise self._no_loader("step")
-
-    def epoch(self, mark: Any) -> int:
-        """As the protocol says."""
-        raise self._no_loader("epoch")
-
-    def part_epochs(self, mark: Any) -> dict[str, int]:
-        """As the protocol says."""
-        raise AttributeError(str(self._no_loader("part_epochs")))
-
-    def length(self, mark: Any) -> int:
-        """As the protocol says."""
-        raise self._no_loader("len")
-
-    def description(self, mark: Any) -> str:
-        """As the protocol says."""
+    def told_at(self, mark: OtherMark) -> str:
+        """Its kind is all that is known."""
         return f"source={type(self.iterator).__name__}"
 
     @property
     def skipped_count(self) -> int:
-        """As the protocol says."""
-        raise self._no_loader("skipped_count")
+        """Unknown."""
+        raise _no_loader("skipped_count", self._kind)
 
-    def go_to(self, mark: Any) -> None:
-        """As the protocol says."""
+    def go_to(self, mark: OtherMark) -> None:
+        """By its state."""
         if self.goes_back:
-            self.iterator.set_state(mark)  # type: ignore[attr-defined]
+            self.iterator.set_state(mark.get_state())
 
     def set_state(self, state: Any, strict: bool) -> None:
-        """As the protocol says."""
-        self._must_have("set_state")
-        self.iterator.set_state(state)  # type: ignore[attr-defined]
+        """Others know no `strict`."""
+        if not self.goes_back:
+            raise _no_state("set_state", self._kind)
+        self.iterator.set_state(state)
 
     def set_states(self, states: Sequence[Any], strict: bool) -> None:
-        """As the protocol says."""
-        raise self._no_loader("set_states")
+        """Never: shards are those of a loader."""
+        raise _no_loader("set_states", self._kind)
 
-    def steady(self, mark: Any) -> int:
-        """As the protocol says."""
+    def steady(self, mark: OtherMark) -> int:
+        """The one before the mark."""
         return 1
 
-    def _must_have(self, method: str) -> None:
-        if not self.goes_back:
-            raise TypeError(
-                f"{method} needs an iterator that has get_state and set_state, and {a_kind_of(self.iterator)} has not; "
-                "feed from a millrace.DataLoader, or from an iterator that has."
-            )
 
-    def _no_loader(self, what: str) -> TypeError:
-        return TypeError(f"{what} needs the iterator of a DataLoader, and this is {a_kind_of(self.iterator)}.")
+def _no_state(method: str, kind: str) -> TypeError:
+    return TypeError(
+        f"{method} needs an iterator that has get_state and set_state, and {kind} has not; "
+        "feed from a millrace.DataLoader, or from an iterator that has."
+    )
+
+
+def _no_loader(what: str, kind: str) -> TypeError:
+    return TypeError(f"{what} needs the iterator of a DataLoader, and this is {kind}.")
 
 
 def as_upstream(iterator: Iterator[Any]) -> Upstream:

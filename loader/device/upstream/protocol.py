@@ -1,7 +1,7 @@
 """What a feeder asks of what it reads from, whatever that is.
 
-In: nothing. Out: one small face. A mark of the place that follows is taken for every batch, by the thread that reads; a state
-is made of it only when the user asks, on the user's thread.
+In: nothing. Out: one small face. A mark of the place that follows is taken for every batch, by the thread that reads; it is
+asked only when the user asks, on the user's thread.
 """
 
 from __future__ import annotations
@@ -26,30 +26,9 @@ class Upstream(Protocol):
         """Whether `go_to` does anything."""
 
     def mark(self) -> Any:
-        """Where the stream stands."""
+        """Where the stream stands: what answers the questions of `Mark`, or refuses to."""
 
-    def state_at(self, mark: Any) -> Any:
-        """The state of the place of a mark."""
-
-    def last_records(self, mark: Any) -> Any:
-        """The keys of the records that the batch before a mark was made of."""
-
-    def records_at(self, mark: Any, step: int) -> Any:
-        """The keys of the records that a step after a mark will be made of."""
-
-    def step(self, mark: Any) -> int:
-        """The number of the step that comes after a mark."""
-
-    def epoch(self, mark: Any) -> int:
-        """The epoch of the record before a mark."""
-
-    def part_epochs(self, mark: Any) -> dict[str, int]:
-        """The epoch of each part of a mix at a mark."""
-
-    def length(self, mark: Any) -> int:
-        """The number of batches of the whole stream."""
-
-    def description(self, mark: Any) -> str:
+    def told_at(self, mark: Any) -> str:
         """What is read from and, if that is known, where a mark stands."""
 
     @property
