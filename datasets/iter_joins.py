@@ -31,17 +31,13 @@ from .stream import Stream
 Exhausted = Literal["first", "all", "repeat"]
 
 
-def mixed(
-    streams: Sequence[Stream], names: Sequence[str] | None, weights: Any, when_exhausted: Exhausted, ramp: bool
-) -> Stream:
-    """Elements of several streams, in proportion to their weights."""
+def mixed(streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted) -> Stream:
+    """Elements of several streams, in an order of streams by name."""
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
-    labels = tuple(names) if names is not None else tuple(str(number) for number in range(len(streams)))
-    order = MixOrder.of(weights, labels, ramp)
-    inputs = [_named(stream.tree, label) for stream, label in zip(streams, labels)]
+    inputs = [_named(stream.tree, name) for stream, name in zip(streams, order.names)]
     if when_exhausted == "repeat":
         inputs = list(map(_endless, inputs))
-    return _joined(streams, Joined(tuple(inputs), MixRows(order, when_exhausted == "all"), labels))
+    return _joined(streams, Joined(tuple(inputs), MixRows(order, when_exhausted == "all"), order.names))
 
 
 def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool) -> Stream:

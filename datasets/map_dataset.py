@@ -191,6 +191,7 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         *,
         when_exhausted: Literal["first", "all", "repeat"] = "first",
         ramp: bool = False,
+        records_per_step: int = 1,
     ) -> MapDataset[Any]:
         """Elements of several datasets, in proportions that weights give: before every index each has had its share.
 
@@ -199,11 +200,13 @@ class MapDataset(MapMethods[T], Remarks, ABC):
 
         Args:
             datasets: in a list, or in a dict by name.
-            weights: likewise, of numbers that need not sum to one; or a schedule of these, `[(first_index, weights), …]`.
+            weights: likewise, of numbers that need not sum to one; or a schedule of these, `[(first_step, weights), …]`.
                 None (default): all equal.
             when_exhausted: "first" (default): it ends where a dataset would be drawn that has ended; "all": it goes on
                 without that one until all have ended; "repeat": that one goes on with its next epoch, and the mix never ends.
             ramp: whether weights change linearly from one stage of a schedule to the next.
+            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch size, of all
+                shards together, counts batches.
 
         Raises:
             TypeError, ValueError: datasets or weights are none, do not fit one another, or a dataset is empty.
@@ -215,7 +218,7 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         """
         named = _nodes("mix", datasets)
         lengths = {name: not_empty(f"mix: dataset {name}", node.length) for name, node in named.items()}
-        return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp)))
+        return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step)))
 
     @staticmethod
     def zip(datasets: Sequence[MapDataset[Any]]) -> MapDataset[tuple[Any, ...]]:

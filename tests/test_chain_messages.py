@@ -82,6 +82,18 @@ def test_a_window_shuffle_takes_its_seed_by_place_too():
     assert list(stream.window_shuffle(3, 1)) == list(stream.window_shuffle(3, seed=1))
 
 
+@pytest.mark.parametrize("mix", [MapDataset.mix, IterDataset.mix])
+def test_a_schedule_counts_as_many_elements_for_a_step_as_it_is_told(mix):
+    """Of batches, where that is their size; one element where nothing is said."""
+    parts = {"a": MapDataset.source(["a"] * 40), "b": MapDataset.source(["b"] * 40)}
+    schedule = [(0, {"a": 1, "b": 0}), (3, {"a": 0, "b": 1})]
+    assert "".join(list(mix(parts, schedule))[:6]) == "aaabbb"
+    batches = list(mix(parts, schedule, records_per_step=4).batch(4, batch_fn="".join))
+    assert batches[:5] == ["aaaa", "aaaa", "aaaa", "bbbb", "bbbb"]
+    with pytest.raises(ValueError, match="records_per_step=0"):
+        mix(parts, schedule, records_per_step=0)
+
+
 @pytest.mark.parametrize("as_streams", [False, True])
 @pytest.mark.parametrize(
     ("weights", "error", "message"),

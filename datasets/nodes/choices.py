@@ -133,16 +133,24 @@ class ByWeights:
         weights: as `MixSampler` takes them.
         when_exhausted: likewise.
         ramp: likewise.
+        records_per_step: likewise.
     """
 
     lengths: dict[str, int]
     weights: Any
     when_exhausted: Literal["first", "all", "repeat"]
     ramp: bool
+    records_per_step: int
 
     def sampler(self, orders: Mapping[str, Any]) -> MixSampler:
         """As the protocol says; it knows how to go on after the weights were changed."""
-        return MixSampler(orders, self.weights, when_exhausted=self.when_exhausted, ramp=self.ramp)
+        return MixSampler(
+            orders,
+            self.weights,
+            when_exhausted=self.when_exhausted,
+            ramp=self.ramp,
+            records_per_step=self.records_per_step,
+        )
 
     @cached_property
     def _mix(self) -> MixSampler:
