@@ -1,0 +1,1 @@
+"""How records lie in files: framing, indices, samples. No source, and nothing that knows one."""

@@ -1,0 +1,280 @@
+"""`tf.train.Example`, without TensorFlow. In: its bytes. Out: a dict of arrays and bytes; and the way back.
+
+    Example {features: 1 → Features {feature: 1 → {key: 1, value: 2 → Feature}}}
+    Feature {bytes_list: 1 | float_list: 2 | int64_list: 3 → {value: 1, repeated; numbers packed or not}}
+
+It is read by hand: numbers come as arrays at once, which a protobuf library gives one by one.
+Formats: https://protobuf.dev/programming-guides/encoding, https://github.com/tensorflow/tensorflow (core/example).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SourceError
+from ..wording import brief, first_few, shown
+
+Convert: TypeAlias = Callable[[str, Any], Any]
+"""Name and value of a feature → what the user wants of it."""
+
+_BYTES, _FLOATS, _INTEGERS = 1, 2, 3
+_VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
+_FEW = 12
+"""Varints of so many bytes are read one by one; NumPy is faster with more."""
+
+
+def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The features of an example, by name.
+
+    Args:
+        data: a serialised `tf.train.Example`.
+        features: which to give, and as what: `bytes` (exactly one value), `list` (any number of byte strings), a dtype
+            (exactly one number, as a NumPy scalar), or `(dtype, shape)`, in which one length may be None. Default: all;
+            numbers as read-only arrays with one axis, `int64` or `float32`; one byte string as `bytes`, others as a list.
+
+    Raises:
+        SourceError: `data` is no example, has no such feature, or a feature is not as `features` says.
+        TypeError: `features` says something else.
+
+    >>> data = encode_example({"image": b"...", "label": 3, "box": [0.5, 1.0]})
+    >>> decode_example(data)
+    {'image': b'...', 'label': array([3]), 'box': array([0.5, 1. ], dtype=float32)}
+    >>> decode_example(data, {"label": np.int32, "box": (np.float32, (1, 2))})
+    {'label': np.int32(3), 'box': array([[0.5, 1. ]], dtype=float32)}
+    """
+    return decoder_of(features)(data)
+
+
+def decoder_of(features: Mapping[str, Any] | None = None) -> Callable[[bytes], dict[str, Any]]:
+    """`decode_example` with its `features` looked at once.
+
+    Raises:
+        TypeError: `features` says something that `decode_example` does not know.
+    """
+    if features is None:
+        return _decode_all
+    if not isinstance(features, Mapping):
+        raise TypeError(f'features={shown(features)} must be a dict, such as {{"image": bytes, "label": np.int64}}.')
+    converts = {name: _convert(name, wanted) for name, wanted in features.items()}
+
+    def decode(data: bytes) -> dict[str, Any]:
+        found = _features(data)
+        missing = [name for name in converts if name not in found]
+        if missing:
+            raise SourceError(f"the example has no {first_few(missing)}; it has {first_few(sorted(found), 8)}.")
+        return {name: convert(name, found[name]) for name, convert in converts.items()}
+
+    return decode
+
+
+def _decode_all(data: bytes) -> dict[str, Any]:
+    return {
+        name: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for name, value in _features(data).items()
+    }
+
+
+def _convert(name: str, wanted: Any) -> Convert:
+    """What makes a value of a feature what the user wants it to be."""
+    if wanted is bytes:
+        return _one_bytes
+    if wanted is list:
+        return _all_bytes
+    dtype, shape = wanted if isinstance(wanted, tuple) and len(wanted) == 2 else (wanted, None)
+    try:
+        return _Numbers(np.dtype(dtype), None if shape is None else tuple(-1 if n is None else int(n) for n in shape))
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"features[{shown(name)}]={shown(wanted)}: pass bytes, list (of bytes), a dtype, or (dtype, shape)."
+        ) from None
+
+
+def _all_bytes(name: str, value: Any) -> list[bytes]:
+    if isinstance(value, list):
+        return value
+    raise SourceError(f"feature {shown(name)} has numbers ({value.dtype}), not bytes.")
+
+
+def _one_bytes(name: str, value: Any) -> bytes:
+    several = _all_bytes(name, value)
+    if len(several) != 1:
+        raise SourceError(f"feature {shown(name)} has {len(several)} byte strings, not one; use list for any number.")
+    return several[0]
+
+
+class _Numbers:
+    """Numbers of a dtype: one, or an array of a shape."""
+
+    def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...] | None) -> None:
+        if dtype.kind not in "biuf":
+            raise TypeError(dtype)
+        self._dtype, self._shape = dtype, shape
+
+    def __call__(self, name: str, value: Any) -> Any:
+        if isinstance(value, list) and value:
+            raise SourceError(f"feature {shown(name)} has bytes, not numbers.")
+        numbers = np.asarray(value, self._dtype)
+        if self._shape is None and len(numbers) == 1:
+            return numbers[0]
+        try:
+            return numbers.reshape(() if self._shape is None else self._shape)
+        except ValueError:
+            wanted = "one" if self._shape is None else f"the shape {brief(self._shape)}"
+            raise SourceError(f"feature {shown(name)} has {len(numbers)} numbers, not {wanted}.") from None
+
+
+def _features(data: bytes) -> dict[str, Any]:
+    try:
+        return dict(
+            _entry(data, first, end)
+            for start, stop in _only(data, 0, len(data))
+            for first, end in _only(data, start, stop)
+        )
+    except (LookupError, ValueError) as error:
+        raise SourceError(f"{len(data)} bytes, which begin {shown(data[:16])}, are no tf.train.Example") from error
+
+
+def _entry(data: bytes, start: int, stop: int) -> tuple[str, Any]:
+    """Name and value of one feature; TensorFlow writes one without values as one without a kind."""
+    name, value = "", []
+    for number, _, first, end in _fields(data, start, stop):
+        if number == 1:
+            name = data[first:end].decode()
+        else:
+            for kind, _, inner, last in _fields(data, first, end):
+                value = _READ[kind](data, inner, last)
+    return name, value
+
+
+def _bytes(data: bytes, start: int, stop: int) -> list[bytes]:
+    return [data[first:end] for first, end in _only(data, start, stop)]
+
+
+def _floats(data: bytes, start: int, stop: int) -> npt.NDArray[np.float32]:
+    pieces = [data[first:end] for _, _, first, end in _fields(data, start, stop)]
+    return np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), "<f4")
+
+
+def _integers(data: bytes, start: int, stop: int) -> npt.NDArray[np.int64]:
+    pieces = [data[first:end] for _, _, first, end in _fields(data, start, stop)]
+    numbers = _varints(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+    numbers.flags.writeable = False
+    return numbers
+
+
+_READ: dict[int, Callable[[bytes, int, int], Any]] = {_BYTES: _bytes, _FLOATS: _floats, _INTEGERS: _integers}
+
+
+def _only(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where the contents of a message lie that has one field, number 1, with a length."""
+    for number, kind, first, end in _fields(data, start, stop):
+        if (number, kind) != (1, _DELIMITED):
+            raise ValueError(number)
+        yield first, end
+
+
+def _fields(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of a message: number, kind, and where the content lies."""
+    while start < stop:
+        key, start = _varint(data, start)
+        kind, end = key & 7, start
+        if kind == _DELIMITED:
+            size, start = _varint(data, start)
+            end = start + size
+        elif kind == _VARINT:
+            _, end = _varint(data, start)
+        else:
+            end += _FIXED[kind]
+        if end > stop:
+            raise ValueError(end)
+        yield key >> 3, kind, start, end
+        start = end
+
+
+_FIXED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number, and where the next byte is: seven bits a byte, the lowest first; the eighth says that more follow."""
+    value = shift = 0
+    while (byte := data[at]) > 127:
+        value |= (byte & 127) << shift
+        shift, at = shift + 7, at + 1
+        if shift > 63:
+            raise ValueError(shift)
+    return value | byte << shift, at + 1
+
+
+def _varints(data: bytes) -> npt.NDArray[np.int64]:
+    if len(data) <= _FEW:
+        numbers, at = [], 0
+        while at < len(data):
+            number, at = _varint(data, at)
+            numbers.append(number)
+        return np.array(numbers, np.uint64).view(np.int64)
+    raw = np.frombuffer(data, np.uint8)
+    last = np.flatnonzero(raw < 128)
+    if len(last) == len(raw):
+        return raw.astype(np.int64)
+    if last[-1:] != len(raw) - 1:
+        raise ValueError(len(raw))
+    firsts = np.concatenate(([0], last[:-1] + 1))
+    place = np.arange(len(raw)) - np.repeat(firsts, last - firsts + 1)
+    if place.max() > 9:
+        raise ValueError(len(raw))
+    return np.add.reduceat((raw & 127).astype(np.uint64) << (7 * place).astype(np.uint64), firsts).view(np.int64)
+
+
+def encode_example(record: Mapping[str, Any]) -> bytes:
+    r"""A `tf.train.Example` of a dict, whose order is kept.
+
+    Args:
+        record: by name: bytes or strings, one or a list of them; numbers, one or an array of them. Arrays are stored flat,
+            integers and booleans as `int64`, others as `float32`.
+
+    Raises:
+        TypeError: a value is something else, or an integer of more than 64 bits.
+
+    >>> encode_example({"x": [1, 2]})
+    b'\n\r\n\x0b\n\x01x\x12\x06\x1a\x04\n\x02\x01\x02'
+    """
+    entries = (_field(_field(name.encode()) + _field(_feature(name, value), 2)) for name, value in record.items())
+    return _field(b"".join(entries))
+
+
+def _feature(name: str, value: Any) -> bytes:
+    several = [value] if isinstance(value, (bytes, str)) else value
+    if isinstance(several, (list, tuple)) and several and all(isinstance(item, (bytes, str)) for item in several):
+        texts = (item.encode() if isinstance(item, str) else item for item in several)
+        return _field(b"".join(map(_field, texts)), _BYTES)
+    numbers = np.asarray(several).reshape(-1)
+    if numbers.dtype.kind == "f":
+        return _field(_field(numbers.astype("<f4").tobytes()), _FLOATS)
+    if numbers.dtype.kind in "biu":
+        return _field(_field(_written(numbers)), _INTEGERS)
+    raise TypeError(
+        f"feature {shown(name)}={shown(value)}: pass bytes, strings, integers or floats, or arrays of them."
+    )
+
+
+def _field(content: bytes, number: int = 1) -> bytes:
+    return _number(number << 3 | _DELIMITED) + _number(len(content)) + content
+
+
+def _written(numbers: npt.NDArray[Any]) -> bytes:
+    if not len(numbers) or (numbers.min() >= 0 and numbers.max() < 128):
+        return numbers.astype(np.uint8).tobytes()
+    return b"".join(map(_number, (numbers.astype(np.int64).view(np.uint64)).tolist()))
+
+
+def _number(value: int) -> bytes:
+    written = bytearray()
+    while value > 127:
+        written.append(value & 127 | 128)
+        value >>= 7
+    written.append(value)
+    return bytes(written)

@@ -1,0 +1,90 @@
+"""JSON lines: one JSON value a line, UTF-8; blank lines do not count.
+
+In: a stream, or an open file. Out: values with the offsets of their lines, or where lines lie. Format: https://jsonlines.org.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SourceError
+from ..files.opened import OpenFile
+from ..wording import brief, shown
+from .damage import OnDamage, leave_out
+
+_AT_ONCE = 1 << 22
+_NEWLINE = 10
+_BLANK = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None) -> Iterator[tuple[int, Any]]:
+    r"""Gives the value of each line of a stream, with the line's offset.
+
+    Args:
+        stream: stands at its beginning; unpacked, if the file is compressed.
+        name: of the file, for messages.
+        on_damage: is told of each line that is left out because it is no JSON. Default: that is an error.
+
+    Raises:
+        SourceError: a line is no JSON.
+
+    >>> import io
+    >>> list(read_records(io.BytesIO(b'{"x": 1}\n\n[2, 3]'), "x.jsonl"))
+    [(0, {'x': 1}), (10, [2, 3])]
+    """
+    offset = 0
+    for line in stream:
+        if not line.isspace():
+            try:
+                value = parsed(line, name, offset)
+            except SourceError as error:
+                leave_out(error, on_damage)
+            else:
+                yield offset, value
+        offset += len(line)
+
+
+def parsed(line: bytes, name: str, offset: int) -> Any:
+    """The value of a line.
+
+    Raises:
+        SourceError: it is no JSON; the message names file and offset.
+
+    >>> parsed(b'{"x": [1, null]}', "x.jsonl", 0)
+    {'x': [1, None]}
+    """
+    try:
+        return json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode())
+    except (ValueError, RecursionError) as error:
+        raise SourceError(
+            f"{brief(name)}: the line at byte {offset} is no JSON: {brief(error)}; it begins {shown(line)}."
+        ) from error
+
+
+def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
+    """Where the lines lie that are not blank: `int64[lines, 2]` of offset and length, without the end of the line.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    found, starts_at, has_text = [], 0, False
+    for offset in range(0, file.size, _AT_ONCE):
+        piece = np.frombuffer(file.read(offset, min(_AT_ONCE, file.size - offset)), np.uint8)
+        ends = np.flatnonzero(piece == _NEWLINE)
+        text = np.add.reduceat(~_BLANK[piece], np.concatenate(([0], ends)), dtype=np.int64) > 0
+        text[0] |= has_text
+        bounds = np.concatenate(([starts_at], offset + ends + 1))
+        found.append(_ranges(bounds[:-1], bounds[1:] - 1, text[:-1]))
+        starts_at, has_text = int(bounds[-1]), bool(text[-1])
+    found.append(_ranges(np.array([starts_at]), np.array([file.size]), np.array([has_text])))
+    return np.concatenate(found)
+
+
+def _ranges(starts: npt.NDArray[Any], stops: npt.NDArray[Any], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    return np.stack((starts, stops - starts), 1)[kept].astype(np.int64, copy=False)

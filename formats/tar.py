@@ -1,0 +1,300 @@
+"""Tar files of samples, as webdataset writes them: members that stand together and have one key are one sample.
+
+    a/1.jpg, a/1.cls, a/2.jpg  →  {"__key__": "a/1", "jpg": …, "cls": …}, {"__key__": "a/2", "jpg": …}
+
+The key is the path up to the first dot of its last part, what comes after the dot names the member in its sample.
+In: a stream. Out: its members, or whole samples, with their offsets. Names in the ways of ustar, pax and GNU.
+Formats: https://www.gnu.org/software/tar/manual/html_node/Standard.html, https://github.com/webdataset/webdataset.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from ..errors import SourceError
+from ..wording import brief, shown
+from .damage import OnDamage, leave_out
+
+BLOCK = 512
+_END = bytes(BLOCK)
+_AT_ONCE = 1 << 20
+
+
+class Member(NamedTuple):
+    """A regular file in a tar file."""
+
+    name: str
+    offset: int
+    """Of its content."""
+    size: int
+    content: bytes
+    """Empty where contents are not read."""
+
+
+class Part(NamedTuple):
+    """A member as a part of a sample."""
+
+    key: str
+    extension: str
+    member: Member
+
+
+def sample_name(name: str) -> tuple[str, str] | None:
+    """Key and extension of a member; None if it is no part of a sample: it has no dot, or begins with one.
+
+    >>> sample_name("./train/n01.v2.JPG"), sample_name("README"), sample_name("a/.hidden")
+    (('train/n01', 'v2.jpg'), None, None)
+    """
+    folder, slash, last = name.removeprefix("./").rpartition("/")
+    stem, dot, extension = last.partition(".")
+    return (folder + slash + stem, extension.lower()) if stem and dot else None
+
+
+def read_records(
+    stream: BinaryIO, name: str, on_damage: OnDamage | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Gives each sample of a stream, with the offset of its first content: `{"__key__": key, extension: bytes, …}`.
+
+    Args:
+        stream: stands at its beginning; unpacked, if the file is compressed.
+        name: of the file, for messages.
+        on_damage: is told of each damaged place, and of each sample that is left out because a part of it may be lost.
+            Default: that is an error.
+
+    Raises:
+        SourceError: the file is cut off or damaged, or a sample has two members of one name.
+    """
+    for parts in read_samples(read_members(stream, name, on_damage=on_damage), name, on_damage):
+        sample: dict[str, Any] = {"__key__": parts[0].key}
+        sample.update((part.extension, part.member.content) for part in parts)
+        yield parts[0].member.offset, sample
+
+
+def read_samples(
+    members: Iterable[Member | None], name: str, on_damage: OnDamage | None = None
+) -> Iterator[list[Part]]:
+    """Puts members that stand together and have one key together.
+
+    Args:
+        members: None stands where something is lost: the samples before it and after it may lack a part.
+        name: of the file, for messages.
+        on_damage: is told of each sample that is left out. Default: that is an error.
+
+    Raises:
+        SourceError: a sample has two members of one name.
+    """
+    for torn, parts in _groups(members):
+        if torn:
+            key = shown(parts[0].key)
+            leave_out(SourceError(f"{brief(name)}: a part of sample {key} may be lost; it is left out."), on_damage)
+        elif len({part.extension for part in parts}) < len(parts):
+            leave_out(_twice(name, parts), on_damage)
+        else:
+            yield parts
+
+
+def _groups(members: Iterable[Member | None]) -> Iterator[tuple[bool, list[Part]]]:
+    """Groups of parts with one key, and whether something is lost inside them or beside them."""
+    parts: list[Part] = []
+    torn = lost = False
+    for member in members:
+        if member is None:
+            torn = lost = True
+        elif (names := sample_name(member.name)) is not None:
+            part = Part(*names, member)
+            if parts and parts[0].key != part.key:
+                yield torn, parts
+                parts, torn = [], lost
+            parts.append(part)
+            lost = False
+    if parts:
+        yield torn, parts
+
+
+def _twice(name: str, parts: list[Part]) -> SourceError:
+    extensions = [part.extension for part in parts]
+    twice = next(extension for extension in extensions if extensions.count(extension) > 1)
+    return SourceError(
+        f"{brief(name)}: sample {shown(parts[0].key)} at byte {parts[0].member.offset} has {shown(twice)} twice; "
+        "members of other samples stand between those of one, or two samples have one key."
+    )
+
+
+def read_members(
+    stream: BinaryIO, name: str, contents: bool = True, on_damage: OnDamage | None = None
+) -> Iterator[Member | None]:
+    """Gives each regular file of a stream, in their order, and None where something is lost.
+
+    Args:
+        stream: stands at its beginning; unpacked, if the file is compressed.
+        name: of the file, for messages.
+        contents: whether to read them, or to go past them.
+        on_damage: is told of each damaged place: one goes on at the next header that is whole. Default: that is an error.
+
+    Raises:
+        SourceError: the file is cut off or damaged, or it is no tar file.
+    """
+    for found in _walk(_Blocks(stream), name, contents):
+        if isinstance(found, SourceError):
+            leave_out(found, on_damage)
+            yield None
+        else:
+            yield found
+
+
+def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | SourceError]:
+    """Regular files, and errors where something is lost."""
+    extended = _Extended(name)
+    for header in _headers(blocks, name):
+        if isinstance(header, SourceError):
+            extended.apply(None)
+            yield header
+        elif header.type in _EXTENSIONS:
+            extended.add(header, blocks.take(header.size))
+        elif _has_content(header):
+            path, size = extended.apply(header)
+            offset, wanted = blocks.offset, contents and header.isreg()
+            content = blocks.take(size) if wanted else blocks.skip(size)
+            if header.isreg() and not (
+                wanted and len(content) < size
+            ):  # a file that ends in it is told with the next header
+                yield Member(path, offset, size, content)
+        else:
+            extended.apply(header)
+
+
+def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
+    """Headers up to the mark of the end; whoever takes one takes or skips what comes after it. Errors where none is whole."""
+    lost = False
+    while True:
+        offset, block = blocks.offset, blocks.read(BLOCK)
+        if block == _END and not lost:  # while one looks for a header, zeros are content of a file
+            return
+        header = _header(block)
+        if header is None and not offset:
+            raise _no_tar(name, block)
+        if header is not None or not lost:
+            yield header or _damaged(name, offset, len(block) < BLOCK)
+        if len(block) < BLOCK:
+            return
+        lost = header is None
+
+
+def _header(block: bytes) -> tarfile.TarInfo | None:
+    try:
+        return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return None
+
+
+def _has_content(header: tarfile.TarInfo) -> bool:
+    """Links and folders may have a size, but no content; of an unknown kind of member it is to be expected."""
+    return header.isreg() or header.type not in tarfile.SUPPORTED_TYPES
+
+
+_EXTENSIONS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+
+
+class _Extended:
+    """What members of their own kind say of the next member, or of all that follow (pax, GNU's long names)."""
+
+    def __init__(self, name: str) -> None:
+        self._file = name
+        self._next: dict[str, str] = {}
+        self._always: dict[str, str] = {}
+
+    def add(self, header: tarfile.TarInfo, content: bytes) -> None:
+        if header.type == tarfile.GNUTYPE_LONGNAME:
+            self._next["path"] = content.rstrip(b"\0").decode("utf-8", "surrogateescape")
+        elif header.type == tarfile.XGLTYPE:
+            self._always.update(self._pairs(content))
+        elif header.type != tarfile.GNUTYPE_LONGLINK:
+            self._next.update(self._pairs(content))
+
+    def apply(self, header: tarfile.TarInfo | None) -> tuple[str, int]:
+        """Name and size of the next member; what was said of it alone is forgotten."""
+        said, self._next = {**self._always, **self._next}, {}
+        if header is None:
+            return "", 0
+        path = said.get("path", header.name)
+        if header.issparse() or any(name.startswith("GNU.sparse") for name in said):
+            raise SourceError(
+                f"{brief(self._file)}: {shown(path)} is a sparse file; write the archive without --sparse."
+            )
+        return path, int(said.get("size", header.size))
+
+    def _pairs(self, content: bytes) -> dict[str, str]:
+        r"""Of lines like `18 path=some name\n`: a length, which counts itself, a name and a value."""
+        found, at = {}, 0
+        while at < len(content):
+            digits, space, _ = content[at : at + 20].partition(b" ")
+            line = content[at : at + int(digits)] if digits.isdigit() else b""
+            name, equals, value = line[len(digits) + 1 :].partition(b"=")
+            if not (space and equals and line.endswith(b"\n")):
+                raise SourceError(
+                    f"{brief(self._file)}: an extended header (pax) is damaged near byte {at} of its content."
+                )
+            found[name.decode(errors="replace")] = value[:-1].decode("utf-8", "surrogateescape")
+            at += len(line)
+        return found
+
+
+class _Blocks:
+    """A stream that is read from its beginning, and where in it one stands."""
+
+    offset: int
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self.offset = stream, 0
+
+    def read(self, count: int) -> bytes:
+        """So many bytes; fewer at the end."""
+        found = self._stream.read(count)
+        self.offset += len(found)
+        return found
+
+    def take(self, size: int) -> bytes:
+        """A content, and past what fills its last block; less at the end."""
+        found = self.read(size)
+        self._pass(-size % BLOCK)
+        return found
+
+    def skip(self, size: int) -> bytes:
+        """Past a content, and what fills its last block."""
+        self._pass(size + -size % BLOCK)
+        return b""
+
+    def _pass(self, count: int) -> None:
+        if count and self._stream.seekable():
+            self.offset = self._stream.seek(count, os.SEEK_CUR)
+            return
+        while count > 0 and (found := self.read(min(count, _AT_ONCE))):
+            count -= len(found)
+
+
+def _no_tar(name: str, block: bytes) -> SourceError:
+    if not block:
+        return SourceError(f"{brief(name)}: the file is empty (0 bytes)")
+    if block.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
+        return SourceError(
+            f"{brief(name)} is compressed: single samples cannot be read from it. Unpack it (the members of most samples are "
+            "compressed already), or convert it."
+        )
+    return SourceError(f"{brief(name)}: not a tar file, or damaged at its beginning.")
+
+
+def _damaged(name: str, offset: int, cut_off: bool) -> SourceError:
+    if cut_off:
+        return SourceError(
+            f"{brief(name)}: the file ends at byte {offset} without the mark of its end; it was cut off."
+        )
+    return SourceError(f"{brief(name)}: the header at byte {offset} is damaged.")

@@ -1,0 +1,190 @@
+"""TFRecord: records of bytes, each between a checked length and a checksum.
+
+    uint64 length | uint32 masked crc32c of the length | bytes | uint32 masked crc32c of the bytes      (little-endian)
+
+In: a stream, or an open file. Out: records with their offsets, or the offsets alone; and framed records to be written.
+Format: https://www.tensorflow.org/tutorials/load_data/tfrecord.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import MissingExtraError, SourceError
+from ..files.opened import OpenFile
+from ..wording import brief
+from .damage import OnDamage, leave_out
+
+HEADER_BYTES, FOOTER_BYTES = 12, 4
+FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
+"""What a record takes in a file besides its bytes."""
+
+_HEADER = struct.Struct("<QI")
+_FOOTER = struct.Struct("<I")
+_AT_ONCE = 1 << 20
+_SCAN_BYTES, _HEADER_ALONE = 1 << 18, 1 << 12
+"""So much is read at a time to find headers: where records are long, little more than the header."""
+
+
+@cache
+def crc_function() -> Callable[[bytes], int]:
+    """The function that gives the crc32c of bytes.
+
+    Raises:
+        MissingExtraError: google-crc32c is not installed.
+    """
+    try:
+        import google_crc32c
+    except ImportError as error:
+        raise MissingExtraError('TFRecord files need google-crc32c: pip install "millrace[tfrecord]"') from error
+    function: Callable[[bytes], int] = google_crc32c.value
+    return function
+
+
+def masked(crc: int) -> int:
+    """A checksum as it is stored.
+
+    >>> hex(masked(0))
+    '0xa282ead8'
+    """
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def framed(record: bytes) -> bytes:
+    """A record as it stands in a file.
+
+    >>> len(framed(b"abc"))
+    19
+    """
+    crc = crc_function()
+    length = struct.pack("<Q", len(record))
+    return b"".join((length, _FOOTER.pack(masked(crc(length))), record, _FOOTER.pack(masked(crc(record)))))
+
+
+def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None) -> Iterator[tuple[int, bytes]]:
+    """Gives each record of a stream, with the offset of its frame.
+
+    Args:
+        stream: stands at its beginning; unpacked, if the file is compressed.
+        name: of the file, for messages.
+        on_damage: is told of each record that is left out because its checksum is wrong, or because the file ends in it.
+            Default: that is an error.
+
+    Raises:
+        SourceError: a record is damaged; or a length is, so that nobody knows where the next record begins.
+
+    >>> import io
+    >>> list(read_records(io.BytesIO(framed(b"one") + framed(b"two")), "x.tfrecord"))
+    [(0, b'one'), (19, b'two')]
+    """
+    crc, window = crc_function(), _Window(stream)
+    while window.has(HEADER_BYTES):
+        length = _length_at(window.buffer, window.at, window.offset, name)
+        offset, start = window.offset, HEADER_BYTES
+        if not window.has(length + FRAME_BYTES):
+            break
+        at = window.at + start
+        record = window.buffer[at : at + length]
+        (stored,) = _FOOTER.unpack_from(window.buffer, at + length)
+        window.at += length + FRAME_BYTES
+        if stored == masked(crc(record)):
+            yield offset, record
+        else:
+            leave_out(_wrong_checksum(name, offset), on_damage)
+    if window.has(1):
+        leave_out(_cut_off(name, window.offset), on_damage)
+
+
+class _Window:
+    """The piece of a stream that is in memory."""
+
+    buffer: bytes
+    at: int
+    """Where in the buffer one stands."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._start = stream, 0
+        self.buffer, self.at = b"", 0
+
+    @property
+    def offset(self) -> int:
+        """Where in the stream one stands."""
+        return self._start + self.at
+
+    def has(self, count: int) -> bool:
+        """Whether so many more bytes are there; they are in the buffer then."""
+        if len(self.buffer) - self.at >= count:
+            return True
+        pieces, found = [self.buffer[self.at :]], len(self.buffer) - self.at
+        # In pieces: a length may be damaged, and ask for more than the memory holds.
+        while found < count and (piece := self._stream.read(_AT_ONCE)):
+            pieces.append(piece)
+            found += len(piece)
+        self._start, self.at, self.buffer = self.offset, 0, b"".join(pieces)
+        return found >= count
+
+
+def record_offsets(file: OpenFile) -> npt.NDArray[np.int64]:
+    """Where records begin, `int64[records + 1]`, the last one being the end; their lengths are checked, not their bytes.
+
+    Raises:
+        SourceError: the file is cut off, is no TFRecord file, or a length in it is damaged.
+    """
+    offsets, offset, wanted = array("q"), 0, _SCAN_BYTES
+    while offset < file.size:
+        piece = file.read(offset, min(wanted, file.size - offset))
+        found, at = len(offsets), 0
+        while at + HEADER_BYTES <= len(piece):
+            offsets.append(offset + at)
+            at += _length_at(piece, at, offset + at, file.path) + FRAME_BYTES
+        if not at or offset + at > file.size:
+            raise _cut_off(file.path, offsets[-1] if at else offset)
+        offset += at
+        wanted = _HEADER_ALONE if at > _HEADER_ALONE * (len(offsets) - found) else _SCAN_BYTES
+    offsets.append(offset)
+    return np.frombuffer(offsets, np.int64)
+
+
+def check_record(record: bytes, stored: int, name: str, offset: int) -> None:
+    """Hold a record against the checksum that is stored after it.
+
+    Raises:
+        SourceError: it is another one.
+    """
+    if stored != masked(crc_function()(record)):
+        raise _wrong_checksum(name, offset)
+
+
+def _length_at(buffer: bytes, at: int, offset: int, name: str) -> int:
+    length: int
+    length, stored = _HEADER.unpack_from(buffer, at)
+    if stored != masked(crc_function()(buffer[at : at + 8])):
+        raise _no_length(buffer[at : at + 2], name, offset)
+    return length
+
+
+def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
+    if offset:
+        return SourceError(
+            f"{brief(name)}: the length of the record at byte {offset} is damaged; what follows is lost."
+        )
+    if begin == b"\x1f\x8b":
+        return SourceError(
+            f"{brief(name)} is compressed with gzip: single records cannot be read from it. Unpack it, or convert it."
+        )
+    return SourceError(f"{brief(name)}: not a TFRecord file, or damaged at its beginning.")
+
+
+def _wrong_checksum(name: str, offset: int) -> SourceError:
+    return SourceError(f"{brief(name)}: the record at byte {offset} is damaged: its checksum is wrong.")
+
+
+def _cut_off(name: str, offset: int) -> SourceError:
+    return SourceError(f"{brief(name)}: the file ends inside the record at byte {offset}; it was cut off.")

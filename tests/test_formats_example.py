@@ -1,0 +1,164 @@
+"""`tf.train.Example`: read and written like the protobuf library does it, without its schema."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.errors import SourceError
+from millrace.formats.example import decode_example, decoder_of, encode_example
+
+
+def _example_class():
+    """The message of TensorFlow's example.proto and feature.proto, made here."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="example_of_tests.proto", package="tests", syntax="proto3")
+
+    def add(name, *fields, inside=None):
+        message = (inside.nested_type if inside else file.message_type).add(name=name)
+        for number, (label, kind, of) in enumerate(fields, 1):
+            names = {1: "value"} if len(fields) == 1 else {1: "a", 2: "b", 3: "c"}
+            message.field.add(name=names[number], number=number, label=label, type=kind, type_name=of or None)
+        return message
+
+    one, many = field.LABEL_OPTIONAL, field.LABEL_REPEATED
+    add("BytesList", (many, field.TYPE_BYTES, ""))
+    add("FloatList", (many, field.TYPE_FLOAT, ""))
+    add("Int64List", (many, field.TYPE_INT64, ""))
+    lists = [(one, field.TYPE_MESSAGE, f".tests.{name}") for name in ("BytesList", "FloatList", "Int64List")]
+    feature = add("Feature", *lists)
+    feature.oneof_decl.add(name="kind")
+    for member in feature.field:
+        member.oneof_index = 0
+    features = add("Features", (many, field.TYPE_MESSAGE, ".tests.Features.Entry"))
+    entry = features.nested_type.add(name="Entry")
+    entry.field.add(name="key", number=1, label=one, type=field.TYPE_STRING)
+    entry.field.add(name="value", number=2, label=one, type=field.TYPE_MESSAGE, type_name=".tests.Feature")
+    add("Example", (one, field.TYPE_MESSAGE, ".tests.Features"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tests.Example"))
+
+
+Example = _example_class()
+
+
+def by_protobuf(record):
+    """The bytes that the protobuf library writes; integers, floats and byte strings by the type of the first."""
+    example = Example()
+    for name, values in record.items():
+        entry = example.value.value.add(key=name)
+        kind = "a" if isinstance(values[0], bytes) else "b" if isinstance(values[0], float) else "c"
+        getattr(entry.value, kind).value.extend(values)
+    return example.SerializeToString()
+
+
+def plain(value):
+    """A feature as a list of Python values."""
+    return [value] if isinstance(value, bytes) else list(value) if isinstance(value, list) else value.tolist()
+
+
+values = st.one_of(
+    st.lists(st.binary(max_size=200), min_size=1, max_size=4),
+    st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=40),
+    st.lists(st.integers(0, 300), min_size=1, max_size=40),
+)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=5), values, min_size=1, max_size=4))
+def test_examples_are_those_of_protobuf(record):
+    """What the library writes is read, and what is written here are the library's bytes."""
+    data = by_protobuf(record)
+    assert encode_example(record) == data
+    found = decode_example(data)
+    assert {name: plain(value) for name, value in found.items()} == record
+    assert list(found) == list(record)
+
+
+def test_numbers_that_are_not_packed_are_read():
+    """Old writers, and those of proto2, give each number a field of its own."""
+    # feature "x": int64_list with the fields 1: 5 and 1: 300, one by one; "y": float_list with 1: 0.5
+    numbers = b"\x08\x05\x08\xac\x02"
+    floats = b"\x0d" + np.float32(0.5).tobytes()
+    entries = b"".join(
+        bytes([10, len(entry)]) + entry
+        for entry in (
+            b"\x0a\x01x\x12" + bytes([len(numbers) + 2, 26, len(numbers)]) + numbers,
+            b"\x0a\x01y\x12" + bytes([len(floats) + 2, 18, len(floats)]) + floats,
+        )
+    )
+    found = decode_example(bytes([10, len(entries)]) + entries)
+    assert (found["x"].tolist(), found["y"].tolist()) == ([5, 300], [0.5])
+
+
+def test_numbers_are_arrays_and_one_byte_string_is_bytes():
+    """However many numbers there are, they have one axis, their stored dtype, and cannot be written to."""
+    found = decode_example(encode_example({"i": 3, "f": 0.5, "b": b"x", "t": ["a", "é"], "m": np.ones((2, 3), bool)}))
+    assert (found["i"].dtype, found["i"].shape, found["f"].dtype, found["f"].shape) == (
+        np.int64,
+        (1,),
+        np.float32,
+        (1,),
+    )
+    assert (found["b"], found["t"], found["m"].tolist()) == (b"x", [b"a", "é".encode()], [1] * 6)
+    assert not found["i"].flags.writeable
+    assert not found["f"].flags.writeable
+
+
+def test_features_say_what_comes():
+    """Only these, as bytes, lists, scalars and arrays of a shape."""
+    data = encode_example({"image": b"x", "label": 3, "box": [1, 2, 3, 4], "tags": ["a", "b"], "none": []})
+    wanted = {
+        "label": np.int32,
+        "box": ("float32", (2, None)),
+        "tags": list,
+        "image": bytes,
+        "none": (np.int64, (None,)),
+    }
+    found = decode_example(data, wanted)
+    assert list(found) == list(wanted)
+    assert (found["label"], found["label"].dtype, found["image"], found["tags"]) == (3, np.int32, b"x", [b"a", b"b"])
+    assert (found["box"].tolist(), found["box"].dtype, found["none"].shape) == ([[1, 2], [3, 4]], np.float32, (0,))
+
+
+@pytest.mark.parametrize(
+    ("features", "text"),
+    [
+        ({"label": np.int64, "x": bytes}, "has no x; it has box, label, text"),
+        ({"label": bytes}, "'label' has numbers"),
+        ({"text": np.int64}, "'text' has bytes"),
+        ({"text": bytes}, "has 2 byte strings, not one"),
+        ({"box": np.int64}, "has 3 numbers, not one"),
+        ({"box": (np.int64, (2, None))}, r"has 3 numbers, not the shape \(2, -1\)"),
+    ],
+)
+def test_features_that_are_otherwise_are_an_error(features, text):
+    """The message names the feature and what it has."""
+    data = encode_example({"label": 3, "box": [1, 2, 3], "text": ["a", "b"]})
+    with pytest.raises(SourceError, match=text):
+        decode_example(data, features)
+
+
+@pytest.mark.parametrize("features", [[1], {"x": "no dtype"}, {"x": object}, {"x": (1, 2, 3)}])
+def test_features_that_mean_nothing_are_refused(features):
+    """When the decoder is made, not when it reads."""
+    with pytest.raises(TypeError, match="features"):
+        decoder_of(features)
+
+
+@pytest.mark.parametrize("data", [b"hello", b"\x0a\xff", b"\x0a\x03\x0a\x01", bytes(20), b"\xff" * 20])
+def test_other_bytes_are_an_error(data):
+    """Bytes that are no example, and those of one that is cut off."""
+    with pytest.raises(SourceError, match=r"are no tf\.train\.Example"):
+        decode_example(data)
+
+
+def test_values_that_an_example_cannot_hold_are_refused():
+    """Objects, complex numbers and integers of more than 64 bits."""
+    for value in (None, {"a": 1}, 1j, 2**70, [b"x", 1]):
+        with pytest.raises((TypeError, ValueError), match=r"feature 'x'|inhomogeneous"):
+            encode_example({"x": value})

@@ -1,0 +1,163 @@
+"""Tar files of samples: grouping, names of all kinds, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+
+import pytest
+
+from millrace.errors import SourceError
+from millrace.formats.tar import read_members, read_records, sample_name
+
+LONG = "folder/" * 30 + "é" * 60
+FILES = {
+    "./a/1.jpg": b"jpeg 1",
+    "./a/1.cls": b"1",
+    "a/2.JPG": b"x" * 512,
+    "a/2.seg.png": b"",
+    "README": b"no sample",
+    f"{LONG}.txt": b"long",
+    "b/.hidden": b"no sample",
+    "b/3.txt": b"y" * 1000,
+}
+SAMPLES = [
+    {"__key__": "a/1", "jpg": b"jpeg 1", "cls": b"1"},
+    {"__key__": "a/2", "jpg": b"x" * 512, "seg.png": b""},
+    {"__key__": LONG, "txt": b"long"},
+    {"__key__": "b/3", "txt": b"y" * 1000},
+]
+
+
+def tar_of(files, form=tarfile.PAX_FORMAT):
+    """The bytes of a tar file."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+        folder = tarfile.TarInfo("a")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        link = tarfile.TarInfo("a/link.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "1.jpg"
+        tar.addfile(link)
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def samples_of(data, on_damage=None):
+    """The samples of these bytes."""
+    return [sample for _, sample in read_records(io.BytesIO(data), "x.tar", on_damage)]
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_samples_are_members_of_one_key(form):
+    """Folders, links, and names without a key are no part; long names in both ways; Unicode."""
+    data = tar_of(FILES, form)
+    assert samples_of(data) == SAMPLES
+    for offset, sample in read_records(io.BytesIO(data), "x.tar"):
+        content = next(value for name, value in sample.items() if name != "__key__")
+        assert data[offset : offset + len(content)] == content
+
+
+def test_streams_that_cannot_seek_are_read():
+    """As those of compressed files; contents may be left out."""
+    packed = gzip.compress(tar_of(FILES))
+
+    class Stream(io.BufferedReader):
+        def seekable(self):
+            return False
+
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as unpacked:
+        assert [sample for _, sample in read_records(Stream(unpacked), "x.tar")] == SAMPLES
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as unpacked:
+        without = list(read_members(Stream(unpacked), "x.tar", contents=False))
+    whole = list(read_members(io.BytesIO(tar_of(FILES)), "x.tar"))
+    assert without == [member._replace(content=b"") for member in whole]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("a.b.c", ("a", "b.c")),
+        ("x.y/a.b", ("x.y/a", "b")),
+        ("/abs/a.TXT", ("/abs/a", "txt")),
+        ("a", None),
+        (".a", None),
+        ("x.y/a", None),
+        ("a.", ("a", "")),
+    ],
+)
+def test_the_key_ends_at_the_first_dot_of_the_last_part(name, parts):
+    """As in webdataset."""
+    assert sample_name(name) == parts
+
+
+def _at(data, content):
+    """Where the header of the member with this content begins."""
+    return data.index(content) - 512
+
+
+def test_a_sample_with_two_members_of_one_name_is_an_error_or_left_out():
+    """The sample alone, and it is told."""
+    data = tar_of({"a.jpg": b"1", "a.JPG": b"2", "b.jpg": b"3"})
+    with pytest.raises(SourceError, match=r"x\.tar: sample 'a' at byte \d+ has 'jpg' twice"):
+        samples_of(data)
+    told = []
+    assert (samples_of(data, told.append), len(told)) == ([{"__key__": "b", "jpg": b"3"}], 1)
+
+
+def test_a_damaged_header_is_named_or_costs_the_samples_beside_it():
+    """Nobody knows whose part is lost: both neighbours are left out, and each is told. All others come."""
+    files = {f"{number}.{kind}": f"<{number} {kind}>".encode() for number in range(5) for kind in ("jpg", "cls")}
+    data = bytearray(tar_of(files))
+    data[_at(bytes(data), b"<2 jpg>") + 3] ^= 1
+    with pytest.raises(SourceError, match=rf"x\.tar: the header at byte {_at(bytes(data), b'<2 jpg>')} is damaged"):
+        samples_of(bytes(data))
+    told = []
+    found = samples_of(bytes(data), told.append)
+    assert [sample["__key__"] for sample in found] == ["0", "3", "4"]
+    assert [str(error).split(": ")[1].split(";")[0] for error in told[1:]] == [
+        "a part of sample '1' may be lost",
+        "a part of sample '2' may be lost",
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 600, 1024])
+def test_a_file_that_is_cut_off_is_an_error(cut):
+    """In a content, in what fills a block, and before the mark of the end: the last sample may lack a part."""
+    data = tar_of(FILES)
+    end = data.index(b"y" * 1000) + 1024
+    data = data[: end - cut]
+    with pytest.raises(SourceError, match=r"x\.tar: the file ends at byte \d+ without the mark of its end"):
+        samples_of(data)
+    told = []
+    assert samples_of(data, told.append) == SAMPLES[: 3 if cut == 1 else 2]
+    assert told
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "the file is empty"),
+        (b"no tar at all" * 100, "not a tar file"),
+        (gzip.compress(tar_of(FILES)), "is compressed"),
+    ],
+)
+def test_another_kind_of_file_is_an_error(data, text):
+    """Of empty, foreign and compressed files it is said what they are, whatever is asked for."""
+    with pytest.raises(SourceError, match=text):
+        samples_of(data, print)
+
+
+def test_sparse_files_are_refused():
+    """Their content does not lie in one piece."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        info = tarfile.TarInfo("a.bin")
+        info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+        tar.addfile(info)
+    with pytest.raises(SourceError, match=r"'a\.bin' is a sparse file"):
+        samples_of(out.getvalue())

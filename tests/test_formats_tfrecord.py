@@ -1,0 +1,91 @@
+"""TFRecord files: framing, checksums, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+import gzip
+import io
+
+import numpy as np
+import pytest
+
+from millrace.errors import SourceError
+from millrace.files.opened import open_file
+from millrace.formats.tfrecord import framed, masked, read_records, record_offsets
+
+RECORDS = [b"", b"one", bytes(range(256)) * 300, b"x" * 5000, b"last"]
+WHOLE = b"".join(map(framed, RECORDS))
+
+
+def read(data, on_damage=None):
+    """The records of a file with these bytes."""
+    return [record for _, record in read_records(io.BytesIO(data), "x.tfrecord", on_damage)]
+
+
+def test_records_come_back_with_their_offsets(tmp_path):
+    """What was framed is read, in order, with the offset of each frame; the index says the same."""
+    offsets = np.cumsum([0] + [len(record) + 16 for record in RECORDS]).tolist()
+    assert list(read_records(io.BytesIO(WHOLE), "x")) == list(zip(offsets, RECORDS))
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(WHOLE * 20)
+    file = open_file(str(path))
+    expected = [turn * len(WHOLE) + offset for turn in range(20) for offset in offsets[:-1]]
+    assert record_offsets(file).tolist() == [*expected, 20 * len(WHOLE)]
+    file.close()
+
+
+def test_checksums_are_those_of_the_standard():
+    """The crc32c of 32 zeros is that of RFC 3720, and is stored masked."""
+    assert framed(bytes(32))[-4:] == masked(0x8A9136AA).to_bytes(4, "little")
+
+
+def test_grain_reads_what_is_written_here(tmp_path):
+    """A reader of TFRecord that others wrote gives the same records."""
+    import grain
+
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(WHOLE)
+    assert list(grain.experimental.TFRecordIterDataset(str(path))) == RECORDS
+
+
+@pytest.mark.parametrize("cut", [1, 4, 11, 12, 30, 77000])
+def test_a_file_that_is_cut_off_is_an_error(cut, tmp_path):
+    """Wherever it ends inside a record: file and offset are named, by the reader and by the index."""
+    data = WHOLE[: len(WHOLE) - cut]
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(data)
+    file = open_file(str(path))
+    for act in (lambda: read(data), lambda: record_offsets(file)):
+        with pytest.raises(SourceError, match=r"x\.tfrecord: the file ends inside the record at byte \d+"):
+            act()
+    file.close()
+    told = []
+    found = read(data, told.append)
+    assert (found, len(told)) == (RECORDS[: len(found)], 1)
+
+
+def test_a_damaged_record_is_named_or_left_out():
+    """Its checksum is wrong: an error with file and offset, or all others come and it is told."""
+    data = bytearray(WHOLE)
+    data[16 + 12 + 1] ^= 1
+    with pytest.raises(SourceError, match=r"x\.tfrecord: the record at byte 16 is damaged"):
+        read(bytes(data))
+    told = []
+    assert read(bytes(data), told.append) == [RECORDS[0], *RECORDS[2:]]
+    assert [str(error) for error in told] == ["x.tfrecord: the record at byte 16 is damaged: its checksum is wrong."]
+
+
+def test_a_damaged_length_is_an_error_whatever_is_asked_for():
+    """Where the next record begins is not known then: what follows would be lost in silence."""
+    data = bytearray(WHOLE)
+    data[16 + 3] ^= 1
+    with pytest.raises(SourceError, match=r"the length of the record at byte 16 is damaged; what follows is lost"):
+        read(bytes(data), print)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"), [(b"no records at all", "not a TFRecord file"), (gzip.compress(WHOLE), "compressed with gzip")]
+)
+def test_another_kind_of_file_is_an_error(data, text):
+    """Of foreign files, and of compressed ones, it is said what they are."""
+    with pytest.raises(SourceError, match=text):
+        read(data)
