@@ -334,7 +334,7 @@ def test_whole_batches_that_are_certain_are_agreed_on_once():
                     seen.append([np.asarray(shard.data).tolist() for shard in next(feeder).addressable_shards][0])
                 except OSError:
                     pass
-            folder = feeder._runs.agreements._last._folder
+            folder = feeder._agreements._last._folder
             words = [word for block in range(3) for step in range(64 * block, 64 * block + 64)
                      for word in Store().there(f"{folder}{block}/{step}/")]
             say(failures, sum(seen, []) == [x % 100 for x in range(160)], sorted(words))

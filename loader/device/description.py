@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...checks import one_of, whole_number
-from ...errors import ShardingError
-from ...wording import a_kind_of, brief, first_few, shown
+from ...wording import a_kind_of, brief, shown
 from .extra import jax_for
 
 if TYPE_CHECKING:
     from ..epochs import Epochs
     from .feeder import DeviceFeeder
-    from .run_maker import Runs
-    from .upstream.protocol import Upstream
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,32 +104,7 @@ class DeviceLoader:
         from .upstream.kinds import as_upstream
 
         iterator = iter(self.source)
-        owned = iterator is not self.source
-        upstream = as_upstream(iterator)
-        return DeviceFeeder(upstream, self._runs_of(upstream), owned)
-
-    def _runs_of(self, upstream: Upstream) -> Runs:
-        """What begins the runs of a feeder; the feeder itself is not to be known there."""
-        from .hosts.agreement import Agreements
-        from .run import Buffers
-        from .run_maker import Runs
-        from .shardings import processes_of
-        from .transfer import Transfer
-
-        me, processes = jax_for("to_device").process_index(), processes_of(self.sharding)
-        if processes and me not in processes:
-            raise ShardingError(
-                f"all devices of the sharding belong to other processes ({first_few(processes, 8)}) than this one, "
-                f"{me}; pass one of jax.local_devices(), or a mesh with some of them, or feed on those processes only."
-            )
-        return Runs(
-            upstream=upstream,
-            transform=self.transform,
-            buffers=Buffers(self.host_buffer, self.device_buffer),
-            transfer=Transfer(self.sharding, self.on_unsupported, self.pinned_host, self.on_uneven == "pad"),
-            agreements=Agreements(me, processes),
-            on_uneven=self.on_uneven,
-        )
+        return DeviceFeeder(self, as_upstream(iterator), owned=iterator is not self.source)
 
 
 def to_device(

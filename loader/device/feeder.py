@@ -10,16 +10,20 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import jax
 import numpy as np
 
 from ...errors import ClosedError, InUseError
 from ..interrupts import Uninterrupted
 from ..state.standing import Standing
+from .description import DeviceLoader
+from .hosts.agreement import Agreements
 from .queue import Delivered, End, Failed, HandOver
-from .run import Run, leave_to
-from .run_maker import Runs
+from .run import Intake, Run, leave_to
+from .shardings import processes_of
 from .stats import FeederStats, Watch
-from .transfer import span
+from .stepper import Stepper
+from .transfer import Transfer, span
 from .tuned import CLOSE_SECONDS
 from .upstream.protocol import Upstream
 from .upstream.user_mark import UserMark
@@ -39,9 +43,16 @@ class DeviceFeeder(Standing):
     its threads at once; dropping it does the same.
     """
 
-    def __init__(self, upstream: Upstream, runs: Runs, owned: bool) -> None:
+    def __init__(self, description: DeviceLoader, upstream: Upstream, owned: bool) -> None:
+        self._description = description
         self._upstream = upstream
-        self._runs = runs
+        self._agreements = Agreements(jax.process_index(), processes_of(description.sharding))
+        self._transfer = Transfer(
+            description.sharding,
+            description.on_unsupported,
+            description.pinned_host,
+            with_mask=description.on_uneven == "pad",
+        )
         self._run: Run | None = None
         self._left: Run | None = None  # one that was told to end
         self._finalizer: Any = None
@@ -158,7 +169,7 @@ class DeviceFeeder(Standing):
         self._closed = self._user.gone = True
         if not self._settle(CLOSE_SECONDS):
             return
-        self._runs.forget()
+        self._agreements.forget()
         self._user.leave()
         self._done = True
 
@@ -171,13 +182,20 @@ class DeviceFeeder(Standing):
         leave_to(self._upstream.iterator)
         self._user.go_back()
         self._user.mark = self._upstream.mark()
-        run = self._runs.next(self._user)
+        run = self._new_run()
         with Uninterrupted():
             self._finalizer = weakref.finalize(self, _dropped, self._user, run)
             self._finalizer.atexit = False
             run.start()
             self._run = run
         return run
+
+    def _new_run(self) -> Run:
+        """From where the upstream iterator stands. It does not know the feeder, so that to drop that ends it."""
+        own, upstream, agreement = self._description, self._upstream, self._agreements.next()
+        stepper = Stepper(upstream, self._transfer, agreement, own.on_uneven, promises=own.transform is None)
+        intake = Intake(upstream, own.transform, ends_with_error=upstream.goes_back or agreement is not None)
+        return Run(intake, stepper, own.host_buffer, own.device_buffer, self._user.way_out)
 
     def _here(self) -> Any:
         """The upstream iterator itself is asked only while nobody else uses it."""
@@ -194,7 +212,7 @@ class DeviceFeeder(Standing):
             self._settle()
 
     def _stand_with_host(self) -> None:
-        self._runs.forget()
+        self._agreements.forget()
         self._user.mark = self._mask = None
         self._ended = self._empty = False
 

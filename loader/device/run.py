@@ -2,8 +2,8 @@
 
 In: an upstream iterator. Out: batches on their devices, in order, each with a mark of the place after it; last an end or error.
 
-    reader thread:    upstream iterator → transform         ─► loaded, at most `host` batches
-    transfer thread:  loaded → agree with others → transfer ─► ready, at most `device` batches ─► the user
+    reader thread:    upstream iterator → transform         ─► loaded, at most `host_buffer` batches
+    transfer thread:  loaded → agree with others → transfer ─► ready, at most `device_buffer` batches ─► the user
 
 Two threads, so that a slow record does not hold up batches that are on the host already, nor a transfer the reading. They know
 the run, not the feeder: a feeder that is dropped stops them, by closing the queues at which they wait.
@@ -35,26 +35,12 @@ _runs: set[weakref.ref[Run]] = set()
 
 
 @dataclass(frozen=True)
-class Buffers:
-    """How many batches may wait: on the host, and on the devices."""
-
-    host: int
-    device: int
-
-
-@dataclass(frozen=True)
 class Intake:
-    """What the reader thread of a run does for each batch.
+    """What the reader thread of a run does for each batch."""
 
-    Attributes:
-        upstream: what is read from; belongs to that thread until it has ended.
-        transform: applied to batches on the host; None: nothing is.
-        ends_with_error: whether an error ends the run; otherwise the batch after it follows.
-    """
-
-    upstream: Upstream
+    upstream: Upstream  # belongs to that thread until it has ended
     transform: Callable[[Any], Any] | None
-    ends_with_error: bool
+    ends_with_error: bool  # otherwise the batch after the error follows
 
     def next(self) -> Loaded | End | Failed:
         """The next batch, the end, or an error in its place."""
@@ -95,18 +81,21 @@ class Run:
     Args:
         intake: for the reader thread.
         stepper: brings batches to devices; for the transfer thread.
-        buffers: how many batches may wait.
+        host_buffer: batches that may wait on the host …
+        device_buffer: … and on the devices.
         way_out: the last thing that the reader thread does, when the run was stopped.
 
     Attributes:
         ready: what the user takes: `Delivered` and `Failed`; last `End`, or a `Failed` that is final.
     """
 
-    def __init__(self, intake: Intake, stepper: Stepper, buffers: Buffers, way_out: Callable[[], None]) -> None:
+    def __init__(
+        self, intake: Intake, stepper: Stepper, host_buffer: int, device_buffer: int, way_out: Callable[[], None]
+    ) -> None:
         self._intake = intake
         self._stepper = stepper
         self._way_out: Callable[[], None] | None = way_out
-        self._loaded, self.ready = HandOver(buffers.host), HandOver(buffers.device)
+        self._loaded, self.ready = HandOver(host_buffer), HandOver(device_buffer)
         self._reader = threading.Thread(target=self._read_all, name="millrace-feeder-read", daemon=True)
         self._transferrer = threading.Thread(target=self._transfer_all, name="millrace-feeder-transfer", daemon=True)
 

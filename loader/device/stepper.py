@@ -11,8 +11,8 @@ from typing import Any
 
 from ...errors import HostsError, ShardingError
 from ...wording import brief, first_few
-from .hosts.agreement import Agreement, Alone
-from .hosts.verdict import Offer, OnUneven, Refuse, Stop, Verdict
+from .hosts.agreement import Agreement
+from .hosts.verdict import Offer, OnUneven, Refuse, Stop, Verdict, decide
 from .queue import Delivered, End, Failed, Loaded
 from .shardings import told
 from .stats import Times
@@ -28,18 +28,17 @@ class Stepper:
     Args:
         upstream: what is read from.
         transfer: brings batches to devices.
-        agreement: with the other processes.
+        agreement: with the other processes; None: no other has a part in the run.
         on_uneven: what to do when they have different amounts of data.
         promises: whether batches arrive here as the upstream iterator gave them, so that what it knows of their rows holds.
     """
 
     def __init__(
-        self, upstream: Upstream, transfer: Transfer, agreement: Agreement, on_uneven: OnUneven, promises: bool
+        self, upstream: Upstream, transfer: Transfer, agreement: Agreement | None, on_uneven: OnUneven, promises: bool
     ) -> None:
         self._upstream = upstream
         self._transfer = transfer
         self._agreement = agreement
-        self._alone = isinstance(agreement, Alone)
         self._on_uneven = on_uneven
         self._promises = promises
         self._promised = (upstream.batch_size or 0) if promises else 0
@@ -75,15 +74,19 @@ class Stepper:
             with span("transfer"):
                 return self._transfer.put(prepared, rows)
         except BaseException:
-            self._agreement.spoil()
+            if self._agreement is not None:
+                self._agreement.spoiled = True
             raise
 
     def _agreed(
         self, item: Loaded | End | Failed, prepared: Prepared | None, failed: Failed | None, stopped: Stopped
     ) -> Verdict | None:
-        with span("agree"):
-            verdict = self._agreement.agree(self._offer(item, prepared, failed), stopped)
-        if self._alone and prepared is not None:  # the next batch like this one needs no thought
+        offer = self._offer(item, prepared, failed)
+        if self._agreement is not None:
+            with span("agree"):
+                return self._agreement.agree(offer, stopped)
+        verdict = decide({0: offer}, 0)
+        if prepared is not None:  # the next batch like this one needs no thought
             self._known, self._known_verdict = prepared.arrangement, verdict
         return verdict
 
@@ -108,11 +111,11 @@ class Stepper:
 
     def _offer(self, item: Loaded | End | Failed, prepared: Prepared | None, failed: Failed | None) -> Offer:
         if failed is not None:
-            return self.failure(failed.error)
+            return self._failure(failed.error)
         if prepared is None:
             return Offer("end", self._on_uneven, usual=self._usual())
         arrangement = prepared.arrangement
-        if self._alone:
+        if self._agreement is None:
             return Offer("batch", self._on_uneven, arrangement.rows, self._usual(), arrangement.divisor)
         if self._on_uneven == "pad" and self._template is None:
             self._template, self._constants = prepared.template(), prepared.constants()
@@ -134,18 +137,19 @@ class Stepper:
 
     def _empty(self, stopped: Stopped) -> Prepared | None:
         """A batch without rows, to be filled up, like those that this process had or another one has."""
-        if self._template is None:
+        if self._template is None and self._agreement is not None:
             self._template = self._agreement.template(stopped)
         return None if self._template is None else self._transfer.prepare(self._template)
 
-    def failure(self, error: BaseException) -> Offer:
+    def _failure(self, error: BaseException) -> Offer:
         """What to tell the other processes of an error."""
         return Offer("failed", self._on_uneven, detail=brief(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:
-        """The run ends here, by an error or not."""
-        own = error is not None and not isinstance(error, HostsError)
-        self._agreement.leave(self.failure(error) if own and error is not None else None)
+        """The run ends here, by an error or not; that of others is no failure of its own."""
+        if self._agreement is not None:
+            failed = error is not None and not isinstance(error, HostsError)
+            self._agreement.leave(self._failure(error) if failed and error is not None else None)
 
 
 def _mark(item: Loaded | End | Failed) -> Any:

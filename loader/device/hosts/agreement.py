@@ -20,11 +20,13 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import asdict
+from typing import Any
 
 import cloudpickle
 
-from ....errors import HostsError
+from ....errors import HostsError, ShardingError
+from ....wording import first_few
 from ..tuned import BLOCK
 from .store import Store
 from .verdict import Go, Offer, Refuse, Verdict, decide
@@ -33,58 +35,13 @@ _feeder_numbers: dict[str, int] = Counter()
 """How many feeders there were, by the name of their processes."""
 
 
-class Agreement(Protocol):
-    """How a run agrees. All methods are called by its transfer thread."""
+class Agreement:
+    """How one run agrees with the other processes. Its transfer thread alone uses it.
 
-    def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
-        """The verdict for the next step; None when `stopped()` comes true first."""
-
-    def give_template(self, template: Any) -> None:
-        """Say what a batch looks like."""
-
-    def template(self, stopped: Callable[[], bool]) -> Any:
-        """What a batch looks like elsewhere."""
-
-    def spoil(self) -> None:
-        """What was agreed on could not be done here."""
-
-    @property
-    def left(self) -> bool:
-        """Whether the next run needs another one."""
-
-    @property
-    def spoiled(self) -> bool:
-        """Whether the others have gone on where this process has not."""
-
-    def leave(self, failure: Offer | None) -> None:
-        """The run ends here, or this process's part in it; by a failure of its own that the verdict was not about, or not."""
-
-
-class Alone:
-    """The agreement of a run that no other process has a part in."""
-
-    def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
-        """The verdict."""
-        return decide({0: offer}, 0)
-
-    def give_template(self, template: Any) -> None:
-        """Nobody needs it."""
-
-    def template(self, stopped: Callable[[], bool]) -> Any:
-        """Never asked: who is alone and at its end stops."""
-
-    left = True
-    spoiled = False
-
-    def spoil(self) -> None:
-        """There are no others."""
-
-    def leave(self, failure: Offer | None) -> None:
-        """Nobody waits."""
-
-
-class Together:
-    """The agreement of one run with the other processes."""
+    Attributes:
+        left: the next run needs another one.
+        spoiled: what was agreed on could not be done here, so that the others have gone on and this process has not.
+    """
 
     def __init__(self, name: str, me: int, processes: Sequence[int]) -> None:
         self._store = Store()
@@ -137,7 +94,7 @@ class Together:
         return f"{self._folder}{step // BLOCK}/{step}/"
 
     def _tell(self, offer: Offer) -> None:
-        self._store.set(self._key(self._step) + str(self._me), json.dumps(offer.to_values()))
+        self._store.set(self._key(self._step) + str(self._me), json.dumps(asdict(offer)))
 
     def _hear(self, stopped: Callable[[], bool]) -> dict[int, Offer] | None:
         folder = self._key(self._step)
@@ -181,45 +138,45 @@ class Together:
         text = self._wait_for(f"{self._folder}template/", str(process), stopped)
         return None if text is None else cloudpickle.loads(base64.b64decode(text))
 
-    def spoil(self) -> None:
-        """As the protocol says."""
-        self.spoiled = True
-
     def leave(self, failure: Offer | None) -> None:
-        """Tell those who may ask later that this process has gone, and delete the run's keys if all have.
+        """The run ends here, or this process's part in it: tell those who may ask later, and delete its keys if all have left.
 
-        After a failure in the middle of certain steps it has not: the others do not ask, and the step can be tried again.
+        After a failure of its own in the middle of certain steps nobody has left: the others do not ask, and the step can be
+        tried again.
         """
         if failure is not None and self._certain and not self.spoiled:
             return
         self.left = True
         last = failure or Offer("closed")
-        self._store.set(f"{self._folder}gone/{self._me}", json.dumps(last.to_values()))
+        self._store.set(f"{self._folder}gone/{self._me}", json.dumps(asdict(last)))
         if self._store.count(f"{self._folder}left") == len(self._processes):
             self._store.delete(self._folder)
 
 
 class Agreements:
-    """The agreements of a feeder: one for each run, or for several, where errors were in the middle of certain steps.
+    """The agreements of a feeder with the other `processes` that hold a part of its batches; none where there are no others.
 
-    Args:
-        me: this process.
-        processes: those that hold a part of the batches.
+    There is one for each run, or for several, where errors were in the middle of certain steps.
     """
 
     def __init__(self, me: int, processes: Sequence[int]) -> None:
-        self.alone = all(process == me for process in processes)
+        if processes and me not in processes:
+            raise ShardingError(
+                f"all devices of the sharding belong to other processes ({first_few(processes, 8)}) than this one, "
+                f"{me}; pass one of jax.local_devices(), or a mesh with some of them, or feed on those processes only."
+            )
         self._me = me
         self._processes = processes
-        if not self.alone:
+        self._alone = set(processes) <= {me}
+        if not self._alone:
             name = hashlib.blake2b(repr(sorted(processes)).encode(), digest_size=8).hexdigest()
             self._feeder = f"{name}.{_feeder_numbers[name]}"
             _feeder_numbers[name] += 1
         self._runs = itertools.count()
         self._last: Agreement | None = None
 
-    def next(self) -> Agreement:
-        """For the run that begins.
+    def next(self) -> Agreement | None:
+        """For the run that begins; None: it is alone.
 
         Raises:
             HostsError: the last run failed with a batch that the other processes have.
@@ -229,12 +186,9 @@ class Agreements:
                 "the last batch could not be put on the devices of this process after all had agreed on it, so "
                 "that the others may be a batch ahead; go on from a checkpoint, set_state(…), on all of them."
             )
-        if self._last is None or self._last.left:
-            self._last = Alone() if self.alone else self._together(next(self._runs))
+        if not self._alone and (self._last is None or self._last.left):
+            self._last = Agreement(f"{self._feeder}.{next(self._runs)}", self._me, self._processes)
         return self._last
-
-    def _together(self, run: int) -> Together:
-        return Together(f"{self._feeder}.{run}", self._me, self._processes)
 
     def forget(self) -> None:
         """The next run begins elsewhere, or there is none."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from ....wording import first_few
@@ -17,31 +17,16 @@ OnUneven = Literal["error", "drop", "pad"]
 
 @dataclass(frozen=True)
 class Offer:
-    """What one process has for a step.
-
-    Attributes:
-        kind: a batch; the end of the stream; an error; or its feeder was closed.
-        policy: its `on_uneven`.
-        rows: of the batch; -1 if it has no leading axis.
-        usual: rows that its batches have, as far as it knows.
-        divisor: what its rows must be a multiple of to go to its devices.
-        layout: the leaves of the batch, without rows.
-        steady: how many batches from this one on are sure to have as many rows.
-        detail: the error.
-    """
+    """What one process has for a step: a batch, the end of its stream, an error; or its feeder was closed."""
 
     kind: Literal["batch", "end", "failed", "closed"]
-    policy: OnUneven = "error"
-    rows: int = 0
-    usual: int = 0
-    divisor: int = 1
-    layout: str = ""
-    steady: int = 1
-    detail: str = ""
-
-    def to_values(self) -> dict[str, str | int]:
-        """Plain JSON values."""
-        return asdict(self)
+    policy: OnUneven = "error"  # its `on_uneven`
+    rows: int = 0  # of the batch; -1 if it has no leading axis
+    usual: int = 0  # rows that its batches have, as far as it knows
+    divisor: int = 1  # what its rows must be a multiple of to go to its devices
+    layout: str = ""  # the leaves of the batch, without rows
+    steady: int = 1  # how many batches from this one on are sure to have as many rows
+    detail: str = ""  # the error
 
 
 @dataclass(frozen=True)
