@@ -467,10 +467,20 @@ def test_sources_in_memory_know_their_lengths():
 
 
 def test_documents_that_are_not_as_planned_are_refused():
-    """A source that tells wrong lengths is found out."""
+    """Longer or shorter: with the document, its leaf and both lengths, and what to pass. Nothing of it is cut in silence."""
     plan = Pack(8).plan([4, 4])
-    with pytest.raises(PackError, match=r"document 1 has \[3\] tokens, and the row was planned up to \[4\]"):
-        Pack(8).row([np.arange(4), np.arange(3)], plan.row(0))
+    for length in (3, 5):
+        with pytest.raises(
+            PackError, match=rf"document 1 has {length} tokens in leaf \['tokens'\], and 4 were planned"
+        ):
+            Pack(8).row([np.arange(4), np.arange(length)], plan.row(0))
+    cut = Pack(3, too_long="cut").plan([4, 4])
+    assert Pack(3, too_long="cut").row([np.arange(4)], cut.row(1))["tokens"].tolist() == [0, 1, 2]
+    both = {"x": np.arange(4), "y": np.arange(4)}
+    with pytest.raises(
+        PackError, match=r"lengths of 1 leaves, and the documents have \['x'\], \['y'\]; pass lengths= as"
+    ):
+        Pack(8).row([both, both], plan.row(0))
 
 
 def test_operations_that_pack_otherwise_are_told_apart_in_a_state():

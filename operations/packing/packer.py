@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import PackError
+from ...wording import first_few
 from ..protocol import Allocate, Element, allocate_plainly
 from ..trees import flatten
 from .arrays import by_segment, fill, gathered, specs_of
@@ -55,10 +56,10 @@ class Packer:
         """The rows that a plan says, of the documents `pieces.documents`.
 
         Raises:
-            PackError: a document cannot be packed, or is shorter than the plan says.
+            PackError: a document cannot be packed, or has not the length that was planned.
         """
         documents, columns = self._read(elements)
-        self._check(documents.lengths(columns), pieces)
+        self._check(documents, documents.lengths(columns), pieces)
         numbered = dataclasses.replace(pieces, documents=np.arange(len(elements)))
         return self._made(documents, columns, numbered)
 
@@ -70,11 +71,20 @@ class Packer:
         finally:
             self.at = documents.at
 
-    def _check(self, lengths: Ints, pieces: Pieces) -> None:
-        for self.at in np.flatnonzero((lengths < pieces.stops).any(axis=1))[:1].tolist():
+    def _check(self, documents: Documents, lengths: Ints, pieces: Pieces) -> None:
+        planned, packed = pieces.planned, [leaf.path for leaf in documents.packed]
+        assert planned is not None, "these rows were planned"
+        if planned.shape[1] != len(packed):
             raise PackError(
-                f"document {pieces.documents[self.at]} has {lengths[self.at].tolist()} tokens, and the row was planned up to "
-                f"{pieces.stops[self.at].tolist()}: the lengths that its source tells are not those of its records."
+                f"the rows were planned from the lengths of {planned.shape[1]} leaves, and the documents have "
+                f"{first_few(list(map(name, packed)))}; pass lengths= as a dict with each of these."
+            )
+        for self.at, leaf in np.argwhere(lengths != planned)[:1].tolist():
+            raise PackError(
+                f"document {pieces.documents[self.at]} has {lengths[self.at, leaf]} tokens in leaf {name(packed[leaf])}, and "
+                f"{planned[self.at, leaf]} were planned: the lengths that were passed, or that its source tells, are not those "
+                "of the documents. Pass lengths= of what is packed, or pack the stream, to_iter_dataset().pack(…), which needs "
+                "none."
             )
 
     def _made(self, documents: Documents, columns: Columns, pieces: Pieces) -> list[Element]:

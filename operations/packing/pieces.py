@@ -24,12 +24,14 @@ class Pieces:
         starts: `int64[pieces, leaves]`, where the piece begins in each leaf of its document.
         stops: `int64[pieces, leaves]`, and where it ends. A leaf may have nothing in a piece, but not all of them.
         ends: `int64[rows]`, for each row the number of pieces up to its end.
+        planned: `int64[pieces, leaves]`, the lengths that the whole documents were said to have; None: they were looked at.
     """
 
     documents: Ints
     starts: Ints
     stops: Ints
     ends: Ints
+    planned: Ints | None = None
 
     @property
     def rows(self) -> int:
@@ -46,23 +48,20 @@ class Pieces:
         """`int64[rows]`: pieces in each."""
         return np.diff(self.ends, prepend=0)
 
-    def row(self, row: int, first_document: int = 0) -> Pieces:
-        """One row alone; documents are counted from `first_document`."""
+    def row(self, row: int) -> Pieces:
+        """One row alone."""
         stop = int(self.ends[row])
         start = int(self.ends[row - 1]) if row else 0
-        return Pieces(
-            self.documents[start:stop] + first_document,
-            self.starts[start:stop],
-            self.stops[start:stop],
-            np.array([stop - start]),
-        )
+        ends = np.array([stop - start])
+        return Pieces(self.documents[start:stop], self.starts[start:stop], self.stops[start:stop], ends)
 
 
 def end_to_end(rows: Sequence[Pieces]) -> Pieces:
-    """The pieces of several rows, at least one."""
-    documents, starts, stops = zip(*((row.documents, row.starts, row.stops) for row in rows))
+    """The pieces of several planned rows, at least one."""
+    each = zip(*((row.documents, row.starts, row.stops, row.planned) for row in rows))
+    documents, starts, stops, planned = map(np.concatenate, each)
     ends = np.cumsum([count for row in rows for count in row.counts.tolist()])
-    return Pieces(np.concatenate(documents), np.concatenate(starts), np.concatenate(stops), ends)
+    return Pieces(documents, starts, stops, ends, planned)
 
 
 def no_pieces(leaves: int) -> Pieces:

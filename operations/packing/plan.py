@@ -5,6 +5,7 @@ In: lengths. Out: the number of rows; of each row, the pieces in it.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cached_property
 from typing import Any
 
@@ -63,7 +64,9 @@ class PackPlan:
         if not 0 <= row < self.rows:
             raise IndexError(f"row {shown(row)} is outside the {self.rows} rows that the documents make.")
         window = int(np.searchsorted(self._ends, row, side="right")) - 1
-        return self._pieces(window).row(row - int(self._ends[window]), window * self._window)
+        pieces = self._pieces(window).row(row - int(self._ends[window]))
+        documents = pieces.documents + window * self._window
+        return dataclasses.replace(pieces, documents=documents, planned=self._lengths[documents])
 
     @cached_property
     def _ends(self) -> Ints:
