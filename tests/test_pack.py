@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from itertools import islice, pairwise
 
@@ -15,6 +16,7 @@ from pipelines import plain, stream, tries
 import millrace
 from millrace import Batch, DataLoader, Filter, IndexSampler, MapTransform, Pack, RandomMapTransform, ShardOptions
 from millrace.errors import CheckpointError, PackError
+from millrace.operations.packing import rules
 
 NO_SHARDING = millrace.NoSharding()
 STRATEGIES = ("best_fit", "first_fit", "concat_then_split")
@@ -433,6 +435,16 @@ def test_a_plan_tells_the_rows_before_anything_is_read(strategy, max_segments):
         pieces = plan.row(number)
         row = pack.row([documents[document] for document in pieces.documents], pieces)
         assert plain(row) == plain(rows[number])
+
+
+@pytest.mark.parametrize("strategy", ["best_fit", "first_fit"])
+def test_a_plan_looks_for_places_once(strategy, monkeypatch):
+    """In whatever process a row is asked for, and however many windows there are: what was found is kept, and goes along."""
+    plan = Pack(16, strategy, window=8, max_segments=3).plan([len(document) for document in _random(50)])
+    expected = [plan.row(number).documents.tolist() for number in range(plan.rows)]
+    again = pickle.loads(pickle.dumps(plan))
+    monkeypatch.setattr(rules, "FITS", {})
+    assert [again.row(number).documents.tolist() for number in range(again.rows)] == expected
 
 
 def test_a_plan_of_one_leaf_takes_plain_lengths():

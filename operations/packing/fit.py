@@ -1,6 +1,7 @@
 """Documents into the rows that they fit in, whole as far as they are no longer than a row.
 
-In: lengths of documents, `int64[documents, leaves]`. Out: pieces. A document goes into a row if all of its leaves fit.
+In: lengths of documents, `int64[documents, leaves]`. Out: pieces no longer than a row, the number of the row that each goes to,
+and what stands in which row then. A piece goes into a row if all of its leaves fit.
 """
 
 from __future__ import annotations
@@ -25,38 +26,36 @@ Choose = Callable[[Ints], int]
 """Says which row to take, of `int64[rows]` tokens that would be left in the fullest leaf of each. The last one always fits."""
 
 
-def best_fit(lengths: Ints, capacity: Ints, most: int | None) -> Pieces:
-    """Each document where it leaves the least space, the longest document first.
+def best_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
+    """The row of each piece: where it leaves the least space, the longest piece first.
 
     Where there may be `most` pieces in a row, the longest are spread over all rows first, if that takes fewer of them.
 
     Args:
-        lengths: `int64[documents, leaves]`.
+        sizes: `int64[pieces, leaves]`.
         capacity: `int64[leaves]`, the length of a row in each leaf.
         most: pieces that a row may have; None: any number.
     """
-    documents, starts, stops = _split(lengths, capacity)
-    share = ((stops - starts) / capacity).max(axis=1)
+    share = (sizes / capacity).max(axis=1)
     order = np.argsort(-share, kind="stable")
     tokens = np.cumsum(share[order])
-    bins = Bins(stops - starts, capacity, most)
+    bins = Bins(sizes, capacity, most)
     bins.put_tightly(order)
     for spread in SPREADS if most is not None else ():
         if bins.count == bins.fewest:
             break
-        others = Bins(stops - starts, capacity, most)
+        others = Bins(sizes, capacity, most)
         long = int(np.searchsorted(tokens, spread * tokens[-1]))
         others.put_tightly(np.concatenate([others.spread(order[:long]), order[long:]]))
         bins = min(bins, others, key=lambda one: one.count)
-    return bins.pieces(documents, starts, stops)
+    return bins.rows()
 
 
-def first_fit(lengths: Ints, capacity: Ints, most: int | None) -> Pieces:
-    """Each document, as they come, into the first row that has room for it. Arguments as for `best_fit`."""
-    documents, starts, stops = _split(lengths, capacity)
-    bins = Bins(stops - starts, capacity, most)
-    bins.put(np.arange(len(documents)), _first)
-    return bins.pieces(documents, starts, stops)
+def first_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
+    """The row of each piece: as they come, the first one that has room for it. Arguments as for `best_fit`."""
+    bins = Bins(sizes, capacity, most)
+    bins.put(np.arange(len(sizes)), _first)
+    return bins.rows()
 
 
 def _fullest(left: Ints) -> int:
@@ -67,13 +66,19 @@ def _first(left: Ints) -> int:
     return int((left >= 0).argmax())
 
 
-def _split(lengths: Ints, capacity: Ints) -> tuple[Ints, Ints, Ints]:
+def split(lengths: Ints, capacity: Ints) -> tuple[Ints, Ints, Ints]:
     """Documents, starts and stops of pieces that are no longer than a row."""
     counts = (-(-lengths // capacity)).max(axis=1)
     documents = np.repeat(np.arange(len(lengths)), counts)
     number = np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = np.minimum(number[:, None] * capacity, lengths[documents])
     return documents, starts, np.minimum(starts + capacity, lengths[documents])
+
+
+def in_rows(documents: Ints, starts: Ints, stops: Ints, rows: Ints) -> Pieces:
+    """Pieces in the rows that they go to; in each, they stand as they came."""
+    by_row = np.argsort(rows, kind="stable")
+    return Pieces(documents[by_row], starts[by_row], stops[by_row], np.cumsum(np.bincount(rows)))
 
 
 class Bins:
@@ -171,13 +176,9 @@ class Bins:
             for space, tokens in zip(spaces, size):
                 space[row] = space[row] - tokens if filled[row] < self._most else -1
 
-    def pieces(self, documents: Ints, starts: Ints, stops: Ints) -> Pieces:
-        """All pieces. Rows stand in the order of the pieces that they began with; in each, pieces stand as they came."""
-        rank = np.argsort(np.argsort(self._openers))
-        rows = rank[self._rows]
-        by_row = np.argsort(rows, kind="stable")
-        ends = np.cumsum(np.bincount(rows, minlength=len(rank)))
-        return Pieces(documents[by_row], starts[by_row], stops[by_row], ends)
+    def rows(self) -> Ints:
+        """The row of each piece; rows are counted in the order of the pieces that they began with."""
+        return np.argsort(np.argsort(self._openers))[self._rows]
 
 
 def _left(spaces: list[NDArray[np.int64]], size: list[int], rows: int) -> Ints:

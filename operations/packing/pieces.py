@@ -44,6 +44,11 @@ class Pieces:
         return np.repeat(np.arange(self.rows), self.counts)
 
     @property
+    def rows_by_document(self) -> Ints:
+        """`int64[pieces]`: the row of each, document by document, and of each document from its beginning on."""
+        return self.row_of_piece[np.lexsort((self.starts.sum(axis=1), self.documents))]
+
+    @property
     def counts(self) -> Ints:
         """`int64[rows]`: pieces in each."""
         return np.diff(self.ends, prepend=0)

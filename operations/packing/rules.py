@@ -12,13 +12,14 @@ from typing import Literal
 import numpy as np
 
 from .concat import concat_then_split
-from .fit import best_fit, first_fit
+from .fit import best_fit, first_fit, in_rows, split
 from .pieces import Ints, Pieces, no_pieces
 
 Strategy = Literal["best_fit", "first_fit", "concat_then_split"]
 TooLong = Literal["split", "cut", "error"]
 
-STRATEGIES = {"best_fit": best_fit, "first_fit": first_fit, "concat_then_split": concat_then_split}
+FITS = {"best_fit": best_fit, "first_fit": first_fit}
+STRATEGIES = (*FITS, "concat_then_split")
 TOO_LONG = ("split", "cut", "error")
 
 
@@ -44,8 +45,13 @@ class Rules:
             return np.zeros(0, np.int64)
         return np.flatnonzero((lengths > np.array(self.capacity)).any(axis=1))
 
-    def pieces(self, lengths: Ints) -> Pieces:
-        """Where documents of these lengths, `int64[documents, leaves]`, stand. One without any token stands nowhere."""
+    def pieces(self, lengths: Ints, rows: Ints | None = None) -> Pieces:
+        """Where documents of these lengths, `int64[documents, leaves]`, stand. One without any token stands nowhere.
+
+        Args:
+            lengths: as above.
+            rows: `rows_by_document` of the same lengths, if known: most of the time goes into these.
+        """
         capacity = np.array(self.capacity, dtype=np.int64)
         numbers = np.flatnonzero(lengths.any(axis=1))
         if not len(numbers):
@@ -53,5 +59,11 @@ class Rules:
         lengths = lengths[numbers]
         if self.too_long == "cut":
             lengths = np.minimum(lengths, capacity)
-        found = STRATEGIES[self.strategy](lengths, capacity, self.max_segments)
+        if self.strategy == "concat_then_split":
+            found = concat_then_split(lengths, capacity, self.max_segments)
+        else:
+            documents, starts, stops = split(lengths, capacity)
+            if rows is None:
+                rows = FITS[self.strategy](stops - starts, capacity, self.max_segments)
+            found = in_rows(documents, starts, stops, rows)
         return dataclasses.replace(found, documents=numbers[found.documents])
