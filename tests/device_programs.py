@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "error"}
@@ -25,6 +27,50 @@ def run(program: str, *arguments: object, timeout: float = 120, **environment: s
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout
+
+
+SERVER = """
+import contextlib, gc, io, json, sys, traceback
+for line in sys.stdin:
+    printed, error = io.StringIO(), None
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(compile(json.loads(line), "<program>", "exec"), {"__name__": "__main__"})
+    except BaseException:
+        error = traceback.format_exc()
+    gc.collect()
+    print(json.dumps([printed.getvalue(), error]), flush=True)
+"""
+
+
+class Interpreter:
+    """One interpreter for many programs, each with names of its own: JAX, and what it has compiled, is there already."""
+
+    def __init__(self, **environment: str) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER], text=True, env={**ENVIRONMENT, **environment}, **pipes
+        )
+
+    def run(self, program: str) -> str:
+        """What a program prints that ends well and says nothing of errors on stderr."""
+        print(json.dumps(program), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        self._errors.seek(0)
+        said = self._errors.read()
+        assert answer, f"the interpreter has ended: {said}"
+        printed, error = json.loads(answer)
+        assert error is None, error
+        assert "Traceback" not in said, said
+        return printed
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._process.stdout.close()
+        self._errors.close()
 
 
 JOIN = """

@@ -19,7 +19,7 @@ def run(example, out, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=1200, env=environment, check=False)
 
 
-QUICK = [path for path in EXAMPLES if path.stem in ("train_digits", "train_lm")]
+QUICK = [path for path in EXAMPLES if path.stem == "train_digits"]
 
 
 @pytest.mark.parametrize("example", chosen(EXAMPLES, *QUICK), ids=lambda path: path.stem)

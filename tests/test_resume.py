@@ -289,6 +289,7 @@ def test_a_step_that_no_stream_reaches_is_refused(step):
 WORKER_COUNTS = (0, 1, 2, 3, 7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", WORKER_COUNTS)
 @pytest.mark.parametrize("name", ["random", "flat map, random, batch, random"])
 def test_a_state_taken_with_any_number_of_workers_is_resumed_with_any_other(name, before):

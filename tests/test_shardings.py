@@ -29,13 +29,16 @@ loader = millrace.load(records, shuffle=True, seed=0, batch_size=16, num_epochs=
 """
 
 
-def with_eight_devices(program):
+@pytest.fixture(scope="module")
+def with_eight_devices():
     """Runs a program on eight host devices."""
-    prelude, program = device_programs.textwrap.dedent(PRELUDE), device_programs.textwrap.dedent(program)
-    return device_programs.run(prelude + program, **device_programs.EIGHT)
+    interpreter = device_programs.Interpreter(**device_programs.EIGHT)
+    dedent = device_programs.textwrap.dedent
+    yield lambda program: interpreter.run(dedent(PRELUDE) + dedent(program))
+    interpreter.close()
 
 
-def test_batches_on_any_mesh_are_those_of_the_host_bit_for_bit():
+def test_batches_on_any_mesh_are_those_of_the_host_bit_for_bit(with_eight_devices):
     """The data axis in any place, several axes, replicated leaves, a single device, a tree, the shorthand; and no copy."""
     with_eight_devices("""
         flat, grid = Mesh(devices, ("data",)), Mesh(devices.reshape(4, 2), ("data", "model"))
@@ -75,7 +78,7 @@ def test_batches_on_any_mesh_are_those_of_the_host_bit_for_bit():
     """)
 
 
-def test_slabs_of_sharded_arrays_are_not_filled_again_while_these_live():
+def test_slabs_of_sharded_arrays_are_not_filled_again_while_these_live(with_eight_devices):
     """Old arrays on eight devices keep their values while later batches are made; donated ones harm nobody."""
     with_eight_devices("""
         mesh = Mesh(devices, ("data",))
@@ -96,7 +99,7 @@ def test_slabs_of_sharded_arrays_are_not_filled_again_while_these_live():
     """)
 
 
-def test_what_cannot_be_divided_is_explained():
+def test_what_cannot_be_divided_is_explained(with_eight_devices):
     """The leaf, its shape, the mesh and the nearest sizes; a wrong tree; an axis that the mesh has not."""
     out = with_eight_devices("""
         grid = Mesh(devices.reshape(4, 2), ("data", "model"))
@@ -129,7 +132,7 @@ def test_what_cannot_be_divided_is_explained():
     assert out[7].startswith("TypeError Mesh")
 
 
-def test_a_short_last_batch_is_dropped_or_filled_up_or_refused():
+def test_a_short_last_batch_is_dropped_or_filled_up_or_refused(with_eight_devices):
     """With one process, too: "drop" ends before it, "pad" fills it with zeros and tells rows from padding by a mask."""
     with_eight_devices("""
         grid = Mesh(devices.reshape(4, 2), ("data", "model"))
@@ -156,7 +159,7 @@ def test_a_short_last_batch_is_dropped_or_filled_up_or_refused():
     """)
 
 
-def test_leaves_that_are_whole_on_all_devices_are_no_part_of_the_rows():
+def test_leaves_that_are_whole_on_all_devices_are_no_part_of_the_rows(with_eight_devices):
     """Beside a divided leaf they decide nothing about short batches, are not filled up, and the mask is not theirs."""
     with_eight_devices("""
         mesh = Mesh(devices, ("data",))
@@ -204,7 +207,7 @@ def test_what_was_filled_up_is_as_large_when_it_is_made_again():
         assert next(feeder).tolist() == [24] + [0] * 11
 
 
-def test_numbers_go_to_all_devices():
+def test_numbers_go_to_all_devices(with_eight_devices):
     """A leaf without axes is replicated, whatever the sharding; leaves with fewer axes take its first entries."""
     with_eight_devices("""
         grid = Mesh(devices.reshape(4, 2), ("data", "model"))

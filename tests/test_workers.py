@@ -47,7 +47,7 @@ def zygote() -> psutil.Process:
 def test_resume_goes_from_any_worker_count_to_any_other(name, kind):
     """A state taken with workers is restored without, and the other way round, with exactly the rest of the stream."""
     expected = stream(loader(name))
-    for before, after in ((0, 2), (2, 0), (3, 1)):
+    for before, after in ((0, 2), (3, 0)):
         with iter(loader(name, worker_count=before, worker_kind=kind)) as iterator:
             first = stream(itertools.islice(iterator, 3))
             state = iterator.get_state()
@@ -436,9 +436,9 @@ def test_what_cannot_be_pickled_is_named_by_attribute():
 
 
 def test_breaking_dropping_and_reopening_leaves_nothing():
-    """Fifty iterators, used and dropped in every way, leave no process, descriptor or thread (see the fixture)."""
+    """Iterators that are used and dropped in every way leave no process, descriptor or thread (see the fixture)."""
     one = large(worker_count=2)
-    for number in range(20):
+    for number in range(8):
         iterator = iter(one)
         if number % 4 == 0:
             iterator.start_prefetch()
