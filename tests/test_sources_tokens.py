@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pipelines import chosen
 from source_conformance import SourceConformance, assert_same, exit_code, open_files
 
 import millrace
@@ -407,10 +408,11 @@ def killed_after(path, lines):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
-def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path):
-    """Killed before any line of the writer's code: the path gives all documents or says that it is not there."""
+@pytest.mark.parametrize("stride", chosen([1, 7], 7))
+def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path, stride):
+    """Killed before a line of the writer's code: the path gives all documents or says that it is not there."""
     there = []
-    for lines in range(10_000):
+    for lines in range(0, 10_000, stride):
         path = tmp_path / f"{lines}" / "x.npy"
         killed = killed_after(path, lines)
         there.append(path.exists())
@@ -421,9 +423,9 @@ def test_a_killed_writer_leaves_a_whole_file_or_none(tmp_path):
         assert [one.tolist() for one in TokenSource(path, name=None).__getitems__(range(4))] == DOCUMENTS
         if not killed:
             break
-    assert len(there) > 50
+    assert len(there) > 50 // stride
     assert there == sorted(there)
-    assert there.count(True) > 1
+    assert there[-1]
 
 
 @pytest.mark.parametrize("name", ["tokens", "code", None])
