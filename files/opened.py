@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from ..errors import SourceError, SourceNotFoundError
 from ..wording import TEXT, brief, shown
-from .stamps import Stamp, stamp_of
+from .stamps import Stamp, check_unchanged, stamp_of
+from .storage_options import StorageOptionsLike, storage_options_of
+from .urls import is_remote, local_path
 
 Range = tuple[int, int]
 """Offset and length in bytes."""
@@ -38,19 +41,52 @@ class OpenFile(Protocol):
         """
         ...
 
+    def prefetch(self, ranges: Sequence[Range]) -> None:
+        """Begin to bring what is at these ranges closer, where that helps; does not wait, and raises nothing."""
+        ...
+
     def close(self) -> None:
         """Let go of the file; no thread reads it any more. May be called twice."""
         ...
 
 
-def open_file(path: str) -> OpenFile:
+def open_file(path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None) -> OpenFile:
     """Open a file for reads at offsets.
+
+    Args:
+        path: a path, or a URL.
+        storage_options: how a remote file is reached and kept.
+        stamp: the version that is to be read, as an earlier look found it; default any. A store is not asked about it then.
 
     Raises:
         SourceNotFoundError: it is not there.
-        SourceError: it cannot be opened.
+        SourceError: it cannot be opened, or is another version.
     """
-    return LocalFile(path)
+    if is_remote(path):
+        from .remote.remote_file import RemoteFile
+
+        return RemoteFile(path, storage_options_of(storage_options), stamp)
+    file = LocalFile(local_path(path))
+    if stamp is not None:
+        check_unchanged(path, stamp, file.stamp)
+    return file
+
+
+@contextmanager
+def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Stamp | None = None) -> Iterator[str]:
+    """The path of a file on this machine: of the file itself, or of a copy in the cache, which stays for who opens it here.
+
+    Raises:
+        SourceNotFoundError: it is not there.
+        SourceError: it cannot be read, or is larger than the cache.
+    """
+    if is_remote(path):
+        from .remote.remote_file import RemoteFile
+
+        with RemoteFile(path, storage_options_of(storage_options), stamp).copied() as copy:
+            yield copy
+    else:
+        yield local_path(path)
 
 
 class LocalFile:
@@ -90,6 +126,9 @@ class LocalFile:
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """One call of the system for each: the page cache needs no more."""
         return [self.read(offset, length) for offset, length in ranges]
+
+    def prefetch(self, ranges: Sequence[Range]) -> None:
+        """Nothing: the system reads ahead."""
 
     def close(self) -> None:
         """Let go of the descriptor."""

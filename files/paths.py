@@ -14,6 +14,8 @@ from typing import Any, Protocol, TypeAlias
 
 from ..errors import SourceError, SourceNotFoundError
 from ..wording import TEXT, brief, shown
+from .storage_options import StorageOptionsLike, storage_options_of
+from .urls import is_remote, local_path
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Sequence[PathLike]
@@ -79,12 +81,13 @@ def path_list(paths: Any) -> list[Any]:
     return listed
 
 
-def find_files(paths: Any, patterns: Sequence[str]) -> list[str]:
+def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOptionsLike = None) -> list[str]:
     """Returns the files that paths stand for: each a file, a glob, a directory or a URL, `~` at its beginning the home.
 
     Args:
         paths: one path, or a list of them. A glob and a directory give their files sorted by name; a list keeps its order.
         patterns: which base names count in a directory, such as `("*.tfrecord*",)`.
+        storage_options: how a store is reached.
 
     Raises:
         SourceNotFoundError: nothing is there.
@@ -96,7 +99,20 @@ def find_files(paths: Any, patterns: Sequence[str]) -> list[str]:
     Traceback (most recent call last):
     millrace.errors.SourceNotFoundError: no file or directory '.../no such folder'
     """
-    return [file for path in path_list(paths) for file in expand(path, LocalFileSystem(), patterns)]
+    return [
+        file
+        for path in path_list(paths)
+        for file in expand(path, file_system_of(text_of(path), storage_options), patterns)
+    ]
+
+
+def file_system_of(path: str, storage_options: StorageOptionsLike = None) -> FileSystem:
+    """Where a path or URL is to be looked for."""
+    if not is_remote(path):
+        return LocalFileSystem()
+    from .remote.listing import RemoteFileSystem
+
+    return RemoteFileSystem(storage_options_of(storage_options))
 
 
 def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
@@ -147,7 +163,7 @@ def _check_name(file: str) -> None:
 
 
 def text_of(path: Any) -> str:
-    """Returns a path as a string, with the home directory in place of a `~` at its beginning.
+    """Returns a path as a string, with the home directory in place of a `~` at its beginning, and without `file://`.
 
     Raises:
         TypeError: `path` is neither a string nor an `os.PathLike`.
@@ -156,7 +172,7 @@ def text_of(path: Any) -> str:
     'digits.parquet'
     """
     try:
-        return os.path.expanduser(os.fsdecode(path))
+        return os.path.expanduser(local_path(os.fsdecode(path)))
     except TypeError:
         raise TypeError(f"a path must be a string or os.PathLike, not {type(path).__name__} ({shown(path)})") from None
 

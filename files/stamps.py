@@ -11,21 +11,28 @@ from typing import NamedTuple
 
 from ..errors import SourceError
 from ..wording import brief
+from .storage_options import StorageOptionsLike, storage_options_of
+from .urls import is_remote
 
 
 class Stamp(NamedTuple):
-    """Size in bytes, and the time of the last change in ns (None where the file system tells none)."""
+    """Size in bytes, and the time of the last change in ns; of a remote file what tells its versions apart, or None."""
 
     size: int
-    modified: int | None
+    modified: int | str | None
 
 
-def stamp_of(path: str) -> Stamp:
-    """The stamp of a local file.
+def stamp_of(path: str, storage_options: StorageOptionsLike = None) -> Stamp:
+    """The stamp of a file.
 
     Raises:
         OSError: as the file system says.
+        SourceError: as the store says.
     """
+    if is_remote(path):
+        from .remote.remote_file import remote_stamp
+
+        return remote_stamp(path, storage_options_of(storage_options))
     found = os.stat(path)
     return Stamp(found.st_size, found.st_mtime_ns)
 
@@ -48,11 +55,15 @@ def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
 
 
 def check_open_file(path: str, before: Stamp) -> None:
-    """`check_unchanged` for a local file that is open: one that was removed stays whole for its readers.
+    """`check_unchanged` for a file that is open: one that was removed stays whole for its readers.
+
+    A remote one is not asked about: each answer of a store tells which version it is from.
 
     Raises:
         SourceError: it was changed, or cannot be looked at.
     """
+    if is_remote(path):
+        return
     try:
         now = stamp_of(path)
     except FileNotFoundError:

@@ -15,19 +15,24 @@ from ..checks import one_of
 from ..errors import MissingExtraError, SourceError
 from ..wording import brief
 from .opened import OpenFile, open_file
+from .storage_options import StorageOptionsLike
 
 Decompress: TypeAlias = Literal["auto", "gzip", "zstd"] | None
 
 _BUFFER_BYTES = 1 << 20
+_AHEAD_BYTES = 16 << 20
+"""What a remote file is asked for before it is read."""
+
 _SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
-def open_stream(path: str, decompress: Decompress = None) -> BinaryIO:
+def open_stream(path: str, decompress: Decompress = None, storage_options: StorageOptionsLike = None) -> BinaryIO:
     r"""Open a file to be read from its beginning to its end.
 
     Args:
         path: of the file.
         decompress: "gzip" or "zstd"; "auto" goes by the name's end, `.gz` or `.zst`. Default: the bytes as they are.
+        storage_options: how a remote file is reached and kept.
 
     Raises:
         SourceNotFoundError: it is not there.
@@ -46,7 +51,7 @@ def open_stream(path: str, decompress: Decompress = None) -> BinaryIO:
     kind = one_of("decompress", decompress, "auto", "gzip", "zstd") if decompress is not None else None
     if kind == "auto":
         kind = compression_of(path)
-    packed = io.BufferedReader(_Sequential(open_file(path)), _BUFFER_BYTES)
+    packed = io.BufferedReader(_Sequential(open_file(path, storage_options)), _BUFFER_BYTES)
     return packed if kind is None else io.BufferedReader(_Unpacked(packed, kind, path), _BUFFER_BYTES)
 
 
@@ -83,7 +88,7 @@ class _Sequential(io.RawIOBase):
     """An open file, read from its beginning to its end."""
 
     def __init__(self, file: OpenFile) -> None:
-        self._file, self._place = file, 0
+        self._file, self._place, self._asked_for = file, 0, 0
 
     def readable(self) -> bool:
         return True
@@ -100,6 +105,10 @@ class _Sequential(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         length = min(len(buffer), max(self._file.size - self._place, 0))
+        if self._place + _AHEAD_BYTES > self._asked_for:
+            ahead = range(self._place, min(self._place + 2 * _AHEAD_BYTES, self._file.size))
+            self._file.prefetch([(ahead.start, len(ahead))])
+            self._asked_for = ahead.stop if len(ahead) else self._asked_for
         buffer[:length] = self._file.read(self._place, length)
         self._place += length
         return length

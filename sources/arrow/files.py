@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import glob
-from collections.abc import Sequence
 from typing import Any
 
 from ...errors import MissingExtraError, SourceError
 from ...files.paths import FileSystem, LocalFileSystem, text_of
+from ...files.patterns import matches
 from ...wording import TEXT, brief, shown
 
 
@@ -89,18 +88,10 @@ class _ArrowFileSystem:
         fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
         rest = parts[fixed:]
         found = self._select("/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ""), len(rest) > 1)
-        return [info.path for info in found if _matches(rest, info.path.split("/")[fixed:])]
+        return [info.path for info in found if matches(rest, info.path.split("/")[fixed:])]
 
     def _select(self, directory: str, recursive: bool) -> list[Any]:
         from pyarrow import fs
 
         selector = fs.FileSelector(directory, allow_not_found=True, recursive=recursive)
         return [info for info in self._filesystem.get_file_info(selector) if info.is_file]
-
-
-def _matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    if not pattern or not parts:
-        return not pattern and not parts
-    if pattern[0] == "**":
-        return _matches(pattern[1:], parts) or _matches(pattern, parts[1:])
-    return fnmatch.fnmatchcase(parts[0], pattern[0]) and _matches(pattern[1:], parts[1:])

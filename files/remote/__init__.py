@@ -1,0 +1,1 @@
+"""Files in stores on the network: asked again where a request fails, and kept on disk by blocks."""

@@ -1,0 +1,231 @@
+"""Pieces of remote files in a folder, which all processes of a host share. In: names, bytes. Out: files, whole or not there.
+
+What is kept stands under `<folder>/<file>/<piece>`. Several threads and processes come for the same piece at the same time,
+and any of them may be killed at any moment:
+
+* A piece is written as `<piece>.part` and gets its name when it is whole. Who writes it holds a lock on that file (`flock`,
+  which ends with the process). Who comes later waits for the lock, finds the piece, and asks the store for nothing.
+* The file that was waited for may have got its name, or have been removed, meanwhile: so who gets a lock looks whether the name
+  still leads to the file that is locked.
+* Before a piece is written its bytes are added to the number in `<folder>/used`, and after one is given up they are subtracted:
+  who is killed in between leaves a number that is too high, never one that is too low.
+* When the number would go over the budget, what is really there is counted, under a lock, and what was not used for longest is
+  removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from ...errors import MillraceError, SourceError
+from ...wording import brief
+
+_FILLED = 0.97
+"""How much of the budget may be left when something was removed, so that not every piece has the folder counted."""
+
+_TOUCH_SECONDS = 1.0
+"""How exact the time of the last use is: pieces are not marked more often."""
+
+_PART = ".part"
+
+
+class Cache:
+    """A folder of pieces with a budget. Any thread, any process, safe to fork; holds nothing open.
+
+    Args:
+        folder: made when it is needed.
+        budget: bytes; what is kept never exceeds it.
+    """
+
+    def __init__(self, folder: str, budget: int) -> None:
+        self.folder, self.budget = folder, budget
+
+    def open(self, name: str) -> int | None:
+        """A descriptor of a piece, for the caller to close; None if it is not there."""
+        try:
+            descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._error(error) from error
+        self._touch(descriptor, name)
+        return descriptor
+
+    def path(self, name: str) -> str:
+        """Where a piece stands, if it is there."""
+        return os.path.join(self.folder, name)
+
+    def holds(self, name: str) -> bool:
+        """Whether a piece is there."""
+        return os.path.exists(self.path(name))
+
+    def _touch(self, descriptor: int, name: str) -> None:
+        if time.time() - os.fstat(descriptor).st_mtime > _TOUCH_SECONDS:
+            with suppress(OSError):  # it may be gone, or the folder be read-only
+                os.utime(self.path(name))
+
+    def claim(self, name: str, wait: bool) -> Claim | None:
+        """The right to write a piece; None if it is there, or (without `wait`) if another one writes it.
+
+        Raises:
+            SourceError: the folder cannot be written to.
+        """
+        path = self.path(name)
+        try:
+            while not os.path.exists(path):
+                descriptor = _locked(path + _PART, wait)
+                if descriptor is None:
+                    return None
+                if _leads_to(path + _PART, descriptor) and not os.path.exists(path):
+                    return Claim(self, path, descriptor)
+                _unlock(descriptor)
+        except OSError as error:
+            raise self._error(error) from error
+        return None
+
+    def reserve(self, descriptor: int, size: int) -> None:
+        """Have room for so many bytes, and have a file count for them.
+
+        Raises:
+            SourceError: they are more than the budget.
+        """
+        if size > self.budget:
+            raise SourceError(
+                f"{size} bytes are to be kept at once in {brief(self.folder)}, whose budget is {self.budget} bytes; raise "
+                "it with storage_options={'cache_bytes': …}."
+            )
+        with self._used() as used:
+            total = int.from_bytes(os.pread(used, 8, 0), "little") + size
+            if total > self.budget:
+                total = self._make_room(size) + size
+            os.ftruncate(descriptor, size)  # under the lock: whoever counts the folder sees all that is reserved
+            os.pwrite(used, total.to_bytes(8, "little"), 0)
+
+    def release(self, size: int) -> None:
+        """Give back room that was reserved."""
+        with self._used() as used:
+            total = int.from_bytes(os.pread(used, 8, 0), "little") - size
+            os.pwrite(used, max(total, 0).to_bytes(8, "little"), 0)
+
+    @contextmanager
+    def _used(self) -> Iterator[int]:
+        """The file with the number of bytes, locked."""
+        descriptor = os.open(os.path.join(self.folder, "used"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _make_room(self, size: int) -> int:
+        """Remove what was not used for longest; the bytes that are left, those in the making included."""
+        pieces = sorted(_pieces(self.folder))
+        total = sum(bytes_ for _, bytes_, _ in pieces)
+        goal = min(int(self.budget * _FILLED), self.budget - size)
+        for _, bytes_, path in pieces:
+            if total <= goal:
+                break
+            if _removed(path):
+                total -= bytes_
+        return total
+
+    def _error(self, error: OSError) -> SourceError:
+        remedy = "free some space, or lower cache_bytes" if error.errno == errno.ENOSPC else "choose another folder"
+        return SourceError(
+            f"the cache of remote files in {brief(self.folder)} cannot be used: {brief(error)}; {remedy} with "
+            "storage_options={'cache_dir': …, 'cache_bytes': …} (cache_bytes 0: no cache)."
+        )
+
+
+class Claim:
+    """The right to write one piece, which ends with `publish` or `give_up`."""
+
+    def __init__(self, cache: Cache, path: str, descriptor: int) -> None:
+        self._cache, self._path, self._descriptor, self._size = cache, path, descriptor, 0
+
+    @contextmanager
+    def file(self, size: int) -> Iterator[BinaryIO]:
+        """The file to write so many bytes to, from its beginning; it gets its name when the block ends.
+
+        Raises:
+            SourceError: it cannot be written, or is larger than the budget.
+        """
+        try:
+            os.ftruncate(self._descriptor, 0)  # what someone left who was killed
+            self._cache.reserve(self._descriptor, size)
+            self._size = size
+            with open(self._descriptor, "wb", closefd=False) as out:
+                yield out
+            os.replace(self._path + _PART, self._path)
+            self._size = 0
+        except MillraceError:
+            raise
+        except OSError as error:
+            raise self._cache._error(error) from error
+        finally:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Let others write it. May be called twice."""
+        if self._descriptor < 0:
+            return
+        with suppress(OSError):
+            if not os.path.exists(self._path) or self._size:
+                os.remove(self._path + _PART)
+            if self._size:
+                self._cache.release(self._size)
+        _unlock(self._descriptor)
+        self._descriptor = -1
+
+
+def _locked(path: str, wait: bool) -> int | None:
+    """A descriptor of a file, locked; None if another one has the lock."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _unlock(descriptor: int) -> None:
+    """Not by closing alone: a process that was forked meanwhile has the file open, too."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def _leads_to(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _removed(path: str) -> bool:
+    """Remove a piece, or what somebody who was killed has left of one; False if it is being written."""
+    descriptor = _locked(path, wait=False) if path.endswith(_PART) else None
+    if descriptor is None and path.endswith(_PART):
+        return False
+    with suppress(FileNotFoundError):
+        os.remove(path)
+    if descriptor is not None:
+        _unlock(descriptor)
+    return True
+
+
+def _pieces(folder: str) -> Iterator[tuple[float, int, str]]:
+    """Time of the last use, bytes and path of all that is there."""
+    for file in os.scandir(folder):
+        if file.is_dir(follow_symlinks=False):
+            for piece in os.scandir(file.path):
+                with suppress(FileNotFoundError):
+                    found = piece.stat()
+                    yield found.st_mtime, found.st_size, piece.path

@@ -1,0 +1,69 @@
+"""The files of a store as the protocol of `files/paths.py`. In: URLs. Out: whether they are files, and which are below them."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable
+
+from ...errors import SourceNotFoundError
+from ..patterns import matches
+from ..storage_options import StorageOptions
+from ..urls import split_url
+from .retries import ResultT, ask
+from .store import Store, store_of
+
+
+class RemoteFileSystem:
+    """One store, asked for its files. Paths are whole URLs."""
+
+    def __init__(self, options: StorageOptions) -> None:
+        self._options = options
+
+    def is_file(self, path: str) -> bool:
+        """Whether a file has this URL."""
+        if path.endswith("/"):
+            return False
+        try:
+            self._asked(path, lambda store, key: store.stamp(key))
+        except SourceNotFoundError:
+            return False
+        return True
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there are files below this URL."""
+        store, _ = store_of(path, self._options)
+        return (
+            store.has_folders()
+            and not glob.has_magic(path)
+            and bool(self._below(path, everything=False) or self._below(path))
+        )
+
+    def names_in(self, directory: str) -> list[str]:
+        """The base names of the files directly below a URL."""
+        return [path.rpartition("/")[2] for path in self._below(directory, everything=False)]
+
+    def glob(self, pattern: str) -> list[str]:
+        """The URLs that match a shell pattern."""
+        store, _ = store_of(pattern, self._options)
+        if not store.has_folders():
+            return []
+        root, key = split_url(pattern)
+        parts = key.split("/")
+        fixed = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+        rest = parts[fixed:]
+        found = self._below("/".join([root, *parts[:fixed]]), everything=len(rest) > 1)
+        return [url for url in found if matches(rest, split_url(url)[1].split("/")[fixed:])]
+
+    def _below(self, url: str, everything: bool = True) -> list[str]:
+        def question(store: Store, key: str) -> list[str]:
+            keys = store.files_under(key) if everything else store.files_in(key)
+            return keys if "://" in key else [f"{split_url(url)[0]}/{each}" for each in keys]
+
+        try:
+            return self._asked(url.rstrip("/") + "/", question)
+        except SourceNotFoundError:  # of fsspec, for a folder that is not there
+            return []
+
+    def _asked(self, url: str, question: Callable[[Store, str], ResultT]) -> ResultT:
+        store, key = store_of(url, self._options)
+        return ask(store, url, self._options, lambda: question(store, key))

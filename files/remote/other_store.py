@@ -1,0 +1,74 @@
+"""Stores that fsspec knows: Hugging Face, memory, FTP and others. In: URLs. Out: bytes."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ...errors import MissingExtraError, SourceError
+from ...wording import brief
+from ..stamps import Stamp
+from ..storage_options import StorageOptions
+from ..urls import scheme_of
+
+_VERSIONS = ("ETag", "etag", "oid", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
+"""Names under which file systems keep what tells one version of a file from the next."""
+
+
+class OtherStore:
+    """A file system of fsspec; `Store` says what it does. A key is the whole URL."""
+
+    def __init__(self, url: str, options: StorageOptions) -> None:
+        scheme = scheme_of(url)
+        self._scheme = scheme
+        try:
+            self._system = _library().filesystem(scheme, **dict(options.store))
+        except ImportError as error:
+            raise MissingExtraError(f"{brief(url)}: {brief(error)}") from error
+        except ValueError as error:
+            raise SourceError(f"{brief(url)}: no store has this scheme, {scheme}:// ({brief(error)})") from error
+
+    def stamp(self, key: str) -> Stamp:
+        """As the protocol says."""
+        found = self._system.info(key)
+        if found["type"] != "file":
+            raise FileNotFoundError(key)
+        version = next((found[name] for name in _VERSIONS if found.get(name) is not None), None)
+        return Stamp(int(found["size"]), None if version is None else str(version))
+
+    def read(self, key: str, start: int, stop: int) -> tuple[bytes, Stamp | None]:
+        """As the protocol says."""
+        return self._system.cat_file(key, start=start, end=stop), None
+
+    def files_under(self, prefix: str) -> list[str]:
+        """As the protocol says."""
+        return self._urls(prefix, self._system.find(prefix))
+
+    def files_in(self, prefix: str) -> list[str]:
+        """As the protocol says."""
+        found = self._system.ls(prefix, detail=True)
+        return self._urls(prefix, [one["name"] for one in found if one["type"] == "file"])
+
+    def _urls(self, prefix: str, names: list[str]) -> list[str]:
+        """The names of a file system as URLs that begin as the user's."""
+        own = str(self._system._strip_protocol(prefix)).rstrip("/")
+        return [prefix.rstrip("/") + name[len(own) :] for name in names]
+
+    def has_folders(self) -> bool:
+        """As the protocol says."""
+        return True
+
+    def is_final(self, error: Exception) -> str | None:
+        """As the protocol says."""
+        if isinstance(error, PermissionError):
+            return "no credentials were accepted; pass them in storage_options="
+        return "check the URL" if isinstance(error, (ValueError, TypeError, NotImplementedError)) else None
+
+
+@functools.cache
+def _library() -> Any:
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtraError('files of this scheme need fsspec: pip install "millrace[remote]"') from error
+    return fsspec

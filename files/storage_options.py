@@ -1,0 +1,89 @@
+"""How remote files are reached and kept. In: what a user passes as `storage_options=`. Out: the same, checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..checks import whole_number
+from ..wording import shown
+
+CACHE_BYTES = 32 << 30
+TRIES = 8
+TIMEOUT_SECONDS = 15.0
+
+StorageOptionsLike: TypeAlias = "Mapping[str, Any] | StorageOptions | None"
+
+
+@dataclass(frozen=True)
+class StorageOptions:
+    """Made by `storage_options_of`; picklable.
+
+    Attributes:
+        cache_dir: folder of the cache on disk, which all processes of a host share.
+        cache_bytes: what it may hold; 0 for no cache.
+        tries: how many times a request is made before it is an error.
+        timeout: seconds without a byte after which a request is given up and made again.
+        store: what else there is, for the store's library.
+    """
+
+    cache_dir: str
+    cache_bytes: int
+    tries: int
+    timeout: float
+    store: tuple[tuple[str, Any], ...]
+
+    def __repr__(self) -> str:
+        """Without what may be secret."""
+        names = [name for name, _ in self.store]
+        return f"StorageOptions(cache_dir={self.cache_dir!r}, cache_bytes={self.cache_bytes}, store={names})"
+
+
+def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
+    """Check the options of remote files.
+
+    Args:
+        options: a dict. Its keys `cache_dir` (default `$MILLRACE_CACHE_DIR`, or `millrace` in the user's cache folder),
+            `cache_bytes` (default `$MILLRACE_CACHE_BYTES`, or 32 GiB; 0: no cache), `tries` (default 8) and `timeout`
+            (seconds, default 15) are ours; all others go to the library of the store.
+
+    Raises:
+        TypeError: it is no dict with strings as keys, or a value is of another type.
+        ValueError: a value is out of range.
+
+    >>> storage_options_of({"cache_dir": "/scratch", "cache_bytes": 10**9, "region": "eu-west-1"})
+    StorageOptions(cache_dir='/scratch', cache_bytes=1000000000, store=['region'])
+    """
+    if isinstance(options, StorageOptions):
+        return options
+    if not isinstance(options, Mapping | None) or not all(isinstance(name, str) for name in options or ()):
+        raise TypeError(f"storage_options={shown(options)} must be a dict, such as {{'region': 'eu-west-1'}}.")
+    given = dict(options or {})
+    folder = given.pop("cache_dir", None) or os.environ.get("MILLRACE_CACHE_DIR") or _default_folder()
+    budget = given.pop("cache_bytes", None)
+    if budget is None:
+        budget = _from_environment()
+    budget = whole_number("cache_bytes", budget, 0, None, "a number of bytes, such as 2**34, or 0 for no cache")
+    tries = whole_number("tries", given.pop("tries", TRIES), 1, None, "how many times to ask, such as 8")
+    timeout = _seconds(given.pop("timeout", TIMEOUT_SECONDS))
+    return StorageOptions(os.path.abspath(os.path.expanduser(folder)), budget, tries, timeout, tuple(given.items()))
+
+
+def _default_folder() -> str:
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "millrace")
+
+
+def _from_environment() -> int:
+    text = os.environ.get("MILLRACE_CACHE_BYTES", str(CACHE_BYTES))
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"MILLRACE_CACHE_BYTES={shown(text)} is no whole number of bytes.") from None
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    raise ValueError(f"timeout={shown(value)} must be a positive number of seconds.")

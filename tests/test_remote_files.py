@@ -1,0 +1,341 @@
+"""Files in stores: the same bytes as those of local files, whatever happens on the way; a cache that keeps its budget."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
+
+from millrace.errors import MissingExtraError, SourceError, SourceNotFoundError
+from millrace.files.opened import local_copy, open_file
+from millrace.files.paths import find_files
+from millrace.files.remote.ranges import BLOCK_BYTES
+from millrace.files.stamps import stamp_of
+from millrace.files.storage_options import storage_options_of
+from millrace.files.streams import open_stream
+
+DATA = random.Random(0).randbytes(5 * BLOCK_BYTES + 12345)
+NAMES = ("train/a.bin", "train/b.bin", "train/deep/c.bin", "train/_done", "one.bin")
+URL = f"s3://{BUCKET}/train/a.bin"
+RANGES = [
+    (0, 10),
+    (BLOCK_BYTES - 5, 10),
+    (3 * BLOCK_BYTES, 2 * BLOCK_BYTES + 1),
+    (len(DATA) - 7, 7),
+    (100, 0),
+    (20, 10),
+]
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    """A store that has files."""
+    with moto_server() as address:
+        put(address, "", b"")
+        for name in NAMES:
+            put(address, name, DATA)
+        with proxy_to(address) as proxy:  # what the library opens once in a process is open now
+            stamp_of(URL, options(proxy))
+        yield address
+
+
+@pytest.fixture
+def store(upstream):
+    """A proxy before it."""
+    with proxy_to(upstream) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def to_store(store, tmp_path):
+    """Options that lead there, with a cache of their own."""
+    return options(store, cache_dir=str(tmp_path / "cache"), cache_bytes=2**24, timeout=1, tries=4)
+
+
+def expected(ranges):
+    """The bytes at ranges."""
+    return [DATA[offset : offset + length] for offset, length in ranges]
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 2**24])
+@pytest.mark.parametrize(
+    "faults",
+    [Faults(), Faults(delay=0.05), Faults(error=3), Faults(truncate=3), Faults(stall=5)],
+    ids=["none", "delay", "errors", "truncated", "stalls"],
+)
+def test_reads_are_those_of_a_local_file_under_any_fault(store, to_store, faults, cache_bytes):
+    """Late, refused, cut off or stalled answers are asked for again, and the bytes are right."""
+    to_store = {**to_store, "cache_bytes": cache_bytes, "timeout": 0.3}
+    file = open_file(URL, to_store)
+    store.faults = faults
+    assert file.size == len(DATA)
+    assert file.read_many(RANGES) == expected(RANGES)
+    assert pickle.loads(pickle.dumps(file)).read(77, 1000) == DATA[77:1077]
+
+
+def test_many_ranges_are_few_requests(store, to_store):
+    """Ranges that are close to one another come together, without a cache; with one, each block comes once."""
+    ranges = [(at, 100) for at in range(0, BLOCK_BYTES, 1000)]
+    open_file(URL, {**to_store, "cache_bytes": 0}).read_many(ranges)
+    assert store.reads == 1
+    file = open_file(URL, to_store)
+    for _ in range(3):
+        assert file.read_many(ranges) == expected(ranges)
+    assert store.reads == 2
+    file.read(0, len(DATA))
+    assert store.reads == 3
+    asked = len(store.asked)
+    assert open_file(URL, to_store, file.stamp).read(5, 5) == DATA[5:10]
+    assert len(store.asked) == asked
+
+
+def test_threads_ask_for_each_block_once(store, to_store):
+    """Who comes while another one asks for a block waits for it."""
+    store.faults = Faults(delay=0.2)
+    files = [open_file(URL, to_store) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(lambda file: file.read(0, len(DATA)), files)) == {DATA}
+    assert store.bytes_asked == len(DATA)
+
+
+def test_what_is_prefetched_is_not_asked_for_again(store, to_store):
+    """Reads that come later find it, or wait for it."""
+    file = open_file(URL, to_store)
+    file.prefetch([(0, BLOCK_BYTES)])
+    assert file.read(10, 10) == DATA[10:20]
+    assert store.reads == 1
+
+
+def test_streams_and_copies_of_remote_files(store, to_store):
+    """From the beginning to the end, and as a file of this machine."""
+    with open_stream(URL, storage_options=to_store) as stream:
+        assert stream.read() == DATA
+    with local_copy(URL, to_store) as path:
+        assert Path(path).read_bytes() == DATA
+    asked = store.reads
+    with local_copy(URL, to_store) as path:
+        assert os.path.getsize(path) == len(DATA)
+    assert store.reads == asked
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("train/a.bin", ["train/a.bin"]),
+        ("train", ["train/a.bin", "train/b.bin"]),
+        ("train/", ["train/a.bin", "train/b.bin"]),
+        ("train/[ab].bin", ["train/a.bin", "train/b.bin"]),
+        ("**/*.bin", ["one.bin", "train/a.bin", "train/b.bin", "train/deep/c.bin"]),
+        ("*/b.*", ["train/b.bin"]),
+    ],
+)
+def test_paths_in_a_store_give_the_same_files_as_local_ones(to_store, path, names):
+    """A file, a folder, patterns; sorted by name."""
+    assert find_files(f"s3://{BUCKET}/{path}", ("*.bin",), to_store) == [f"s3://{BUCKET}/{name}" for name in names]
+
+
+def test_other_schemes(store, to_store, tmp_path):
+    """HTTP by obstore, memory by fsspec, file:// as a path of this machine."""
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.filesystem("memory").pipe("/folder/a.bin", DATA)
+    (tmp_path / "a b.bin").write_bytes(DATA)
+    ours = {name: to_store[name] for name in ("cache_dir", "cache_bytes")}
+    paths = ("memory://folder/a.bin", f"{store.url}/{BUCKET}/one.bin", f"file://{tmp_path}/a%20b.bin")
+    for path in paths:
+        (found,) = find_files(path, ("*",), ours)
+        file = open_file(found, ours)
+        assert file.read_many(RANGES) == expected(RANGES)
+        file.close()
+    assert (
+        find_files("memory://folder", ("*.bin",))
+        == find_files("memory://folder/*.bin", ())
+        == ["memory://folder/a.bin"]
+    )
+    fsspec.filesystem("memory").rm("/folder", recursive=True)
+
+
+def test_another_version_is_an_error(upstream, store, to_store):
+    """Blocks of two versions never come together."""
+    put(upstream, "changed.bin", DATA)
+    file = open_file(f"s3://{BUCKET}/changed.bin", to_store)
+    assert file.read(0, 9) == DATA[:9]
+    put(upstream, "changed.bin", DATA[::-1])
+    with pytest.raises(SourceError, match=r"changed\.bin: the file was changed after the source was made"):
+        file.read(3 * BLOCK_BYTES, 9)
+    assert open_file(f"s3://{BUCKET}/changed.bin", to_store).read(0, 9) == DATA[::-1][:9]
+
+
+def test_errors_say_what_and_what_to_do(store, to_store, monkeypatch):
+    """No such file, bucket, scheme or option; no credentials; a store that stays away. None is asked again but the last."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SourceNotFoundError, match="no file 's3://data/none'"):
+        open_file(f"s3://{BUCKET}/none", to_store)
+    with pytest.raises(SourceNotFoundError, match="no file or directory 's3://data/none'"):
+        find_files(f"s3://{BUCKET}/none", ("*",), to_store)
+    with pytest.raises(SourceError, match="there is no such bucket"):
+        find_files("s3://nobody/none/", ("*",), to_store)
+    with pytest.raises(SourceError, match="no store has this scheme, nope://"):
+        open_file("nope://a/b", to_store)
+    with pytest.raises(SourceError, match=r"cannot be opened with these storage_options: .*regio"):
+        open_file(URL, {"regio": "x"})
+    nobody = {"endpoint": store.url, "region": "us-east-1", "metadata_endpoint": store.url + "/latest/api/token"}
+    with pytest.raises(SourceError, match="no credentials were accepted; set those"):
+        open_file(URL, nobody)
+    store.faults = Faults(refuse=1)
+    with pytest.raises(SourceError, match="no credentials were accepted; set those"):
+        open_file(URL, to_store)
+    store.faults = Faults(error=1)
+    asked = len(store.asked)
+    with pytest.raises(SourceError, match=r"train/a\.bin: given up after 3 tries: .*503") as found:
+        open_file(URL, {**to_store, "tries": 3})
+    assert len(store.asked) == asked + 3
+    assert len(str(found.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([1], "must be a dict"),
+        ({1: 2}, "must be a dict"),
+        ({"cache_bytes": -1}, "cache_bytes=-1 must be at least 0"),
+        ({"tries": 0}, "tries=0"),
+        ({"timeout": 0}, "timeout=0 must be a positive number"),
+    ],
+)
+def test_wrong_options_are_errors(options, message):
+    """They say which."""
+    with pytest.raises((TypeError, ValueError), match=message):
+        storage_options_of(options)
+
+
+def test_without_the_extra_an_error_names_it(monkeypatch):
+    """It says what to install."""
+    for name in ("obstore", "fsspec"):
+        monkeypatch.setitem(sys.modules, name, None)
+    from millrace.files.remote.other_store import _library
+
+    _library.cache_clear()
+    for url in ("gs://x/y", "hf://x/y"):
+        with pytest.raises(MissingExtraError, match=r'pip install "millrace\[remote\]"'):
+            open_file(url)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
+def test_a_forked_child_says_that_it_cannot_read(to_store):
+    """What is in the cache it reads; for all else there is an error, and no waiting for threads that do not exist."""
+    file = open_file(URL, to_store)
+    file.read(0, 9)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(20)
+            assert file.read(0, 9) == DATA[:9]
+            file.read(3 * BLOCK_BYTES, 9)
+        except SourceError as error:
+            code = 0 if "was forked from one that had read remote files" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# ---- The cache
+
+
+def kept(folder):
+    """Bytes of all pieces in a folder."""
+    return sum(path.stat().st_size for path in Path(folder).glob("*/*"))
+
+
+def test_the_budget_is_kept_and_what_was_used_last_stays(store, to_store):
+    """However much is read, never more than the budget is there, and soon almost as much."""
+    budget = 4 * BLOCK_BYTES
+    to_store = {**to_store, "cache_bytes": budget}
+    files = [open_file(f"s3://{BUCKET}/{name}", to_store) for name in NAMES[:2]]
+    for at in [*range(0, len(DATA), BLOCK_BYTES), 0, 3 * BLOCK_BYTES]:
+        for file in files:
+            assert file.read(at, 9) == DATA[at : at + 9]
+            assert kept(to_store["cache_dir"]) <= budget
+    assert kept(to_store["cache_dir"]) >= budget - BLOCK_BYTES
+    asked = store.reads
+    files[1].read(3 * BLOCK_BYTES, 9)
+    assert store.reads == asked
+    assert files[0].read(0, len(DATA)) == DATA  # more than the whole cache, at once
+    with (
+        pytest.raises(SourceError, match=r"bytes are to be kept at once in .*, whose budget is 4194304 bytes"),
+        local_copy(URL, to_store),
+    ):
+        pass
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(store, to_store, tmp_path):
+    """A folder that is a file, and a disk that is full: folder and remedy."""
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(
+        SourceError, match=r"the cache of remote files in .*file/x cannot be used: .*; choose another folder"
+    ):
+        open_file(URL, {**to_store, "cache_dir": str(tmp_path / "file" / "x")}).read(0, 9)
+    assert open_file(URL, {**to_store, "cache_bytes": 0, "cache_dir": "/proc/x"}).read(0, 9) == DATA[:9]
+
+
+def test_a_full_disk_is_an_error_that_leaves_nothing(to_store, monkeypatch):
+    """No half of a piece is there, and what was reserved is given back."""
+    resource = pytest.importorskip("resource")
+    file = open_file(URL, to_store)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (BLOCK_BYTES // 2, limits[1]))
+    try:
+        with pytest.raises(SourceError, match=r"cannot be used: .*File too large"):
+            file.read(0, 9)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert kept(to_store["cache_dir"]) == 0
+    assert file.read(0, 9) == DATA[:9]
+
+
+KILLED = """
+import sys, threading
+from millrace.files.opened import open_file
+file = open_file(sys.argv[1], eval(sys.argv[2]))
+print("begun", flush=True)
+for _ in range(1000):
+    file.read(0, file.size)
+    for path in __import__("pathlib").Path(eval(sys.argv[2])["cache_dir"]).glob("*/*"):
+        path.unlink(missing_ok=True)
+"""
+
+
+def test_a_killed_process_leaves_a_cache_that_works(store, to_store):
+    """Killed while it writes: others read right bytes, and the budget is kept."""
+    to_store = {**to_store, "cache_bytes": 7 * BLOCK_BYTES}
+    for moment in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", KILLED, URL, repr(to_store)], stdout=subprocess.PIPE, start_new_session=True
+        )
+        child.stdout.readline()
+        time.sleep(0.02 * moment)
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        for name in NAMES[:2]:
+            assert open_file(f"s3://{BUCKET}/{name}", to_store).read(0, len(DATA)) == DATA
+            assert kept(to_store["cache_dir"]) <= 7 * BLOCK_BYTES
+
+
+def test_no_thread_stays(store, to_store):
+    """Requests that run at the same time have threads of their own, which end with the call."""
+    open_file(URL, to_store).read_many([(at, 9) for at in range(0, len(DATA), 2 * BLOCK_BYTES)])
+    assert not [one for one in threading.enumerate() if one.name.startswith("millrace-request")]
