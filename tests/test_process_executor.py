@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from played_workers import FakeSpawner
 
-from millrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions
+from millrace import Batch, DataLoader, Filter, IndexSampler
 from millrace.errors import WorkerCrashedError
 from millrace.loader.executors.processes.executor import ProcessExecutor
 from millrace.loader.executors.processes.transport import remote_errors
 from millrace.loader.executors.processes.transport.messages import Broken
+from millrace.loader.options import ExecutionOptions
 from millrace.loader.work.tasks import GroupTask, RowRange, SpanTask
 
 SIGKILL = 9
@@ -38,7 +39,8 @@ class Played:
 
     def __init__(self, workers=1, timeout=None, pipeline=SPANS):
         self.zygote = FakeSpawner()
-        self.executor = ProcessExecutor(pipeline, workers, 2, timeout, ReadOptions(), self.zygote)
+        options = ExecutionOptions(workers, worker_buffer_size=2, timeout=timeout)
+        self.executor = ProcessExecutor(pipeline, options, self.zygote)
         for worker in self.zygote.workers.values():
             worker.begin()
         self.hear()

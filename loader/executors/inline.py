@@ -24,11 +24,11 @@ class InlineExecutor:
         self._ahead = ReadAhead(pipeline, read_options)
 
     def window(self, stage: int) -> int:
-        """As the protocol says: so many spans as are read ahead."""
+        """As many spans as are read ahead, and the one that is asked for."""
         return 1 + self._ahead.spans
 
     def units(self, stage: int) -> int:
-        """As the protocol says: to ask for a task costs nothing."""
+        """To ask for a task costs nothing."""
         return 1
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> InlineHandle:

@@ -19,7 +19,7 @@ def make_executor(pipeline: Pipeline, options: ExecutionOptions) -> Executor:
     if options.worker_kind == "thread":
         from .threads import ThreadExecutor
 
-        return ThreadExecutor(pipeline, options.workers, options.worker_buffer_size, options.reading)
+        return ThreadExecutor(pipeline, options)
     from .processes.executor import ProcessExecutor
 
-    return ProcessExecutor(pipeline, options.workers, options.worker_buffer_size, options.timeout, options.reading)
+    return ProcessExecutor(pipeline, options)

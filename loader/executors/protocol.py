@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..options import ExecutionOptions
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
@@ -67,7 +68,7 @@ class Executor(Protocol):
         """
 
 
-def window_of(worker_count: int, buffer_size: int, leaves: int) -> int:
+def window_of(options: ExecutionOptions, leaves: int) -> int:
     """Tasks of a stage to have submitted at a time, where those of several leaves keep the same workers busy."""
-    window = worker_count * (1 + buffer_size)
+    window = options.workers * (1 + options.worker_buffer_size)
     return window if leaves == 1 else max(2, -(-window // leaves))

@@ -6,6 +6,7 @@ In: spans that will be worked on soon. Out: their records, when they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..options import ReadOptions
@@ -15,20 +16,18 @@ from ..work.tasks import SpanTask
 from .thread_pool import Call, Pool
 
 
+@dataclass(frozen=True, slots=True)
 class Reading:
     """Records that are being read, or not."""
 
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Call[Sequence[Any]] | None) -> None:
-        self._call = call
+    call: Call[Sequence[Any]] | None
 
     def records(self) -> Sequence[Any] | None:
         """The records; None leaves the reading, and its failures, to the worker."""
-        if self._call is None:
+        if self.call is None:
             return None
         try:
-            return self._call.result()
+            return self.call.result()
         except Exception:
             return None
 

@@ -48,6 +48,10 @@ class Call(Generic[T]):
         self.done = True
         self._waited_for.release()
 
+    def ready(self) -> bool:
+        """Whether it was made, or given up."""
+        return self.done
+
     def result(self) -> T:
         """What it returned, or raise what it raised; waits for it. Called once."""
         while not self.done:

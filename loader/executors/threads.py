@@ -6,9 +6,8 @@ In: tasks. Out: blocks. Each thread has a `Worker` of its own. Records are read 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 
-from ..options import ReadOptions
+from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
@@ -18,28 +17,28 @@ from .thread_pool import Call, Pool
 
 
 class ThreadExecutor:
-    """Runs tasks on `worker_count` threads."""
+    """Runs tasks on the threads of a pool, whose calls are the handles."""
 
     elsewhere = False
 
-    def __init__(self, pipeline: Pipeline, worker_count: int, buffer_size: int, read_options: ReadOptions) -> None:
-        self._window = window_of(worker_count, buffer_size, len(pipeline.leaves))
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
+        self._window = window_of(options, len(pipeline.leaves))
         self._pipeline = pipeline
         self._own = threading.local()
-        self._ahead = ReadAhead(pipeline, read_options)
-        self._pool = Pool(worker_count, "millrace-worker")
+        self._ahead = ReadAhead(pipeline, options.reading)
+        self._pool = Pool(options.workers, "millrace-worker")
 
     def window(self, stage: int) -> int:
-        """As the protocol says: the same for all."""
+        """The same for all."""
         return self._window
 
     def units(self, stage: int) -> int:
-        """As the protocol says: to ask for a task costs nothing."""
+        """To ask for a task costs nothing."""
         return 1
 
-    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> ThreadHandle:
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Call[Block]:
         """Take a task; begin to read its records if that helps."""
-        return ThreadHandle(self._pool.submit(self._run, task, blocks, self._ahead.begin(task)))
+        return self._pool.submit(self._run, task, blocks, self._ahead.begin(task))
 
     def _run(self, task: Task, blocks: Blocks, reading: Reading) -> Block:
         worker: Worker | None = getattr(self._own, "worker", None)
@@ -51,18 +50,3 @@ class ThreadExecutor:
         """Stop the threads, once they have finished the tasks they are at."""
         self._pool.close()
         self._ahead.close()
-
-
-@dataclass(slots=True)
-class ThreadHandle:
-    """A task that some thread has."""
-
-    call: Call[Block]
-
-    def ready(self) -> bool:
-        """Whether the task is done."""
-        return self.call.done
-
-    def result(self) -> Block:
-        """The block; waits for it."""
-        return self.call.result()

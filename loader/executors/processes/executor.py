@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ....errors import WorkerCrashedError
 from ....wording import first_few
 from ...interrupts import Uninterrupted
-from ...options import ReadOptions
+from ...options import ExecutionOptions
 from ...plan import stages as plan
 from ...plan.leaf import Leaf
 from ...plan.pipeline import Pipeline
@@ -97,30 +97,22 @@ class _Remote:
 
 
 class ProcessExecutor:
-    """Runs tasks in `worker_count` processes, which `spawner` makes: another one, in tests, plays them."""
+    """Runs tasks in processes, which `spawner` makes: another one, in tests, plays them."""
 
     elsewhere = True
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        worker_count: int,
-        buffer_size: int,
-        timeout: float | None,
-        read_options: ReadOptions,
-        spawner: Spawner | None = None,
-    ) -> None:
-        self._window = window_of(worker_count, buffer_size, len(pipeline.leaves))
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions, spawner: Spawner | None = None) -> None:
+        self._window = window_of(options, len(pipeline.leaves))
         self._pace = Pace(
             {stage.number: pipeline.spans[stage.leaf] for stage in pipeline.stages if stage.leaf is not None},
             len(pipeline.stages),
         )
         self._pipeline = pipeline
-        self._timeout = timeout
+        self._timeout = options.timeout
         self._gathered: list[ProcessHandle] = []
         self._next_task = 0
         self._units = [stage.unit for stage in pipeline.stages]
-        self._pool: WorkerPool[ProcessHandle] = WorkerPool(worker_count, timeout)
+        self._pool: WorkerPool[ProcessHandle] = WorkerPool(options.workers, options.timeout)
         self._slabs = Slabs(keep_descriptors=len(pipeline.stages) > 1)
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
@@ -130,7 +122,7 @@ class ProcessExecutor:
             self._finalizer = weakref.finalize(self, _close, self._spawner, self._selector, self._payload)
         try:
             self._spawner.begin()  # boots while the pipeline is packed
-            self._payload.pack((pipeline, read_options), "the pipeline")
+            self._payload.pack((pipeline, options.reading), "the pipeline")
             self._start()
             self._act(self._pool.spawn_missing())
         except BaseException:
@@ -138,16 +130,12 @@ class ProcessExecutor:
             raise
 
     def units(self, stage: int) -> int:
-        """As the protocol says: several while tasks are short. With a timeout, which is one for a span, one."""
-        return self._together(stage)
+        """Spans in a task, or groups in a message: several while they are short, but one with a timeout, which is for one."""
+        return 1 if self._timeout is not None else self._pace.together(stage)
 
     def window(self, stage: int) -> int:
-        """As the protocol says: so many messages."""
-        return self._window if self._pipeline.stages[stage].leaf is not None else self._window * self._together(stage)
-
-    def _together(self, stage: int) -> int:
-        """Spans in a task, or groups in a message."""
-        return 1 if self._timeout is not None else self._pace.together(stage)
+        """As many messages as keep the workers busy."""
+        return self._window if self._pipeline.stages[stage].leaf is not None else self._window * self.units(stage)
 
     def _start(self) -> None:
         self._spawner.send_start(self._payload.descriptor)
@@ -162,7 +150,7 @@ class ProcessExecutor:
             self._act(self._pool.assign([handle], time.monotonic()))
             return handle
         self._gathered.append(handle)
-        if len(self._gathered) >= self._together(task.stage):
+        if len(self._gathered) >= self.units(task.stage):
             self.send_gathered()
         return handle
 
@@ -259,19 +247,16 @@ class ProcessExecutor:
             if not events:
                 self._spawner.kill_if_stopped()
 
-    def _hear(self, worker: _Remote) -> bool:
-        """Take one message of a worker; False when there will be none any more."""
+    def _hear(self, worker: _Remote) -> None:
+        """Take one message of a worker."""
         received = worker.channel.receive()
         if received is None:
             self._selector.unregister(worker.channel)
             worker.ended = True
-            return False
-        message, descriptors = received
-        if isinstance(message, Done):
-            self._finish(worker, message, descriptors)
-        elif isinstance(message, Ready):
+        elif isinstance(received[0], Done):
+            self._finish(worker, *received)
+        elif isinstance(received[0], Ready):
             self._pool.ready(worker.number, time.monotonic())
-        return True
 
     def _finish(self, worker: _Remote, done: Done, descriptors: list[int]) -> None:
         answers = [Answer(*fields) for fields in done.answers]
@@ -280,7 +265,7 @@ class ProcessExecutor:
         for handle, answer, leased in zip(handles, answers, leases):
             assert handle.number == answer.number, "a worker answers in the order in which it was asked"
             self._pace.note(handle.task, answer.seconds, sum(size for _, size in answer.lent))
-            handle.block = EncodedBlock.of(answer, leased)
+            handle.block = EncodedBlock(answer, leased)
 
     def _hear_spawner(self) -> None:
         received = self._spawner.channel.receive()

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...work.notices import Told
 from ...work.slabs import Lease, Slab
 from ...work.stacked_rows import StackedRows
-from ...work.tasks import Failure, RowTags, Stand
+from ...work.tasks import Failure, RowTags
 from .transport import remote_errors as errors
 from .transport import shared_memory as memory
 from .transport.codec import decode
@@ -56,33 +55,16 @@ class EncodedBlock:
 
     parts = ()
 
-    def __init__(
-        self,
-        rows: Encoded,
-        count: int,
-        leases: Leases,
-        tags: RowTags | None,
-        failure: Failure | None,
-        skipped: Sequence[str],
-        notices: Told,
-        stand: Stand | None = None,
-    ) -> None:
-        self.rows = rows
-        self.count = count
+    def __init__(self, answer: Answer, leases: Leases) -> None:
+        self.rows: Encoded = answer.rows
+        self.count = answer.row_count
         self.leases = leases
-        self.tags = tags
-        self.failure = failure
-        self.skipped = skipped
-        self.notices = notices
-        self.stand = stand
+        self.tags = None if answer.tags is None else RowTags.unpacked(answer.tags)
+        self.failure = None if answer.error is None else EncodedFailure(answer.error)
+        self.skipped = answer.skipped
+        self.notices = answer.notices
+        self.stand = answer.stand
         self._elements: list[Any] | None = None
-
-    @classmethod
-    def of(cls, answer: Answer, leases: Leases) -> EncodedBlock:
-        """What a worker answered."""
-        failure = None if answer.error is None else EncodedFailure(answer.error)
-        tags = None if answer.tags is None else RowTags.unpacked(answer.tags)
-        return cls(answer.rows, answer.row_count, leases, tags, failure, answer.skipped, answer.notices, answer.stand)
 
     @property
     def elements(self) -> list[Any]:
