@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import checkpoint
     from .datasets import IterDataset, MapDataset
+    from .formats import decode_example, encode_example
     from .loader import (
         DataLoader,
         DataLoaderIterator,
@@ -43,11 +44,14 @@ if TYPE_CHECKING:
         ArrayRecordDataSource,
         DataSource,
         HuggingFaceDataSource,
+        JsonLinesDataSource,
         MemorySource,
         MixedSource,
         ParquetDataSource,
         RangeDataSource,
+        TarDataSource,
         TfdsDataSource,
+        TFRecordDataSource,
         TokenSource,
         TokenWriter,
     )
@@ -66,6 +70,7 @@ __all__ = [
     "HuggingFaceDataSource",
     "IndexSampler",
     "IterDataset",
+    "JsonLinesDataSource",
     "MapDataset",
     "MapTransform",
     "MapWithIndexTransform",
@@ -84,6 +89,8 @@ __all__ = [
     "SequentialSampler",
     "ShardByJaxProcess",
     "ShardOptions",
+    "TFRecordDataSource",
+    "TarDataSource",
     "TfdsDataSource",
     "TokenSource",
     "TokenWriter",
@@ -91,13 +98,15 @@ __all__ = [
     "batch_and_pad",
     "check_resume",
     "checkpoint",
+    "decode_example",
     "device_put",
+    "encode_example",
     "load",
     "pad_batch",
     "shard_options_for",
 ]
 
-_ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "tools")
+_ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "formats", "tools")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,1 +1,12 @@
 """How records lie in files: framing, indices, samples. No source, and nothing that knows one."""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import names_from
+
+if TYPE_CHECKING:
+    from .example import decode_example, encode_example
+
+__all__ = ["decode_example", "encode_example"]
+
+__getattr__ = names_from(__name__, {"decode_example": "example", "encode_example": "example"})

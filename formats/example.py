@@ -10,7 +10,7 @@ Formats: https://protobuf.dev/programming-guides/encoding, https://github.com/te
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,14 @@ import numpy.typing as npt
 from ..errors import SourceError
 from ..wording import brief, first_few, shown
 
-Convert: TypeAlias = Callable[[str, Any], Any]
-"""Name and value of a feature → what the user wants of it."""
+
+class Convert(Protocol):
+    """Makes of a feature what the user wants of it."""
+
+    __qualname__: str
+
+    def __call__(self, name: str, value: Any, /) -> Any: ...
+
 
 _BYTES, _FLOATS, _INTEGERS = 1, 2, 3
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
@@ -46,36 +52,53 @@ def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> di
     >>> decode_example(data, {"label": np.int32, "box": (np.float32, (1, 2))})
     {'label': np.int32(3), 'box': array([[0.5, 1. ]], dtype=float32)}
     """
-    return decoder_of(features)(data)
+    return Decoder(features)(data)
 
 
-def decoder_of(features: Mapping[str, Any] | None = None) -> Callable[[bytes], dict[str, Any]]:
+class Decoder:
     """`decode_example` with its `features` looked at once.
 
-    Raises:
-        TypeError: `features` says something that `decode_example` does not know.
-    """
-    if features is None:
-        return _decode_all
-    if not isinstance(features, Mapping):
-        raise TypeError(f'features={shown(features)} must be a dict, such as {{"image": bytes, "label": np.int64}}.')
-    converts = {name: _convert(name, wanted) for name, wanted in features.items()}
+    Args:
+        features: as `decode_example` takes them.
 
-    def decode(data: bytes) -> dict[str, Any]:
-        found = _features(data)
+    Raises:
+        TypeError: `features` says something that is not known.
+    """
+
+    _converts: dict[str, Convert] | None
+
+    def __init__(self, features: Mapping[str, Any] | None = None) -> None:
+        if features is not None and not isinstance(features, Mapping):
+            raise TypeError(
+                f'features={shown(features)} must be a dict, such as {{"image": bytes, "label": np.int64}}.'
+            )
+        self._converts = None
+        if features is not None:
+            self._converts = {name: _convert(name, wanted) for name, wanted in features.items()}
+
+    def __call__(self, data: bytes) -> dict[str, Any]:
+        """The features of an example, by name.
+
+        Raises:
+            SourceError: as `decode_example`.
+        """
+        found, converts = _features(data), self._converts
+        if converts is None:
+            return {name: _alone(value) for name, value in found.items()}
         missing = [name for name in converts if name not in found]
         if missing:
             raise SourceError(f"the example has no {first_few(missing)}; it has {first_few(sorted(found), 8)}.")
         return {name: convert(name, found[name]) for name, convert in converts.items()}
 
-    return decode
+    @property
+    def described(self) -> list[list[str]] | None:
+        """What it gives, in plain values."""
+        converts = self._converts
+        return None if converts is None else [[name, convert.__qualname__] for name, convert in converts.items()]
 
 
-def _decode_all(data: bytes) -> dict[str, Any]:
-    return {
-        name: value[0] if isinstance(value, list) and len(value) == 1 else value
-        for name, value in _features(data).items()
-    }
+def _alone(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _convert(name: str, wanted: Any) -> Convert:
@@ -113,6 +136,7 @@ class _Numbers:
         if dtype.kind not in "biuf":
             raise TypeError(dtype)
         self._dtype, self._shape = dtype, shape
+        self.__qualname__ = f"{dtype.str}{'' if shape is None else list(shape)}"
 
     def __call__(self, name: str, value: Any) -> Any:
         if isinstance(value, list) and value:

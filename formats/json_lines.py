@@ -71,8 +71,12 @@ def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
     """Where the lines lie that are not blank: `int64[lines, 2]` of offset and length, without the end of the line.
 
     Raises:
-        SourceError: the file cannot be read.
+        SourceError: the file cannot be read, or is compressed.
     """
+    if file.read(0, min(2, file.size)) == b"\x1f\x8b":
+        raise SourceError(
+            f"{brief(file.path)} is compressed with gzip: single lines cannot be read from it. Unpack it, or convert it."
+        )
     found, starts_at, has_text = [], 0, False
     for offset in range(0, file.size, _AT_ONCE):
         piece = np.frombuffer(file.read(offset, min(_AT_ONCE, file.size - offset)), np.uint8)

@@ -2,7 +2,7 @@
 
     uint64 length | uint32 masked crc32c of the length | bytes | uint32 masked crc32c of the bytes      (little-endian)
 
-In: a stream, or an open file. Out: records with their offsets, or the offsets alone; and framed records to be written.
+In: a stream, or an open file. Out: records with their offsets, or where they lie; and framed records to be written.
 Format: https://www.tensorflow.org/tutorials/load_data/tfrecord.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
+_MASK = 0xA282EAD8
 _AT_ONCE = 1 << 20
 _SCAN_BYTES, _HEADER_ALONE = 1 << 18, 1 << 12
 """So much is read at a time to find headers: where records are long, little more than the header."""
@@ -54,7 +55,7 @@ def masked(crc: int) -> int:
     >>> hex(masked(0))
     '0xa282ead8'
     """
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
 
 def framed(record: bytes) -> bytes:
@@ -87,17 +88,17 @@ def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None)
     crc, window = crc_function(), _Window(stream)
     while window.has(HEADER_BYTES):
         length = _length_at(window.buffer, window.at, window.offset, name)
-        offset, start = window.offset, HEADER_BYTES
+        offset = window.offset
         if not window.has(length + FRAME_BYTES):
             break
-        at = window.at + start
+        at = window.at + HEADER_BYTES
         record = window.buffer[at : at + length]
         (stored,) = _FOOTER.unpack_from(window.buffer, at + length)
         window.at += length + FRAME_BYTES
         if stored == masked(crc(record)):
             yield offset, record
         else:
-            leave_out(_wrong_checksum(name, offset), on_damage)
+            leave_out(wrong_checksum(name, offset), on_damage)
     if window.has(1):
         leave_out(_cut_off(name, window.offset), on_damage)
 
@@ -131,35 +132,49 @@ class _Window:
         return found >= count
 
 
-def record_offsets(file: OpenFile) -> npt.NDArray[np.int64]:
-    """Where records begin, `int64[records + 1]`, the last one being the end; their lengths are checked, not their bytes.
+class RecordTable(NamedTuple):
+    """Where the records of a file lie."""
+
+    offsets: npt.NDArray[np.int64]
+    """Of their frames, `int64[records + 1]`; the last one is the end of the file."""
+    checksums: npt.NDArray[np.uint32]
+    """As they are stored, `uint32[records]`: those of the contents."""
+
+
+def record_table(file: OpenFile) -> RecordTable:
+    """Finds the records of a file; their lengths are checked, their contents are not.
 
     Raises:
         SourceError: the file is cut off, is no TFRecord file, or a length in it is damaged.
     """
-    offsets, offset, wanted = array("q"), 0, _SCAN_BYTES
+    offsets, checksums, offset, wanted = array("q"), array("I"), 0, _SCAN_BYTES
     while offset < file.size:
-        piece = file.read(offset, min(wanted, file.size - offset))
-        found, at = len(offsets), 0
-        while at + HEADER_BYTES <= len(piece):
-            offsets.append(offset + at)
-            at += _length_at(piece, at, offset + at, file.path) + FRAME_BYTES
-        if not at or offset + at > file.size:
-            raise _cut_off(file.path, offsets[-1] if at else offset)
-        offset += at
-        wanted = _HEADER_ALONE if at > _HEADER_ALONE * (len(offsets) - found) else _SCAN_BYTES
+        known, start = len(offsets), offset
+        first = max(offset - FOOTER_BYTES, 0)  # the checksum of the record before it comes along
+        piece = file.read(first, min(wanted, file.size - first))
+        while offset - first + HEADER_BYTES <= len(piece):
+            if offsets:
+                checksums.append(_FOOTER.unpack_from(piece, offset - first - FOOTER_BYTES)[0])
+            offsets.append(offset)
+            offset += _length_at(piece, offset - first, offset, file.path) + FRAME_BYTES
+        if offset == start or offset > file.size:
+            raise _cut_off(file.path, offsets[-1] if offset > start else offset)
+        wanted = _HEADER_ALONE if offset - start > _HEADER_ALONE * (len(offsets) - known) else _SCAN_BYTES
+    if offsets:
+        checksums.append(_FOOTER.unpack(file.read(offset - FOOTER_BYTES, FOOTER_BYTES))[0])
     offsets.append(offset)
-    return np.frombuffer(offsets, np.int64)
+    return RecordTable(np.frombuffer(offsets, np.int64), np.frombuffer(checksums, np.uint32))
 
 
-def check_record(record: bytes, stored: int, name: str, offset: int) -> None:
-    """Hold a record against the checksum that is stored after it.
+def first_damaged(records: Sequence[bytes], checksums: npt.NDArray[np.uint32]) -> int | None:
+    """Which of the records is the first that is not what its stored checksum says.
 
-    Raises:
-        SourceError: it is another one.
+    >>> first_damaged([b"", b"one"], np.array([masked(0), 7], np.uint32))
+    1
     """
-    if stored != masked(crc_function()(record)):
-        raise _wrong_checksum(name, offset)
+    found = np.fromiter(map(crc_function(), records), np.uint32, len(records))
+    wrong = np.flatnonzero((found >> 15 | found << 17) + np.uint32(_MASK) != checksums)
+    return int(wrong[0]) if len(wrong) else None
 
 
 def _length_at(buffer: bytes, at: int, offset: int, name: str) -> int:
@@ -182,7 +197,8 @@ def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
     return SourceError(f"{brief(name)}: not a TFRecord file, or damaged at its beginning.")
 
 
-def _wrong_checksum(name: str, offset: int) -> SourceError:
+def wrong_checksum(name: str, offset: int) -> SourceError:
+    """The error of a damaged record."""
     return SourceError(f"{brief(name)}: the record at byte {offset} is damaged: its checksum is wrong.")
 
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .array_record import ArrayRecordDataSource
     from .arrow.hugging_face import HuggingFaceDataSource
     from .arrow.parquet import ParquetDataSource
+    from .indexed.json_lines import JsonLinesDataSource
+    from .indexed.tar import TarDataSource
+    from .indexed.tfrecord import TFRecordDataSource
     from .range import RangeDataSource
     from .tfds import TfdsDataSource
     from .tokens.source import TokenSource
@@ -23,10 +26,13 @@ __all__ = [
     "ArrayRecordDataSource",
     "DataSource",
     "HuggingFaceDataSource",
+    "JsonLinesDataSource",
     "MemorySource",
     "MixedSource",
     "ParquetDataSource",
     "RangeDataSource",
+    "TFRecordDataSource",
+    "TarDataSource",
     "TfdsDataSource",
     "TokenSource",
     "TokenWriter",
@@ -40,8 +46,11 @@ __getattr__ = names_from(
     {
         "ArrayRecordDataSource": "array_record",
         "HuggingFaceDataSource": "arrow.hugging_face",
+        "JsonLinesDataSource": "indexed.json_lines",
         "ParquetDataSource": "arrow.parquet",
         "RangeDataSource": "range",
+        "TFRecordDataSource": "indexed.tfrecord",
+        "TarDataSource": "indexed.tar",
         "TfdsDataSource": "tfds",
         "TokenSource": "tokens.source",
         "TokenWriter": "tokens.writer",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.errors import SourceError
-from millrace.formats.example import decode_example, decoder_of, encode_example
+from millrace.formats.example import Decoder, decode_example, encode_example
 
 
 def _example_class():
@@ -147,7 +147,7 @@ def test_features_that_are_otherwise_are_an_error(features, text):
 def test_features_that_mean_nothing_are_refused(features):
     """When the decoder is made, not when it reads."""
     with pytest.raises(TypeError, match="features"):
-        decoder_of(features)
+        Decoder(features)
 
 
 @pytest.mark.parametrize("data", [b"hello", b"\x0a\xff", b"\x0a\x03\x0a\x01", bytes(20), b"\xff" * 20])

@@ -10,7 +10,7 @@ import pytest
 
 from millrace.errors import SourceError
 from millrace.files.opened import open_file
-from millrace.formats.tfrecord import framed, masked, read_records, record_offsets
+from millrace.formats.tfrecord import first_damaged, framed, masked, read_records, record_table
 
 RECORDS = [b"", b"one", bytes(range(256)) * 300, b"x" * 5000, b"last"]
 WHOLE = b"".join(map(framed, RECORDS))
@@ -28,8 +28,10 @@ def test_records_come_back_with_their_offsets(tmp_path):
     path = tmp_path / "x.tfrecord"
     path.write_bytes(WHOLE * 20)
     file = open_file(str(path))
+    table = record_table(file)
     expected = [turn * len(WHOLE) + offset for turn in range(20) for offset in offsets[:-1]]
-    assert record_offsets(file).tolist() == [*expected, 20 * len(WHOLE)]
+    assert table.offsets.tolist() == [*expected, 20 * len(WHOLE)]
+    assert first_damaged(RECORDS * 20, table.checksums) is None
     file.close()
 
 
@@ -54,7 +56,7 @@ def test_a_file_that_is_cut_off_is_an_error(cut, tmp_path):
     path = tmp_path / "x.tfrecord"
     path.write_bytes(data)
     file = open_file(str(path))
-    for act in (lambda: read(data), lambda: record_offsets(file)):
+    for act in (lambda: read(data), lambda: record_table(file)):
         with pytest.raises(SourceError, match=r"x\.tfrecord: the file ends inside the record at byte \d+"):
             act()
     file.close()

@@ -1,0 +1,1 @@
+"""Sources on files whose records are found through an index: TFRecord, tar, JSON lines."""

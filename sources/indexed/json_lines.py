@@ -1,0 +1,59 @@
+"""In: record keys. Out: the values of the lines of JSON lines files."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...files.opened import OpenFile
+from ...files.paths import PathLike, Paths
+from ...formats.index import Found, Index, IndexKind
+from ...formats.json_lines import line_ranges, parsed
+from .source import IndexedSource
+
+
+def _find(file: OpenFile) -> Found:
+    ranges = line_ranges(file)
+    return Found(len(ranges), {"ranges": ranges})
+
+
+class JsonLinesDataSource(IndexedSource[Any]):
+    r"""The lines of files of JSON lines that are not compressed, at random. Thread-safe, picklable, safe to fork.
+
+    A record is what `json.loads` makes of a line, most often a dict. Blank lines do not count. A file is gone through once, to
+    find its lines; where they lie is kept beside it, as `<file>.millrace-index`, or in the user's cache folder, where that is
+    not possible.
+
+    Args:
+        paths: a path, a glob, a directory (its files named `*.jsonl` or `*.ndjson`), or a list of these. A glob and a
+            directory are sorted by name; a list keeps its order.
+        index_dir: where indices are kept. Default: beside the files.
+        max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+
+    Raises:
+        SourceNotFoundError: nothing is found under a path.
+        SourceError: a file cannot be read, or is compressed; there are no lines at all. When it is read: a line is no JSON.
+        ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
+        TypeError: a path is no path, or `max_open_files` is no integer.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "train.jsonl")
+    ...     _ = path.write_text('{"text": "one"}\n{"text": "two"}\n')
+    ...     with JsonLinesDataSource(path) as source:
+    ...         print(len(source), source[1])
+    2 {'text': 'two'}
+    """
+
+    _kind: ClassVar[IndexKind] = IndexKind("json lines", _find)
+    _patterns: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")
+
+    def __init__(self, paths: Paths, *, index_dir: PathLike | None = None, max_open_files: int | None = None) -> None:
+        super().__init__(paths, index_dir, max_open_files)
+
+    def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
+        ranges = index.arrays["ranges"][places].tolist()
+        lines = file.read_many([(offset, length) for offset, length in ranges])
+        return [parsed(line, file.path, offset) for line, (offset, _) in zip(lines, ranges)]

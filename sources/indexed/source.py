@@ -1,0 +1,196 @@
+"""In: record keys over files that lie end to end. Out: their records, found through an index of each file.
+
+The index of a file is made once, when the first source on it is made, and kept (`formats/index.py`). Sources hold paths; the
+process that reads opens files and maps indices when it first needs them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...checks import whole_number
+from ...errors import SourceError
+from ...files.opened import OpenFile, open_file
+from ...files.paths import PathLike, Paths, find_files, text_of
+from ...files.reader_pool import ReaderPool, open_file_limit
+from ...files.stamps import Stamp, check_open_file, check_unchanged
+from ...formats.index import SUFFIX, Index, IndexKind, index_of
+from ...wording import brief, first_few
+from ..keys import Keys, check_key, check_keys
+from ..parts import read_by_part
+
+RecordT = TypeVar("RecordT")
+
+_INDEXING_THREADS = 16
+_NO_DATA = (SUFFIX, ".unfinished")
+"""Files beside the data that are ours."""
+
+
+class IndexedSource(Generic[RecordT]):
+    """The records of files, in the order of the files. Thread-safe, picklable, safe to fork.
+
+    A subclass says which files it reads, and how records are read from one.
+    """
+
+    reads_ahead: ClassVar[int] = 4  # one thread waits for the disk while another makes records
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+
+    _kind: ClassVar[IndexKind]
+    _patterns: ClassVar[tuple[str, ...]]
+    """The files of a directory that count."""
+
+    _paths: tuple[str, ...]
+    _stamps: tuple[Stamp, ...]
+    _ends: npt.NDArray[np.int64]
+    """`int64[files]`: the first key after each file."""
+    _digest: str
+    """Of the files' indices."""
+    _index_dir: str | None
+    _max_open_files: int | None
+
+    def __init__(self, paths: Paths, index_dir: PathLike | None, max_open_files: int | None) -> None:
+        if max_open_files is not None:
+            max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
+        self._max_open_files = max_open_files
+        self._index_dir = None if index_dir is None else text_of(index_dir)
+        self._paths = tuple(path for path in find_files(paths, self._patterns) if not path.endswith(_NO_DATA))
+        indices = _indices(self._paths, self._kind, self._index_dir)
+        self._stamps = tuple(index.stamp for index in indices)
+        self._ends = np.cumsum([index.count for index in indices], dtype=np.int64)
+        self._digest = hashlib.sha256("".join(index.digest for index in indices).encode()).hexdigest()[:12]
+        if not indices or not self._ends[-1]:
+            raise SourceError(f"no records in {first_few(self._paths) or brief(paths)}")
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._indices: dict[int, Index] = {}
+        opener = functools.partial(_open_number, self._paths, self._stamps)
+        self._pool: ReaderPool[OpenFile] = ReaderPool(opener, self._max_open_files or open_file_limit())
+
+    def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[RecordT]:
+        """The records at these places of one file, in their order.
+
+        Raises:
+            SourceError: one cannot be read.
+        """
+        raise NotImplementedError
+
+    def _described(self) -> Any:
+        """What besides the files decides what the records are, in plain values."""
+        return None
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, key: SupportsIndex) -> RecordT:
+        checked = check_key(key, len(self), type(self).__name__)
+        return self.__getitems__(np.array([checked], np.int64))[0]
+
+    def __getitems__(self, keys: Keys) -> list[RecordT]:
+        """The records of `keys`, in their order.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            SourceError: a file cannot be read, or was changed; the message names the file and the key.
+        """
+        checked = check_keys(keys, len(self), type(self).__name__)
+        return read_by_part(checked, self._ends, self._read_file)
+
+    def _read_file(self, number: int, keys: npt.NDArray[np.int64]) -> list[RecordT]:
+        places = keys - (self._ends[number - 1] if number else 0)
+        index = self._index(number)
+        with self._pool.lend(number) as file:
+            try:
+                records = self._read(file, index, places)
+            except SourceError as error:
+                self._check_unchanged(number)
+                raise self._unreadable(file, index, keys, places, error) from error
+        self._check_unchanged(number)
+        return records
+
+    def _index(self, number: int) -> Index:
+        index = self._indices.get(number)
+        if index is None:
+            self._check_unchanged(
+                number
+            )  # before it is gone through: what is found in another file would be misleading
+            index = index_of(self._paths[number], self._kind, self._index_dir)
+            check_unchanged(self._paths[number], self._stamps[number], index.stamp)
+            self._indices[number] = index
+        return index
+
+    def _check_unchanged(self, number: int) -> None:
+        check_open_file(self._paths[number], self._stamps[number])
+
+    def _unreadable(
+        self,
+        file: OpenFile,
+        index: Index,
+        keys: npt.NDArray[np.int64],
+        places: npt.NDArray[np.int64],
+        error: SourceError,
+    ) -> SourceError:
+        """The error of a failed batch, with the first key that cannot be read on its own."""
+        for key, place in zip(keys.tolist(), places):
+            try:
+                self._read(file, index, np.array([place]))
+            except SourceError as single:
+                return SourceError(f"record key {key} cannot be read: {single}")
+        return error
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Records, a digest of base names and sizes, and one of the indices: the same wherever the files lie."""
+        files = [(os.path.basename(path), stamp.size) for path, stamp in zip(self._paths, self._stamps)]
+        digest = hashlib.sha256(repr((files, self._described())).encode()).hexdigest()[:16]
+        return {"kind": type(self).__name__, "records": len(self), "files": digest, "index": self._digest}
+
+    def close(self) -> None:
+        """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_pool", "_indices")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} records in {first_few(self._paths)})"
+
+
+def _indices(paths: Sequence[str], kind: IndexKind, folder: str | None) -> list[Index]:
+    """The indices of all files; a file that is listed twice is gone through once."""
+    once = list(dict.fromkeys(paths))
+    with ThreadPoolExecutor(max(1, min(len(once), _INDEXING_THREADS))) as threads:
+        found = dict(zip(once, threads.map(lambda path: index_of(path, kind, folder), once)))
+    return [found[path] for path in paths]
+
+
+def _open_number(paths: tuple[str, ...], stamps: tuple[Stamp, ...], number: int) -> OpenFile:
+    file = open_file(paths[number])
+    try:
+        check_unchanged(paths[number], stamps[number], file.stamp)
+    except BaseException:
+        file.close()
+        raise
+    return file

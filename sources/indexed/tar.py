@@ -1,0 +1,90 @@
+"""In: record keys. Out: the samples of tar files, as webdataset writes them, read where they lie."""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...files.opened import OpenFile
+from ...files.paths import PathLike, Paths
+from ...files.streams import open_stream
+from ...formats.index import Arrays, Found, Index, IndexKind
+from ...formats.tar import read_members, read_samples
+from .source import IndexedSource
+
+
+def _find(file: OpenFile) -> Found:
+    with open_stream(file.path) as stream:
+        samples = list(read_samples(read_members(stream, file.path, contents=False), file.path))
+    parts = list(chain.from_iterable(samples))
+    words = {extension: number for number, extension in enumerate(dict.fromkeys(part.extension for part in parts))}
+    keys = [sample[0].key.encode("utf-8", "surrogateescape") for sample in samples]
+    arrays: Arrays = {
+        "firsts": np.cumsum([0, *map(len, samples)], dtype=np.int64),
+        "offsets": np.array([part.member.offset for part in parts], np.int64),
+        "sizes": np.array([part.member.size for part in parts], np.int64),
+        "extensions": np.array([words[part.extension] for part in parts], np.int32),
+        "keys": np.frombuffer(b"".join(keys), np.uint8),
+        "key_starts": np.cumsum([0, *map(len, keys)], dtype=np.int64),
+    }
+    return Found(len(samples), arrays, tuple(words))
+
+
+class TarDataSource(IndexedSource[dict[str, Any]]):
+    """The samples of tar files, as webdataset writes them, at random. Thread-safe, picklable, safe to fork.
+
+    Members that stand together and have one key are one sample: `a/1.jpg` and `a/1.cls` come as
+    `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. Nothing is unpacked. A file is gone through once, to find its samples;
+    where they lie is kept beside it, as `<file>.millrace-index`, or in the user's cache folder, where that is not possible.
+
+    Args:
+        paths: a path, a glob, a directory (its `*.tar` files), or a list of these. A glob and a directory are sorted by name;
+            a list keeps its order.
+        index_dir: where indices are kept. Default: beside the files.
+        max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+
+    Raises:
+        SourceNotFoundError: nothing is found under a path.
+        SourceError: a file is empty, cut off, compressed, damaged or not tar; a sample has two members of one name; there are
+            no samples at all.
+        ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
+        TypeError: a path is no path, or `max_open_files` is no integer.
+
+    >>> import io, pathlib, tarfile, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "train.tar")
+    ...     with tarfile.open(path, "w") as tar:
+    ...         for name, content in {"1.txt": b"one", "1.cls": b"7"}.items():
+    ...             info = tarfile.TarInfo(name)
+    ...             info.size = len(content)
+    ...             tar.addfile(info, io.BytesIO(content))
+    ...     with TarDataSource(path) as source:
+    ...         print(source[0])
+    {'__key__': '1', 'txt': b'one', 'cls': b'7'}
+    """
+
+    _kind: ClassVar[IndexKind] = IndexKind("tar", _find)
+    _patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
+
+    def __init__(self, paths: Paths, *, index_dir: PathLike | None = None, max_open_files: int | None = None) -> None:
+        super().__init__(paths, index_dir, max_open_files)
+
+    def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+        arrays, words = index.arrays, index.words
+        ends = arrays["firsts"][places + 1]
+        members = [np.arange(first, end) for first, end in zip(arrays["firsts"][places].tolist(), ends.tolist())]
+        every = np.concatenate(members)
+        contents = file.read_many(list(zip(arrays["offsets"][every].tolist(), arrays["sizes"][every].tolist())))
+        named = zip((words[number] for number in arrays["extensions"][every].tolist()), contents)
+        return [
+            {"__key__": _key(arrays, place), **dict(islice(named, len(some)))}
+            for place, some in zip(places.tolist(), members)
+        ]
+
+
+def _key(arrays: Arrays, place: int) -> str:
+    start, end = arrays["key_starts"][place : place + 2].tolist()
+    return arrays["keys"][start:end].tobytes().decode("utf-8", "surrogateescape")

@@ -1,0 +1,89 @@
+"""In: record keys. Out: the records of TFRecord files: `bytes`, or the features of a `tf.train.Example`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import SourceError
+from ...files.opened import OpenFile
+from ...files.paths import PathLike, Paths
+from ...formats.example import Decoder
+from ...formats.index import Found, Index, IndexKind
+from ...formats.tfrecord import FRAME_BYTES, HEADER_BYTES, crc_function, first_damaged, record_table, wrong_checksum
+from ...wording import brief
+from .source import IndexedSource
+
+
+def _find(file: OpenFile) -> Found:
+    table = record_table(file)
+    return Found(len(table.checksums), {"offsets": table.offsets, "checksums": table.checksums})
+
+
+class TFRecordDataSource(IndexedSource[Any]):
+    """The records of TFRecord files that are not compressed, at random. Thread-safe, picklable, safe to fork.
+
+    A file is gone through once, to find its records; where they lie is kept beside it, as `<file>.millrace-index`, or in the
+    user's cache folder, where that is not possible. Each record that is read is held against its checksum.
+
+    Args:
+        paths: a path, a glob, a directory (its files named `*.tfrec*`), or a list of these. A glob and a directory are sorted
+            by name; a list keeps its order.
+        decode: records are `tf.train.Example`s, and come as a dict: numbers as arrays with one axis, `int64` or `float32`;
+            one byte string as `bytes`, several as a list. Default False: records are `bytes`.
+        features: which features to give, and as what, which means `decode=True`: `{"image": bytes, "label": np.int64,
+            "box": (np.float32, (4,)), "tags": list}`; see `millrace.decode_example`.
+        index_dir: where indices are kept. Default: beside the files.
+        max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+
+    Raises:
+        SourceNotFoundError: nothing is found under a path.
+        SourceError: a file is cut off, compressed, or not TFRecord; there are no records at all.
+        ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
+        TypeError: a path is no path, `features` means nothing, or `max_open_files` is no integer.
+        MissingExtraError: the library google-crc32c is not installed.
+
+    Example (needs a file):
+        `TFRecordDataSource("train*.tfrecord", decode=True)[0]["label"]` is an array.
+    """
+
+    _kind: ClassVar[IndexKind] = IndexKind("tfrecord", _find)
+    _patterns: ClassVar[tuple[str, ...]] = ("*.tfrec*",)
+
+    _decoder: Decoder | None
+
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        decode: bool = False,
+        features: Mapping[str, Any] | None = None,
+        index_dir: PathLike | None = None,
+        max_open_files: int | None = None,
+    ) -> None:
+        crc_function()  # raises where the library is missing
+        self._decoder = Decoder(features) if decode or features is not None else None
+        super().__init__(paths, index_dir, max_open_files)
+
+    def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
+        offsets = index.arrays["offsets"]
+        starts = offsets[places]
+        lengths = offsets[places + 1] - starts - FRAME_BYTES
+        records = file.read_many(list(zip((starts + HEADER_BYTES).tolist(), lengths.tolist())))
+        damaged = first_damaged(records, index.arrays["checksums"][places])
+        if damaged is not None:
+            raise wrong_checksum(file.path, int(starts[damaged]))
+        return records if self._decoder is None else self._decoded(file, records)
+
+    def _decoded(self, file: OpenFile, records: list[bytes]) -> list[Any]:
+        assert self._decoder is not None
+        try:
+            return list(map(self._decoder, records))
+        except SourceError as error:
+            raise SourceError(f"{brief(file.path)}: {error}") from error
+
+    def _described(self) -> Any:
+        return None if self._decoder is None else ["decoded", self._decoder.described]

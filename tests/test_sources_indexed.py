@@ -1,0 +1,315 @@
+"""TFRecord, tar and JSON lines at random: what every source promises, their indices, and files that are bad."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tarfile
+
+import numpy as np
+import pytest
+from source_conformance import SourceConformance, open_files
+
+import millrace
+from millrace.errors import SourceError, SourceNotFoundError
+from millrace.formats.index import SUFFIX
+from millrace.formats.tfrecord import framed
+from millrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
+
+
+def in_three(folder, ending, count, write):
+    """Three files of one source, the second of them with one record."""
+    keys = np.arange(count)
+    for name, some in zip("abc", (keys[:40], keys[40:41], keys[41:])):
+        (folder / f"{name}{ending}").write_bytes(write(some.tolist()))
+
+
+def tfrecords(keys):
+    """Bytes of a TFRecord file."""
+    return b"".join(framed(content(key)) for key in keys)
+
+
+def examples(keys):
+    """Bytes of a TFRecord file of examples."""
+    return b"".join(framed(millrace.encode_example({"image": content(key), "label": key})) for key in keys)
+
+
+def json_lines(keys):
+    """Bytes of a file of JSON lines, some of them blank."""
+    return b"".join(json.dumps({"key": key, "text": "é" * key}).encode() + b"\n" * (1 + key % 2) for key in keys)
+
+
+def tar(keys):
+    """Bytes of a tar file, of two members for each key."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as file:
+        for key in keys:
+            for extension, data in (("txt", content(key)), ("cls", str(key).encode())):
+                info = tarfile.TarInfo(f"folder/{key:05}.{extension}")
+                info.size = len(data)
+                file.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def content(key):
+    """Of record `key`; lengths differ, and some are empty."""
+    return b"record %d " % key * (key % 7)
+
+
+class TestTFRecord(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        in_three(folder, ".tfrecord", count, tfrecords)
+
+    def open(self, folder, count):
+        return TFRecordDataSource(folder, max_open_files=2)
+
+    def expected_record(self, key):
+        return content(key)
+
+
+class TestExamples(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        in_three(folder, ".tfrecord-0", count, examples)
+
+    def open(self, folder, count):
+        return TFRecordDataSource(folder, features={"label": np.int64, "image": bytes})
+
+    def expected_record(self, key):
+        return {"label": np.int64(key), "image": content(key)}
+
+
+class TestJsonLines(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        in_three(folder, ".jsonl", count, json_lines)
+
+    def open(self, folder, count):
+        return JsonLinesDataSource(str(folder / "*.jsonl"))
+
+    def expected_record(self, key):
+        return {"key": key, "text": "é" * key}
+
+
+class TestTar(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        in_three(folder, ".tar", count, tar)
+
+    def open(self, folder, count):
+        return TarDataSource([folder / f"{name}.tar" for name in "abc"])
+
+    def expected_record(self, key):
+        return {"__key__": f"folder/{key:05}", "txt": content(key), "cls": str(key).encode()}
+
+
+KINDS = {
+    "tfrecord": (TFRecordDataSource, "x.tfrecord", tfrecords),
+    "json_lines": (JsonLinesDataSource, "x.jsonl", json_lines),
+    "tar": (TarDataSource, "x.tar", tar),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, tmp_path, monkeypatch):
+    """A class, and the path of a file of 20 records. The user's cache folder is one of the test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    make, name, write = KINDS[request.param]
+    path = tmp_path / "data" / name
+    path.parent.mkdir()
+    path.write_bytes(write(range(20)))
+    return make, path, write
+
+
+def count_of_finds(monkeypatch, make):
+    """A list that gets the path of each file that is gone through."""
+    found, find = [], make._kind.find
+    monkeypatch.setattr(
+        make, "_kind", type(make._kind)(make._kind.name, lambda file: found.append(file.path) or find(file))
+    )
+    return found
+
+
+def test_an_index_is_made_once_and_kept_beside_the_file(kind, monkeypatch):
+    """Sources after the first one, and folders, take it as it is, and never as data."""
+    make, path, _ = kind
+    made = count_of_finds(monkeypatch, make)
+    for paths in (path, [path, path], path.parent, f"{path.parent}/*", path):
+        source = make(paths)
+        assert source[3] == make(path)[3]
+    assert made == [str(path)]
+    assert sorted(os.listdir(path.parent)) == [path.name, path.name + SUFFIX]
+
+
+def test_an_index_of_another_file_is_made_anew(kind, monkeypatch):
+    """After the file was changed; after the index was cut off, damaged or replaced."""
+    make, path, write = kind
+    index = path.with_name(path.name + SUFFIX)
+    whole = make(path) and index.read_bytes()
+    for damaged in (b"", whole[:30], whole[:-1], whole + b"x", b"millrace index 1\n{}\n", b"\xff" * 100):
+        index.write_bytes(damaged)
+        assert len(make(path)) == 20
+        assert index.read_bytes() == whole
+    path.write_bytes(write(range(7)))
+    assert len(make(path)) == 7
+    assert index.read_bytes() != whole
+
+
+def test_an_index_may_be_kept_elsewhere(kind, tmp_path):
+    """With index_dir=, nothing appears beside the file; two files of one name have their own there."""
+    make, path, write = kind
+    other = path.parent.parent / "other" / path.name
+    other.parent.mkdir()
+    other.write_bytes(write(range(5)))
+    for _ in range(2):
+        assert (len(make(path, index_dir=tmp_path / "kept")), len(make(other, index_dir=tmp_path / "kept"))) == (20, 5)
+    assert (os.listdir(path.parent), len(os.listdir(tmp_path / "kept"))) == ([path.name], 2)
+
+
+def test_where_nothing_can_be_written_the_cache_folder_is_used(kind, monkeypatch, tmp_path):
+    """A read-only folder is no error; where there is no other place either, the user is told."""
+    make, path, _ = kind
+    place = path.with_name(path.name + SUFFIX)
+    place.mkdir()  # root may write to read-only folders; nobody may write to this path
+    made = count_of_finds(monkeypatch, make)
+    assert (len(make(path)), len(make(path)), made) == (20, 20, [str(path)])
+    assert len(list((tmp_path / "cache/millrace/indices").iterdir())) == 1
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match=r"its index can be kept nowhere.*index_dir="):
+        source = make(path, index_dir=tmp_path / "file")
+    assert len(source) == 20
+
+
+def test_a_file_that_is_replaced_or_cut_off_while_it_is_read_is_an_error(kind):
+    """Open or not yet open: no record of another file comes."""
+    make, path, write = kind
+    opened, unopened = make(path), make(path)
+    _ = opened[3]
+    os.truncate(path, path.stat().st_size - 1)
+    for source in (opened, unopened):
+        with pytest.raises(SourceError, match=rf"{path.name}: the file was changed after the source was made"):
+            source.__getitems__([3, 4])
+    path.write_bytes(write(range(20)))
+    stamp = path.stat()
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
+    for source in (opened, unopened):
+        with pytest.raises(SourceError, match="the file was changed after the source was made"):
+            _ = source[3]
+
+
+def test_a_file_that_vanishes_is_an_error_unless_it_is_open(kind):
+    """Who has it open reads it to the end."""
+    make, path, _ = kind
+    opened, unopened = make(path), make(path)
+    third = opened[3]
+    path.unlink()
+    assert opened[3] == third
+    with pytest.raises(SourceNotFoundError, match=path.name):
+        _ = unopened[3]
+
+
+@pytest.mark.parametrize("name", ["nope.x", "*.nope", "empty"])
+def test_nothing_found_is_an_error_that_names_what_was_given(kind, name):
+    """A path, glob or folder without files."""
+    make, path, _ = kind
+    (path.parent / "empty").mkdir()
+    with pytest.raises(SourceNotFoundError, match=name.replace("*", r"\*")):
+        make(path.parent / name)
+
+
+def test_files_that_are_cut_off_compressed_or_foreign_are_an_error_at_once(kind):
+    """Nothing is left open, and no index is kept."""
+    make, path, _ = kind
+    good = path.read_bytes()
+    bad = path.with_name(f"bad{path.suffix}")
+    contents = [gzip.compress(good)] if make is JsonLinesDataSource else [good[: len(good) // 3], b"x" * 5000]
+    for data in [*contents, gzip.compress(good)]:
+        bad.write_bytes(data)
+        with pytest.raises(SourceError, match=rf"{bad.name}.* (is compressed|cut off|damaged|not a)"):
+            make([path, bad])
+    assert open_files(path.parent) == []
+    assert not bad.with_name(bad.name + SUFFIX).exists()
+
+
+def test_files_without_records_are_an_error_alone(kind, tmp_path):
+    """TFRecord and JSON lines have empty files, as parallel writers leave them; a tar file is never empty."""
+    make, path, write = kind
+    empty = path.with_name(f"empty{path.suffix}")
+    empty.write_bytes(write([]) if make is TarDataSource else b"")
+    assert len(make([empty, path, empty])) == 20
+    with pytest.raises(SourceError, match=r"no records in .*empty"):
+        make(empty)
+
+
+@pytest.mark.parametrize("what", ["bytes", "example", "line"])
+def test_a_damaged_record_is_named_by_key_file_and_offset(what, tmp_path):
+    """Alone and among others; the others are read."""
+    if what == "line":
+        path, data = tmp_path / "x.jsonl", b'{"x": 1}\n{"x": ?}\n{"x": 3}\n'
+        make, bad, text = JsonLinesDataSource, data, "the line at byte 9 is no JSON"
+    elif what == "bytes":
+        path, data = tmp_path / "x.tfrecord", framed(b"one") + framed(b"two") + framed(b"three")
+        make, bad, text = TFRecordDataSource, data.replace(b"two", b"2wo"), "the record at byte 19 is damaged"
+    else:
+        path = tmp_path / "x.tfrecord"
+        bad = examples([1]) + framed(b"no example") + examples([3])
+        make, text = (lambda path: TFRecordDataSource(path, decode=True)), r"10 bytes, which begin .* are no tf"
+    path.write_bytes(bad)
+    source = make(path)
+    for read in (lambda: source[1], lambda: source.__getitems__([2, 1, 0])):
+        with pytest.raises(SourceError, match=rf"record key 1 cannot be read: .*{path.name}: {text}") as caught:
+            read()
+        assert len(str(caught.value)) <= 500
+    assert len(source.__getitems__([2, 0])) == 2
+
+
+def test_what_features_give_is_part_of_the_fingerprint(tmp_path):
+    """Bytes, all features, and some of them are three sources; a dtype has one name."""
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(examples(range(3)))
+    kinds = [{}, {"decode": True}, {"features": {"label": np.int64}}, {"features": {"label": np.int32}}]
+    assert len({json.dumps(fingerprint_of(TFRecordDataSource(path, **kind))) for kind in kinds}) == 4
+    same = [
+        TFRecordDataSource(path, features={"label": dtype}).fingerprint for dtype in (np.int64, "int64", np.dtype("i8"))
+    ]
+    assert same[0] == same[1] == same[2]
+
+
+def test_content_of_tfrecord_files_is_part_of_the_fingerprint(tmp_path):
+    """Their checksums stand in the index: other records of the same lengths are another source."""
+    told = []
+    for content in (b"one", b"two"):
+        path = tmp_path / content.decode() / "x.tfrecord"
+        path.parent.mkdir()
+        path.write_bytes(framed(content))
+        told.append(fingerprint_of(TFRecordDataSource(path)))
+    assert told[0] != told[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [({"max_open_files": 0}, ValueError), ({"max_open_files": "8"}, TypeError), ({"index_dir": 3}, TypeError)],
+)
+def test_arguments_are_checked(kind, arguments, error):
+    """Before a file is looked at."""
+    make, path, _ = kind
+    with pytest.raises(error, match=next(iter(arguments)) if "index_dir" not in arguments else "path"):
+        make(path, **arguments)
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_loaders_read_them(kind, worker_count):
+    """Each record once, in workers too."""
+    make, path, _ = kind
+    source = make(path)
+    loader = millrace.load(
+        source, shuffle=True, seed=0, num_epochs=1, worker_count=worker_count, transformations=[repr], batch_size=6
+    )
+    assert sorted(text for batch in loader for text in batch) == sorted(repr(record) for record in source)
