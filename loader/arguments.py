@@ -114,6 +114,11 @@ def warn_of_no_effect(execution: ExecutionOptions, profiles: bool) -> None:
             f"timeout={shown(execution.timeout)} does nothing with {where}: only a worker process can be stopped. "
             'Pass worker_count=1 or more and worker_kind="process", or leave timeout out.'
         )
+    if execution.worker_init_fn is not None and no_process:
+        where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
+        warn(
+            f"worker_init_fn is not called with {where}: it is for worker processes; do there what it does, or leave it out."
+        )
     if profiles:
         warn(
             "enable_profiling=True does nothing here; leave it out: iterator.stats() and feeder.stats() say where time goes."

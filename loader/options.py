@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
@@ -69,6 +70,8 @@ class ExecutionOptions:
         worker_buffer_size: finished batches held ready for each worker (default 1).
         timeout: seconds that a task may take in a worker process; None (default) for no limit.
         read_options: how records are read ahead; None: `ReadOptions()`.
+        worker_init_fn: called in each worker process before its first task, with its number, from 0, and how many there are.
+            It must not change what comes: that is the same with any number of workers. Default: none.
 
     Raises:
         TypeError: an argument of the wrong kind.
@@ -83,8 +86,14 @@ class ExecutionOptions:
     worker_buffer_size: int = 1
     timeout: float | None = None
     read_options: ReadOptions | None = None
+    worker_init_fn: Callable[[int, int], Any] | None = None
 
     def __post_init__(self) -> None:
+        if self.worker_init_fn is not None and not callable(self.worker_init_fn):
+            raise TypeError(
+                f"worker_init_fn={shown(self.worker_init_fn)} is {a_kind_of(self.worker_init_fn)}; pass a function of a "
+                "worker's number and how many there are."
+            )
         count = os.cpu_count() or 1 if self.worker_count is None else self.worker_count
         checked = {
             "worker_count": whole_number(

@@ -49,7 +49,7 @@ REMARKS = {
     ),
     "IterDataset": (
         BETTER,
-        "the stream of 0 workers, whatever their number; `worker_init_fn` is not called, `sequential_slice` does nothing",
+        "the stream of 0 workers, whatever their number; `sequential_slice` does nothing",
     ),
     "Batch": (
         DIFFERS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 
 import numpy as np
@@ -306,6 +307,31 @@ def test_options_change_where_the_work_is_done():
     iterator = iter(stream.with_options(on_error="skip", max_errors=1))
     assert (list(iterator), iterator.skipped_count) == ([10 // (x - 3) for x in range(10) if x != 3], 1)
     assert list(MapDataset.range(10).to_iter_dataset().mp_prefetch(Options())) == list(range(10))
+
+
+def test_a_function_is_called_in_each_worker_before_its_first_task():
+    """With its number and how many there are; order and elements are as without it, with `sequential_slice` too."""
+
+    def named(number, count):
+        os.environ["OF_A_TEST"] = f"{number} of {count}"
+
+    stream = MapDataset.range(40).to_iter_dataset().map(lambda x: (x, os.environ["OF_A_TEST"])).batch(1, batch_fn=list)
+    found = [pair for batch in stream.mp_prefetch(2, named, sequential_slice=True) for pair in batch]
+    assert [x for x, _ in found] == list(range(40))
+    assert {name for _, name in found} <= {"0 of 2", "1 of 2"}
+    assert "OF_A_TEST" not in os.environ
+
+
+def test_what_fails_before_the_first_task_of_a_worker_is_told_as_it_is():
+    """With a note; without worker processes a warning says that the function is not called."""
+    stream = MapDataset.range(4).to_iter_dataset()
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(stream.mp_prefetch(1, lambda number, count: number // 0))
+    assert "worker_init_fn failed in worker 0 of 1" in caught.value.__notes__[0]
+    with pytest.warns(UserWarning, match="worker_init_fn is not called with worker_count=0"):
+        list(stream.mp_prefetch(0, print))
+    with pytest.raises(TypeError, match="worker_init_fn=3 is an int"):
+        stream.mp_prefetch(1, 3)
     assert list(MapDataset.range(4).to_iter_dataset().prefetch(0)) == [0, 1, 2, 3]
     with pytest.warns(UserWarning, match="timeout"):
         iter(MapDataset.range(10).to_iter_dataset().with_options(timeout=5.0)).close()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from ....checks import warn
 from ....datasets.iter_dataset import IterDataset as OurIterDataset
 from ....datasets.iter_joins import run_through
 from ....datasets.nodes.node import Node, Seeds, nearest_first
@@ -135,15 +134,11 @@ class IterDataset(OurIterDataset[T]):
 
         Args:
             options: `MultiprocessingOptions`; None (default): 10 workers.
-            worker_init_fn: is not called, which is a warning; operations draw from the generators that they are given.
+            worker_init_fn: called in each process before its first task.
             sequential_slice: does nothing: the order is the same.
         """
-        if worker_init_fn is not None:
-            warn(
-                "mp_prefetch(worker_init_fn=…) is not called here; do at first use what it does, in the operation itself."
-            )
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
-        prefetched = super().mp_prefetch(wanted)
+        prefetched = super().mp_prefetch(wanted, worker_init_fn if wanted.num_workers else None)
         seeds = nearest_first([self._stream.seeds])
         return self._of_unit(self._of(dataclasses.replace(prefetched._stream, seeds=seeds)))
 

@@ -20,7 +20,7 @@ from ....operations.protocol import ArraySpec
 from ...options import ReadOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease, Slab, SlabPool, rounded
-from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, RowRange, RowTags, SpanTask, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowRange, RowTags, SpanTask, Task
 from ...work.worker import Worker
 from ..read_ahead import NOT_AHEAD, ReadAhead, Reading
 from .transport import remote_errors as errors
@@ -32,9 +32,16 @@ from .tuned import TINY
 
 
 class WorkerProcess:
-    """The state of a worker process."""
+    """The state of a worker process; `unready` says why it can do no task."""
 
-    def __init__(self, number: int, channel: Channel, pipeline: Pipeline, read_options: ReadOptions) -> None:
+    def __init__(
+        self,
+        number: int,
+        channel: Channel,
+        pipeline: Pipeline,
+        read_options: ReadOptions,
+        unready: Failure | None = None,
+    ) -> None:
         self._channel = channel
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
@@ -43,6 +50,7 @@ class WorkerProcess:
         self._ahead = ReadAhead(pipeline, read_options)
         self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
         self._trouble: Exception | None = None  # in receiving
+        self._unready = unready
 
     def run(self) -> None:
         """Work until the channel ends."""
@@ -109,7 +117,7 @@ class WorkerProcess:
     def _answer(self, number: int, task: Task, blocks: Blocks = NO_BLOCKS, reading: Reading = NOT_AHEAD) -> Answer:
         """Do a task."""
         began = time.perf_counter()
-        block = self._worker.run(task, blocks, reading.records())
+        block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading.records())
         error = None if block.failure is None else errors.encode(block.failure.error)
         try:
             rows, leases = self._encoder.encode(block.elements)
