@@ -13,6 +13,7 @@ from typing import Any, Literal
 from ..checks import one_of, whole_number
 from ..errors import JoinError
 from ..loader.options import ExecutionOptions
+from ..loader.plan.joins import Rule
 from ..loader.plan.leaf import Leaf
 from ..loader.plan.nodes import Apply, Joined, Node, Read
 from ..loader.plan.rules.in_turn import Interleaved, InTurn
@@ -34,10 +35,15 @@ Exhausted = Literal["first", "all", "repeat"]
 def mixed(streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted) -> Stream:
     """Elements of several streams, in an order of streams by name."""
     one_of("when_exhausted", when_exhausted, "first", "all", "repeat")
-    inputs = [_named(stream.tree, name) for stream, name in zip(streams, order.names)]
     if when_exhausted == "repeat":
-        inputs = list(map(_endless, inputs))
-    return _joined(streams, Joined(tuple(inputs), MixRows(order, when_exhausted == "all"), order.names))
+        streams = [dataclasses.replace(stream, tree=_endless(stream.tree)) for stream in streams]
+    return merged(streams, order.names, MixRows(order, when_exhausted == "all"))
+
+
+def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: Rule) -> Stream:
+    """Elements of several streams, as a rule takes them."""
+    inputs = tuple(_named(stream.tree, name) for stream, name in zip(streams, names))
+    return _joined(streams, Joined(inputs, rule, names))
 
 
 def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool) -> Stream:

@@ -42,13 +42,21 @@ class WindowShuffle(Operation):
     def __repr__(self) -> str:
         return f"WindowShuffle({self.window_size})"
 
+    def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
+        """What gives the order of a window: from its length, and the seed, position and row of its first element."""
+        generator_at, own = KeyedGenerator(number).at, self.seed
+
+        def order(count: int, seed: int, position: int, row: int) -> list[int]:
+            places: list[int] = generator_at(seed if own is None else own, position, row).permutation(count).tolist()
+            return places
+
+        return order
+
     def connect(self, then: Step, context: Context, number: int) -> Step:
-        generator_at = KeyedGenerator(number).at
+        order = self.orders(number)
 
         def push_window(window: Sequence[tuple[Any, ...]]) -> None:
-            seed, position, row, _ = window[0]
-            order = generator_at(seed if self.seed is None else self.seed, position, row).permutation(len(window))
-            for place in order.tolist():
+            for place in order(len(window), *window[0][:3]):
                 context.seed, context.position, context.row, element = window[place]
                 then(element)
 

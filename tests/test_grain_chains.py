@@ -193,6 +193,30 @@ def test_states_of_chains_are_dicts_that_go_on_anywhere(number):
             assert both.told(list(other)) == both.told(whole[step:])
 
 
+def test_a_mix_goes_on_with_other_weights_and_datasets():
+    """As with Grain: each dataset goes on where it stood, a new one begins."""
+
+    def mixed(g, weights):
+        parts = {name: g.MapDataset.range(100 * i, 100 * i + 40).to_iter_dataset() for i, name in enumerate("abc")}
+        return g.IterDataset.mix({name: parts[name].filter(lambda x: x % 3) for name in weights}, weights).map(str)
+
+    def program(g):
+        iterator = iter(mixed(g, {"a": 0.7, "b": 0.3}))
+        first = [next(iterator) for _ in range(8)]
+        other = iter(mixed(g, {"a": 0.2, "b": 0.8}))
+        other.set_state(iterator.get_state())
+        return [*first, *other]
+
+    both.runs_alike(program)
+    iterator, other = iter(mixed(grain, {"a": 0.7, "b": 0.3})), iter(mixed(grain, {"a": 0.5, "c": 0.5}))
+    first = [next(iterator) for _ in range(8)]
+    other.set_state(iterator.get_state())
+    rest = list(other)
+    assert set(first).isdisjoint(rest)
+    assert min(map(int, rest)) > min(map(int, first))
+    assert "200" in rest
+
+
 def test_workers_do_not_change_the_stream():
     """mp_prefetch gives the stream of no workers, whatever their number; a state goes on with any."""
     stream = list(streams())[1]

@@ -53,7 +53,7 @@ class _Numbering:
 
     def add(self, tree: Node) -> Part:
         """Give numbers to all of a tree."""
-        base, operations = _line(tree)
+        base, operations = line_of(tree)
         if isinstance(base, Read):
             self.leaves.append(base.leaf)
             noted = self._noted(RunThrough()) if base.leaf.in_order else None
@@ -79,9 +79,9 @@ class _Numbering:
         return part
 
 
-def _line(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:
+def line_of(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:
     """What stands at the bottom of a line of operations, and these operations."""
     if isinstance(node, Apply):
-        base, before = _line(node.input)
+        base, before = line_of(node.input)
         return base, (*before, *node.operations)
     return node, ()

@@ -98,6 +98,7 @@ class Regroup:
             tuple((run.origin, first, last) for run, first, last in parts),
             start,
             stop,
+            self._stage.one_to_one and not self._stage.groups,
         )
 
 

@@ -53,6 +53,7 @@ class GroupRequest:
         parts: where these rows come from.
         start: the cursor at which the first of them stands.
         after: the cursor that follows the last of them.
+        one_to_one: each of them becomes one row, without the others.
     """
 
     task: GroupTask
@@ -60,6 +61,7 @@ class GroupRequest:
     parts: tuple[tuple[Origin, int, int], ...]
     start: Cursor
     after: Cursor
+    one_to_one: bool
 
     @property
     def stop(self) -> int:
@@ -68,7 +70,9 @@ class GroupRequest:
 
     def origin(self, block: Block) -> Origin:
         """Of the rows that came of it."""
-        return GroupOrigin(self.parts, self.start, self.after, block.count)
+        rows = sum(stop - start for _, start, stop in self.parts)
+        alone = self.one_to_one and block.count == rows
+        return GroupOrigin(self.parts, self.start, self.after, block.count, alone)
 
 
 Request: TypeAlias = SpanRequest | GroupRequest

@@ -6,7 +6,7 @@ somebody asks, not row by row. An origin holds no row, so that what is kept of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -68,12 +68,14 @@ class GroupOrigin:
         start: the cursor at which the first of these rows stands.
         stop: the cursor that follows the last of them.
         count: rows of the block.
+        each_alone: every one of these rows became one row of the block, without the others.
     """
 
     parts: tuple[tuple[Origin, int, int], ...]
     start: Cursor
     stop: Cursor
     count: int
+    each_alone: bool
 
     def records(self, row: int) -> Records:
         """The records that the group was made of, each once."""
@@ -86,7 +88,12 @@ class GroupOrigin:
 
     def cursor_after(self, row: int) -> Cursor:
         """Where the stream goes on after a row of the block."""
-        return self.stop.then(0) if row + 1 == self.count else self.start.then(row + 1)
+        if row + 1 == self.count:
+            return self.stop.then(0)
+        if not self.each_alone:
+            return self.start.then(row + 1)
+        origin, inner = _at(self.parts, row)
+        return origin.cursor_after(inner).then(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,7 @@ class JoinedOrigin:
         return cursor_of_join(cursors, self.note(row + 1))
 
 
-def _at(parts: list[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
+def _at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
     """The origin of one of the rows of an input, and its number there."""
     for origin, start, stop in parts:
         if number < stop - start:

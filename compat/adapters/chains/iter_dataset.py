@@ -19,8 +19,9 @@ from ....loader.plan.compile import compiled
 from ....loader.plan.pipeline import Pipeline
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
 from ..options import MultiprocessingOptions
+from .at_index import AtIndex, RandomAtIndex
+from .counted import applied, counted, indexed
 from .iterators import DatasetIterator, EngineIterator
-from .random_maps import AtIndex, RandomAtIndex
 from .seeds import seed_of
 
 T = TypeVar("T")
@@ -38,9 +39,6 @@ class IterDataset(OurIterDataset[T]):
     >>> next(iterator).tolist()
     [5, 7, 6, 0, 4]
     """
-
-    _unit = 1
-    """Records of an element of the `MapDataset` that it is made of."""
 
     def __init__(self, parents: Any = ()) -> None:
         super().__init__(*(parents if isinstance(parents, Sequence) else (parents,)))
@@ -70,26 +68,10 @@ class IterDataset(OurIterDataset[T]):
         return compiled(self._stream.tree, self._stream.skips_errors)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
-        return EngineIterator(super().__iter__, self._unit)
+        return EngineIterator(super().__iter__, self._stream.tree)
 
     def __bool__(self) -> bool:
         return True
-
-    def _then(self, operation: Operation) -> IterDataset[Any]:
-        return self._of_unit(super()._then(operation))
-
-    def with_options(self, **options: Any) -> IterDataset[T]:
-        """As that of `millrace.IterDataset`."""
-        return self._of_unit(super().with_options(**options))
-
-    def seed(self, seed: int) -> IterDataset[T]:
-        """As that of `millrace.IterDataset`."""
-        return self._of_unit(super().seed(seed))
-
-    def _of_unit(self, dataset: Any) -> IterDataset[Any]:
-        """A dataset made of this one, which knows of what elements its indices are."""
-        dataset._unit = self._unit
-        return cast(IterDataset[Any], dataset)
 
     def random_map(self, transform: Any, *, seed: int | None = None) -> IterDataset[Any]:
         """A function of each element and Grain's generator of its index among those that arrive here.
@@ -117,12 +99,12 @@ class IterDataset(OurIterDataset[T]):
         return self._at_index(lambda unit: AtIndex(kind, unit))
 
     def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
-        """Where elements are not counted by positions, they are counted one by one, in order, in one worker."""
-        if self._pipeline.aligned and self._pipeline.shard.shard_count == 1:
-            return self._then(operation(self._pipeline.stages[0].unit))
-        from .streams import Counted
+        """An operation that needs to know how many elements came before."""
+        stream, unit = counted(self._stream)
+        return self._of(applied(operation(unit), stream))
 
-        return Counted(self, operation(1))
+    def _then(self, operation: Operation) -> IterDataset[Any]:
+        return self._of(applied(operation, self._stream))
 
     def mp_prefetch(
         self,
@@ -139,8 +121,7 @@ class IterDataset(OurIterDataset[T]):
         """
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         prefetched = super().mp_prefetch(wanted, worker_init_fn if wanted.num_workers else None)
-        seeds = nearest_first([self._stream.seeds])
-        return self._of_unit(self._of(dataclasses.replace(prefetched._stream, seeds=seeds)))
+        return self._of(dataclasses.replace(prefetched._stream, seeds=nearest_first([self._stream.seeds])))
 
     def prefetch(self, multiprocessing_options: Any) -> IterDataset[T]:  # type: ignore[override]
         """The older name of `mp_prefetch`."""
@@ -164,9 +145,8 @@ class IterDataset(OurIterDataset[T]):
 def stream_of_node(node: Node, read_options: Any, allow_nones: bool, shard_options: Any = None) -> IterDataset[Any]:
     """The stream of a node's first epoch."""
     stream = stream_of(node, read_options, allow_nones, shard_options)
-    dataset = IterDataset._of(dataclasses.replace(stream, seeds=nearest_first([node.seeds])))
-    dataset._unit = compiled(stream.tree).stages[0].unit
-    return dataset
+    tree = indexed(stream.tree)
+    return IterDataset._of(dataclasses.replace(stream, tree=tree, seeds=nearest_first([node.seeds])))
 
 
 def seeds_of(dataset: Any) -> Seeds:

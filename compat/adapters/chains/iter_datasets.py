@@ -5,6 +5,7 @@ In: streams. Out: streams.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -15,21 +16,27 @@ from ....datasets.stream import Stream
 from ....datasets.transforms import as_kind
 from ....loader.plan.nodes import Apply
 from ....operations import Batch, FlatMap
+from .at_index import Below
+from .counted import applied, counted
 from .iter_dataset import IterDataset
-from .streams import as_stream
 
 T = TypeVar("T")
 
 
-class _Named(IterDataset[T]):
-    """A stream that a class makes."""
+class Named(IterDataset[T]):
+    """A stream that a class makes of others, by the engine."""
 
     def __init__(self, parents: Any, stream: Stream) -> None:
         super().__init__(parents)
         self.__dict__["_stream"] = stream
 
 
-class LimitIterDataset(_Named[T]):
+def as_stream(dataset: Any) -> Any:
+    """A dataset of either kind as a stream."""
+    return dataset.to_iter_dataset() if hasattr(dataset, "to_iter_dataset") else dataset
+
+
+class LimitIterDataset(Named[T]):
     """The first elements.
 
     >>> from millrace.compat.grain import MapDataset
@@ -41,21 +48,21 @@ class LimitIterDataset(_Named[T]):
         super().__init__(parent, limited(parent._stream, count))
 
 
-class RepeatIterDataset(_Named[T]):
+class RepeatIterDataset(Named[T]):
     """All elements, so many times, each time the same; None (default): for ever."""
 
     def __init__(self, parent: Any, num_epochs: int | None = None) -> None:
         super().__init__(parent, repeated(parent._stream, num_epochs))
 
 
-class CacheIterDataset(_Named[T]):
+class CacheIterDataset(Named[T]):
     """The same elements; a `RepeatIterDataset` after it makes them once."""
 
     def __init__(self, parent: Any) -> None:
         super().__init__(parent, cached(parent._stream))
 
 
-class ZipIterDataset(_Named[tuple[Any, ...]]):
+class ZipIterDataset(Named[tuple[Any, ...]]):
     """An element of each stream, together.
 
     Args:
@@ -66,11 +73,32 @@ class ZipIterDataset(_Named[tuple[Any, ...]]):
     def __init__(self, parents: Sequence[Any], *, strict: bool = True) -> None:
         if not parents:
             raise ValueError("ZipIterDataset: at least one parent must be provided.")
-        streams = [as_stream(parent) for parent in parents]
+        streams = list(map(as_stream, parents))
         super().__init__(streams, zipped([each._stream for each in streams], None, strict))
 
 
-class RebatchIterDataset(_Named[Any]):
+class TakenApart(FlatMap):
+    """Several elements of each, of which Grain's state tells how many were delivered.
+
+    Args:
+        function: gives them.
+        told_as: the name in the state.
+    """
+
+    def __init__(self, function: Any, told_as: str) -> None:
+        super().__init__(function)
+        self.told_as = told_as
+
+    def of(self, stream: Stream) -> Stream:
+        """The elements that it makes of those of a stream; a state tells from which one on, so that none may be left out."""
+        return applied(self, counted(stream)[0])
+
+    def below(self, state: dict[str, Any]) -> Below:
+        """As of `HasState`."""
+        return Below(state["parent"], given=state[self.told_as])
+
+
+class RebatchIterDataset(Named[Any]):
     """Batches of another size, of the same rows in the same order.
 
     >>> from millrace.compat.grain import MapDataset
@@ -82,18 +110,20 @@ class RebatchIterDataset(_Named[Any]):
     def __init__(self, parent: Any, batch_size: int, drop_remainder: bool = False) -> None:
         size = whole_number("batch_size", batch_size, 1, None, "a positive int")
         self.batch_size = size
-        super().__init__(parent, _then(parent._stream, FlatMap(rows_of), Batch(size, drop_remainder)))
+        rows = TakenApart(rows_of, "batch_idx").of(parent._stream)
+        tree = Apply(rows.tree, (Batch(size, drop_remainder),))
+        super().__init__(parent, dataclasses.replace(rows, tree=tree))
 
 
-class FlatMapIterDataset(_Named[Any]):
+class FlatMapIterDataset(Named[Any]):
     """Several elements of each."""
 
     def __init__(self, parent: Any, transform: Any) -> None:
         function = as_kind(FlatMap, transform).function
-        super().__init__(parent, _then(parent._stream, FlatMap(function)))
+        super().__init__(parent, TakenApart(function, "next_index_in_buffer").of(parent._stream))
 
 
-class ThreadPrefetchIterDataset(_Named[T]):
+class ThreadPrefetchIterDataset(Named[T]):
     """The same stream: the engine reads ahead by itself."""
 
     def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
@@ -101,7 +131,7 @@ class ThreadPrefetchIterDataset(_Named[T]):
         super().__init__(parent, parent._stream.on(parent._stream.tree))
 
 
-class WithOptionsIterDataset(_Named[T]):
+class WithOptionsIterDataset(Named[T]):
     """The same stream; the options do nothing here."""
 
     def __init__(self, parent: Any, options: Any) -> None:
@@ -125,8 +155,3 @@ def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential
 def apply_transformations(ds: Any, transformations: Any) -> Any:
     """What a transform, or each of a list, makes of a dataset: `ds.apply(transformations)`."""
     return ds.apply(transformations)
-
-
-def _then(stream: Stream, *operations: Any) -> Stream:
-    """Operations after a stream, which count as one dataset."""
-    return stream.on(Apply(stream.tree, tuple(operations)), len(operations))

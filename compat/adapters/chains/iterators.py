@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ....loader import DataLoaderIterator
+from ....loader.plan.nodes import Node
 from ....loader.state.files import restore_later, write_later
+from ....loader.state.loader_state import LoaderState
 from ....wording import a_kind_of
-from ...grain_chain_state import chain_state_after, is_grains
+from .states import chain_state_after, is_grains, is_of_another_mix
 
 T = TypeVar("T")
 
@@ -72,11 +74,11 @@ class EngineIterator(DatasetIterator[T]):
 
     Args:
         begin: makes an iterator of ours.
-        unit: records of an element of the `MapDataset` that the stream is made of: the size of its batches, or 1.
+        tree: what the engine runs.
     """
 
-    def __init__(self, begin: Callable[[], DataLoaderIterator], unit: int = 1) -> None:
-        self._begin, self._unit = begin, unit
+    def __init__(self, begin: Callable[[], DataLoaderIterator], tree: Node) -> None:
+        self._begin, self._tree = begin, tree
         self.run = begin()
         self._elements: Iterator[Any] = iter(self.run)
 
@@ -103,9 +105,9 @@ class EngineIterator(DatasetIterator[T]):
         if not isinstance(self._elements, DataLoaderIterator):
             self.run = self._begin()
             self._elements = iter(self.run)
-        if is_grains(state):
-            state = chain_state_after(state, self.run._pipeline, self._unit).to_dict()
-        self.run.load_state_dict(state)
+        pipeline = self.run._pipeline
+        read = chain_state_after(state, self._tree, pipeline) if is_grains(state) else LoaderState.from_dict(state)
+        self.run._go_to(read, strict=not is_of_another_mix(read, pipeline))
 
     def start_prefetch(self) -> None:
         """As the base says."""

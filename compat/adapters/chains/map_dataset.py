@@ -18,8 +18,8 @@ from ....datasets.transforms import as_kind
 from ....operations import RandomMapTransform
 from ....sources import RangeDataSource, as_source
 from ..sources import NoRecords
+from .at_index import RandomAtIndex, RandomMapped
 from .orders import Mix, Shuffle, whole_weights
-from .random_maps import RandomAtIndex, RandomMapped
 from .seeds import seed_of, shuffle_seed_of
 
 if TYPE_CHECKING:

@@ -154,13 +154,14 @@ class Bins:
         return int(np.count_nonzero(self._documents))
 
     def row(self, number: int) -> dict[str, Any]:
-        """The row that a bin becomes."""
+        """The row that a bin becomes; its keys are sorted, as Grain's are."""
         row: dict[str, Any] = {name: values[number] for name, values in self.values.items()}
         for name in self._features:
             if name not in self._pack.meta_features:
                 row[f"{name}_segment_ids"] = self._ids[name][number]
                 row[f"{name}_positions"] = self._positions[name][number]
-        return row | {name: lists[number] for name, lists in self._lists.items()}
+        row |= {name: lists[number] for name, lists in self._lists.items()}
+        return dict(sorted(row.items()))
 
     def order(self, seed: int) -> list[int]:
         """The numbers of the bins, as they are emitted."""

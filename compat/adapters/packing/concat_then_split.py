@@ -204,7 +204,8 @@ class ConcatThenSplitIterator(DatasetIterator[Any]):
         return {"parent": self._before(), "starts": self._starts, "delivered": self._delivered}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """As the base says. Rows since the parent's state are made anew."""
+        """As the base says; Grain's states, too. Rows since the parent's state are made anew."""
+        state = state if "starts" in state else _of_grains(state)
         self._parent.set_state(state["parent"])
         self._clear()
         if state["starts"] is not None:
@@ -214,3 +215,13 @@ class ConcatThenSplitIterator(DatasetIterator[Any]):
         for _ in range(state["delivered"]):
             next(self)
         self._before, self._starts, self._delivered = (lambda: state["parent"]), state["starts"], state["delivered"]
+
+
+def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
+    """Grain's state as ours: there, -1 is for no rest."""
+    starts = {name: start for name, (start, _) in state["remainder_slices"].items()}
+    return {
+        "parent": state["parent_state"],
+        "starts": None if -1 in starts.values() else starts,
+        "delivered": state["elements_from_buffer_after_checkpoint"],
+    }

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....samplers.mix.order import MixOrder
 from ..cursor import Note, are_numbers
+
+
+class RowOrder(Protocol):
+    """Which input stands at which row.
+
+    Attributes:
+        names: of the inputs.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers of the inputs, and the rows in each."""
+
+    def without(self, part: int, position: int) -> RowOrder | None:
+        """The order that from a row on draws the others; None if nobody is left."""
+
+    def to_values(self) -> Any:
+        """What decides it, in plain JSON values."""
+
 
 BLOCK = 1024
 """Rows of a mix to look up at a time: a few are as dear as many."""
@@ -39,9 +59,9 @@ class MixRows:
         goes_on: an input that has ended is left out from then on; else the mix ends with it.
     """
 
-    order: MixOrder
+    order: RowOrder
     goes_on: bool = False
-    _orders: dict[Note, MixOrder] = field(default_factory=dict, compare=False, repr=False)
+    _orders: dict[Note, RowOrder] = field(default_factory=dict, compare=False, repr=False)
     _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
 
     restarts: ClassVar[bool] = False
@@ -64,7 +84,7 @@ class MixRows:
             self._blocks[:] = [block]
         return block.of(row, count)
 
-    def _order(self, ends: Note) -> MixOrder:
+    def _order(self, ends: Note) -> RowOrder:
         """The order without the inputs that have ended."""
         if not ends:
             return self.order
@@ -98,7 +118,7 @@ class MixRows:
 
     def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
         """Whether these inputs may have ended at these rows, one after the other."""
-        order: MixOrder | None = self.order
+        order: RowOrder | None = self.order
         for number, place in zip(numbers, places):
             order = order.without(number, place) if order is not None and number < len(order.names) else None
         whole = order is not None and len(set(numbers)) == len(numbers)

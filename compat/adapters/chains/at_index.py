@@ -1,4 +1,4 @@
-"""Operations that depend on the index of an element: random maps with Grain's generators, and maps with an index.
+"""Operations that depend on the index of an element: random maps with Grain's generators, maps with an index, and windows.
 
 In: elements. Out: elements.
 """
@@ -7,15 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from ....datasets.nodes.items import Applied
 from ....datasets.nodes.line import Line
 from ....datasets.nodes.node import Get
-from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
+from ....operations import MapWithIndexTransform, Operation, RandomMapTransform, WindowShuffle
 from ....operations.protocol import Context, Step
+from ....samplers.grain_order import shuffled
 from ....samplers.index_maps import Indices
 from ..generators import OfDataset
+from .orders import WORD
+
+
+class Below(NamedTuple):
+    """What Grain's state of an operation says of the elements that come to it.
+
+    Attributes:
+        state: of the dataset below, from which these elements begin.
+        taken: how many came before these; None: that is not told.
+        given: how many elements that are made of these were delivered.
+    """
+
+    state: Any
+    taken: int | None = None
+    given: int = 0
+
+
+@runtime_checkable
+class HasState(Protocol):
+    """An operation whose iterators have states of their own in Grain."""
+
+    def below(self, state: dict[str, Any]) -> Below:
+        """What a state says of what comes to it."""
 
 
 class AtIndex(Operation):
@@ -42,6 +68,11 @@ class AtIndex(Operation):
     def applied(self) -> Callable[[int, Any], Any]:
         """The function."""
         return self.transform.function
+
+    def below(self, state: dict[str, Any]) -> Below:
+        """As of `HasState`."""
+        counts = [state[name] for name in ("index_for_rng", "counter") if name in state]
+        return Below(state["parent"], *counts)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function, unit = self.applied(), self.unit
@@ -74,6 +105,40 @@ class RandomAtIndex(AtIndex):
         """As the base says."""
         function, at = self.transform.function, self.generators.at
         return lambda index, element: function(element, at(index))
+
+
+class ShuffledWindows(WindowShuffle):
+    """Windows of consecutive elements, each in Grain's order of its number.
+
+    Args:
+        window_size: elements of a window.
+        seed: any number.
+        unit: as of `AtIndex`.
+    """
+
+    def __init__(self, window_size: int, seed: int, unit: int) -> None:
+        super().__init__(window_size, seed % WORD)
+        self.unit = unit
+
+    def identity_parameters(self) -> dict[str, Any]:
+        """As of `AtIndex`."""
+        return {name: value for name, value in vars(self).items() if name != "unit"}
+
+    def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
+        """As the base says; Grain takes them from the end."""
+        own, positions = self.seed or 0, self.unit * self.window_size
+
+        def order(count: int, seed: int, position: int, row: int) -> list[int]:
+            places: list[int] = shuffled(np.arange(count), count - 1, (own + position // positions) % WORD).tolist()
+            return places[::-1]
+
+        return order
+
+    def below(self, state: dict[str, Any]) -> Below:
+        """As of `HasState`; the number of a window that was given to its end is that of the next one."""
+        given = state["pos_in_window"]
+        number = state["window_index"] - (given == self.window_size)
+        return Below(state["parent_window_start_state"], number * self.window_size, given)
 
 
 @dataclass(frozen=True, eq=False)
