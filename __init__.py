@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         pad_batch,
     )
     from .samplers import (
+        BlockShuffle,
         IndexSampler,
         MixSampler,
         NoSharding,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayRecordDataSource",
     "Batch",
+    "BlockShuffle",
     "DataLoader",
     "DataLoaderIterator",
     "DataSource",

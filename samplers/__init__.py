@@ -1,11 +1,13 @@
 """Samplers: which record stands at a position. Pure index arithmetic."""
 
+from .block_shuffle import BlockShuffle
 from .index import IndexSampler, SequentialSampler
 from .mix.sampler import MixSampler
 from .protocol import RecordMetadata, Sampler
 from .sharding import NoSharding, ShardByJaxProcess, ShardOptions
 
 __all__ = [
+    "BlockShuffle",
     "IndexSampler",
     "MixSampler",
     "NoSharding",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..checks import one_of, whole_number
 from ..keyed_random import fresh_generator
 from ..wording import shown
+from .block_shuffle import BlockOrder, BlockShuffle
 from .permutation import MAX_SIZE, permute, place_of
 from .protocol import ENDLESS, RecordMetadata
 from .sharding import NoSharding, ShardOptions, as_shard_options
@@ -37,7 +38,8 @@ class IndexSampler:
     Args:
         num_records: 1 to 2^55.
         shard_options: the part of the order that this process reads; `NoSharding()` by default.
-        shuffle: False (default) keeps the source's order. True permutes each epoch anew.
+        shuffle: False (default) keeps the source's order. True permutes each epoch anew. `BlockShuffle(…)` permutes blocks of
+            neighbours, and mixes some of them at a time: for files in stores, where a random read takes long.
         num_epochs: None (default) never ends; `len()` is then `sys.maxsize`.
         seed: int in `[0, 2^32)`; needed to shuffle, and by random operations.
         algorithm: "millrace" (default; a good shuffle at every size, see docs/shuffle.md) or "grain", which gives bit
@@ -58,7 +60,7 @@ class IndexSampler:
 
     num_records: int
     shard_options: ShardOptions = field(default_factory=NoSharding)
-    shuffle: bool = False
+    shuffle: bool | BlockShuffle = False
     num_epochs: int | None = None
     seed: int | None = None
     algorithm: Literal["millrace", "grain"] = "millrace"
@@ -73,6 +75,8 @@ class IndexSampler:
         elif self.shuffle:
             raise ValueError("shuffle=True needs a seed; pass seed=0 or another int in [0, 2^32).")
         one_of("algorithm", self.algorithm, "millrace", "grain")
+        if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
+            raise ValueError('shuffle=BlockShuffle(…) is an order of millrace\'s; leave out algorithm="grain".')
         if self.algorithm == "grain":
             self._grain_order().part()  # a shard without records is an error now, not later
 
@@ -109,6 +113,8 @@ class IndexSampler:
 
         But each epoch of Grain's order has its price, however few its records are.
         """
+        if isinstance(self.shuffle, BlockShuffle):
+            return min(max(self.shuffle.records_at_hand // self.shard_options.shard_count, 1024), 1 << 18)
         return 16384 if self.algorithm == "millrace" else min(16384, 4 * self._grain_order().part()[1])
 
     @property
@@ -117,7 +123,7 @@ class IndexSampler:
         return {
             "kind": type(self).__name__,
             "records": self.num_records,
-            "shuffle": self.shuffle,
+            "shuffle": self.shuffle.parameters if isinstance(self.shuffle, BlockShuffle) else self.shuffle,
             "epochs": self.num_epochs,
             "seed": self.seed,
             "algorithm": self.algorithm,
@@ -140,6 +146,8 @@ class IndexSampler:
         if not self.shuffle:
             return places
         assert self.seed is not None
+        if isinstance(self.shuffle, BlockShuffle):
+            return BlockOrder(self.shuffle, self.num_records, self.seed).record_keys(places, epochs)
         return permute(places, epochs, self.num_records, self.seed)
 
     def position_of(self, record_key: int, epoch: int) -> int | None:
@@ -149,7 +157,10 @@ class IndexSampler:
         """
         if self.algorithm == "grain":
             return self._grain_order().position_of(record_key, epoch)
-        place = record_key if not self.shuffle else place_of(record_key, epoch, self.num_records, self.seed or 0)
+        if isinstance(self.shuffle, BlockShuffle):
+            place = BlockOrder(self.shuffle, self.num_records, self.seed or 0).place_of(record_key, epoch)
+        else:
+            place = record_key if not self.shuffle else place_of(record_key, epoch, self.num_records, self.seed or 0)
         return epoch * self.num_records + place
 
     def _grain_order(self) -> GrainOrder:

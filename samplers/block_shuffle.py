@@ -1,0 +1,158 @@
+"""A shuffle for stores where a random read costs a round trip: blocks of neighbours are permuted, and windows of blocks mixed.
+
+In: places within an epoch, and the epoch of each. Out: record keys. Pure arithmetic, O(1) memory, any place at the same cost.
+
+An epoch has `lanes` equal lanes, which are read turn by turn, and a rest:
+
+    places   0 1 2 3 4 5 …          lane = place % lanes, turn = place // lanes
+    a lane   | window | window |    each of about `window` blocks, whose records are permuted together
+    a block  `block` records that follow one another; the permutation of all blocks of the epoch says which it is
+
+So who reads every S-th place reads blocks of its own, if S divides `lanes`. The rest is what does not go evenly into lanes: the
+last block of the source, which may be smaller, and at least half a window of others. It is one more window, between two windows
+that each epoch draws anew: records at the end of the source are not those at the end of every epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import whole_number
+from .permutation import permute, place_of
+
+Numbers = NDArray[np.int64]
+
+_BLOCKS, _RECORDS, _REST, _PLACES = (number << 32 for number in range(4))
+"""Added to a seed below 2^32, they make seeds of their own for each of the permutations."""
+
+_MOST = 1 << 20
+"""Records of a block, blocks of a window, and lanes, so that their products are numbers of 63 bits."""
+
+
+@dataclass(frozen=True)
+class BlockShuffle:
+    """How `IndexSampler(shuffle=…)` shuffles records that lie in a store: by blocks of neighbours, mixed in windows.
+
+    A window takes `block * window` records, of about `window` places of the source: as much as is to be brought together and
+    kept at hand. Larger ones shuffle better (docs/shuffle.md).
+
+    Args:
+        block: records that follow one another in the source; default 1024. 1 MB or more of them are brought at a good speed.
+        window: blocks that are mixed, default 16; at least 2.
+        lanes: how many shards read blocks of their own, default 1. Make it the number of processes of the largest run, or a
+            multiple: with a shard count that divides it, each process brings its own blocks only. It is part of the order.
+
+    Raises:
+        ValueError: a number is too small or too large.
+        TypeError: a number is no integer.
+
+    >>> import numpy as np
+    >>> from millrace import IndexSampler
+    >>> sampler = IndexSampler(24, shuffle=BlockShuffle(block=3, window=4), seed=0)
+    >>> sampler.record_keys(np.arange(24)).tolist()
+    [0, 6, 11, 8, 10, 2, 1, 9, 7, 16, 23, 15, 4, 3, 22, 5, 21, 17, 13, 18, 19, 20, 14, 12]
+    """
+
+    block: int = 1024
+    window: int = 16
+    lanes: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in (("block", 1), ("window", 2), ("lanes", 1)):
+            number = whole_number(name, getattr(self, name), least, _MOST, "a small positive int, such as 16")
+            object.__setattr__(self, name, number)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What decides the order, in plain values."""
+        return {"block": self.block, "window": self.window, "lanes": self.lanes}
+
+    @property
+    def records_at_hand(self) -> int:
+        """Records of the windows that are read at the same time, of all lanes."""
+        return self.block * self.window * self.lanes
+
+
+class BlockOrder:
+    """The order that a `BlockShuffle` makes of `records` records; `seed` in [0, 2^32)."""
+
+    def __init__(self, shuffle: BlockShuffle, records: int, seed: int) -> None:
+        self._block, self._lanes, self._seed = shuffle.block, shuffle.lanes, seed
+        self._blocks = records // self._block
+        """Whole ones, in all."""
+        per_lane = (self._blocks - shuffle.window // 2) // self._lanes
+        self._per_lane = per_lane if 2 * per_lane >= shuffle.window else 0
+        """Blocks; fewer than half a window are all in the rest."""
+        self._windows = -(-self._per_lane // shuffle.window)
+        """Of a lane."""
+        self._in_lanes = self._per_lane * self._lanes
+        self._rest = records - self._in_lanes * self._block
+
+    def record_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
+        """The records at places of epochs, all `int64[n]`."""
+        begin = self._rest_begins(epochs)
+        in_rest = (places >= begin) & (places < begin + self._rest)
+        before_rest = np.where(places < begin, places, places - self._rest)
+        if not in_rest.any():
+            return self._lane_keys(before_rest, epochs)
+        keys = np.empty_like(places)
+        keys[in_rest] = self._rest_keys((places - begin)[in_rest], epochs[in_rest])
+        keys[~in_rest] = self._lane_keys(before_rest[~in_rest], epochs[~in_rest])
+        return keys
+
+    def place_of(self, key: int, epoch: int) -> int:
+        """The place of a record in an epoch."""
+        block, record = divmod(key, self._block)
+        rank = place_of(block, epoch, self._blocks, self._seed + _BLOCKS) if block < self._blocks else self._blocks
+        begin = int(self._rest_begins(np.array([epoch], np.int64))[0])
+        if rank >= self._in_lanes:
+            within = (rank - self._in_lanes) * self._block + record
+            return begin + place_of(within, epoch, self._rest, self._seed + _REST)
+        turn, lane = divmod(rank, self._lanes)
+        window = ((turn + 1) * self._windows - 1) // self._per_lane
+        first, size = self._first_block(window), self._first_block(window + 1) - self._first_block(window)
+        number = (epoch * self._windows + window) * self._lanes + lane
+        within = (turn - first) * self._block + record
+        within = place_of(within, number, size * self._block, self._seed + _RECORDS)
+        place = (first * self._block + within) * self._lanes + lane
+        return place if place < begin else place + self._rest
+
+    def _lane_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
+        turns, lanes = np.divmod(places, self._lanes)
+        windows = ((turns // self._block + 1) * self._windows - 1) // max(self._per_lane, 1)
+        first = self._first_block(windows)
+        sizes = self._first_block(windows + 1) - first
+        numbers = (epochs * self._windows + windows) * self._lanes + lanes
+        within = turns - first * self._block
+        for size in {int(sizes.min()), int(sizes.max())} if len(sizes) else ():  # windows have two sizes at most
+            chosen = sizes == size
+            within[chosen] = permute(within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS)
+        blocks = within // self._block
+        records = within - blocks * self._block
+        return self._block_at((first + blocks) * self._lanes + lanes, epochs) * self._block + records
+
+    def _rest_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
+        within = permute(places, epochs, self._rest, self._seed + _REST)
+        blocks, records = np.divmod(within, self._block)
+        blocks += self._in_lanes
+        whole = blocks < self._blocks
+        blocks[whole] = self._block_at(blocks[whole], epochs[whole])
+        return blocks * self._block + records
+
+    def _block_at(self, ranks: Numbers, epochs: Numbers) -> Numbers:
+        return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS) if len(ranks) else ranks
+
+    def _first_block(self, window: Any) -> Any:
+        """Of a window in its lane; windows differ by one block at most."""
+        return window * self._per_lane // max(self._windows, 1)
+
+    def _rest_begins(self, epochs: Numbers) -> Numbers:
+        """The place at which the rest begins, in each epoch."""
+        distinct, which = np.unique(epochs, return_inverse=True)
+        turns = permute(np.zeros_like(distinct), distinct, self._windows + 1, self._seed + _PLACES)
+        begins: Numbers = (self._first_block(turns) * self._block * self._lanes)[which]
+        return begins
