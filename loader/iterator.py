@@ -6,7 +6,7 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from ..errors import ClosedError, InUseError
@@ -19,15 +19,14 @@ from .plan.pipeline import Pipeline
 from .plan.ranges import Ranges
 from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
 from .state.changed_mix import check_left, going_on
-from .state.loader_state import LoaderState, Unfinished
+from .state.loader_state import LoaderState
 from .state.mark import Mark
-from .state.resume import formers, joined, parsed, resumed
+from .state.resume import joined, parsed, resumed
 from .state.standing import Standing
-from .state.unfinished import Row, rows
 from .stats import IteratorStats, Waits
 from .stream.flow import Flow
 from .stream.rows import Rows
-from .stream.running import Element, Elements, Running
+from .stream.running import Elements, Running
 from .stream.skipped import SkippedRecords
 
 
@@ -55,8 +54,7 @@ class DataLoaderIterator(Standing):
         self._waits, self._first_step = Waits(), 0  # since the start, or since `set_state`
         self._step = 0
         self._start = pipeline.start
-        self._unfinished: tuple[Unfinished, ...] = ()
-        self._run: Rows | Row | None = None  # of the last element delivered since the start …
+        self._run: Rows | None = None  # of the last element delivered since the start …
         self._index = 0  # … and its place there
 
     def __next__(self) -> Any:
@@ -133,7 +131,7 @@ class DataLoaderIterator(Standing):
 
         All new shards call this, each with the states of all former shards. These may stand at different steps. If they
         stand at equal ones and the global batch size stays, the same global batches go on. Nothing is read to get there,
-        unless a shard stood inside a batch that a `FlatMap` takes apart: the rest of that is made anew.
+        unless a shard stood inside a window or batch of what a `Filter` or `FlatMap` gave: that is read to its end.
 
         Args:
             states: what `get_state` gave on each of the former shards, in any order.
@@ -182,13 +180,10 @@ class DataLoaderIterator(Standing):
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
         return self._running.begin(lambda: make_executor(self._pipeline, self._execution), self._flow)
 
-    def _flow(self, executor: Executor) -> tuple[Iterable[Element], Flow]:
-        """What comes next: the rest of what former shards were in the middle of, and the stream."""
-        mark = self._here()
-        self._start, self._unfinished, self._run = mark.cursor, mark.left, None
-        flow = Flow(self._pipeline, self._start, executor, self._skipped, self._waits, self._unread())
-        left = self._unfinished
-        return rows(formers(self._loaders, left), left, self._start, _run_here) if left else (), flow
+    def _flow(self, executor: Executor) -> Flow:
+        """What comes next."""
+        self._start, self._run = self._here().cursor, None
+        return Flow(self._pipeline, self._start, executor, self._skipped, self._waits, self._unread())
 
     def _unread(self) -> Ranges:
         """Local positions that are to be left out."""
@@ -198,8 +193,7 @@ class DataLoaderIterator(Standing):
 
     def _here(self) -> Mark:
         """Costs less than a microsecond."""
-        start = self._start
-        return Mark(self._pipeline, self._skipped_steps, start, self._unfinished, self._run, self._index, self._step)
+        return Mark(self._pipeline, self._skipped_steps, self._start, self._run, self._index, self._step)
 
     def _told(self) -> str:
         return self._told_at(self._here())
@@ -224,7 +218,6 @@ class DataLoaderIterator(Standing):
         skipped, waits = SkippedRecords(self._skipped.limit), Waits()
         self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._loaders, self._pipeline, self._start, self._run = loaders, pipeline, start, None
-        self._unfinished = state.unfinished
         self._step = self._first_step = state.step
         self._skipped_steps, self._skipped, self._waits, self._ended = skipped_steps, skipped, waits, False
 

@@ -86,7 +86,7 @@ class FakeWorker:
         while self.channel.readable() and (received := self.channel.receive()) is not None:
             message = received[0]
             if isinstance(message, RunSpan):
-                _, start, stop, _ = message.task
+                _, start, stop, *_ = message.task
                 tags = RowTags()
                 for unit, position in enumerate(range(start, stop)):
                     tags.add(unit, position, 0)

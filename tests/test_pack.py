@@ -337,8 +337,8 @@ def test_workers_give_the_same_rows(name):
             assert stream(iterator) == expected
 
 
-@pytest.mark.parametrize("name", ["rows", "filter, batches"])
-@tries(25)
+@pytest.mark.parametrize("name", PIPELINES)
+@tries(15)
 @given(
     steps=st.lists(st.integers(0, 4), min_size=3, max_size=3), again=st.lists(st.integers(0, 3), min_size=2, max_size=2)
 )

@@ -43,6 +43,7 @@ class ReadAhead:
     """
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
+        self._pipeline = pipeline
         self._readers = readers_of(pipeline)
         threads = max(_useful(leaf.source, options.num_threads) for leaf in pipeline.leaves)
         self.spans = -(-options.prefetch_buffer_size // sum(pipeline.spans)) if threads > 0 else 0
@@ -51,11 +52,14 @@ class ReadAhead:
 
     def begin(self, task: Any) -> Reading:
         """Begin to read the records of a span; other tasks need none."""
-        if self.spans == 0 or not isinstance(task, SpanTask) or task.stage not in self._readers:
+        if self.spans == 0 or not isinstance(task, SpanTask):
+            return NOT_AHEAD
+        reader = self._readers.get(self._pipeline.read_by(task.stage, task.former))
+        if reader is None:
             return NOT_AHEAD
         if self._pool is None:
             self._pool = Pool(self._thread_count, "millrace-read")
-        return Reading(self._pool.submit(self._readers[task.stage].records, task))
+        return Reading(self._pool.submit(reader.records, task))
 
     def close(self) -> None:
         """Stop the threads, once they have read what they are at."""

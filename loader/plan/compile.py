@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ...operations import Operation
-from .cursor import Size
-from .joins import Join, Part, Rule
+from .joins import Join, Rule
 from .leaf import Leaf
 from .nodes import Apply, Joined, Node, Read
+from .parts import Part, Size
 from .pipeline import Pipeline
 from .rules.of_one import RunThrough
 from .stages import Stage, runs_of
@@ -54,28 +54,31 @@ class _Numbering:
     def add(self, tree: Node) -> Part:
         """Give numbers to all of a tree."""
         base, operations = line_of(tree)
+        first = Size(len(self.leaves), len(self.stages), len(self.joins))
         if isinstance(base, Read):
             self.leaves.append(base.leaf)
-            noted = self._noted(RunThrough()) if base.leaf.in_order else None
-            size = Size(1, 0, 0 if noted is None else 1)
-            return self._with_stages(Part(None, noted, size), len(self.leaves) - 1, operations)
+            if base.leaf.in_order:
+                self._noted(RunThrough())
+            return self._with_stages(None, first, Size(1, 0, int(base.leaf.in_order)), operations)
         inputs = tuple(map(self.add, base.inputs))
         size = reduce(Size.plus, (one.size for one in inputs), Size(0, 0, 1))
-        part = Part(None, self._noted(base.rule, inputs, base.names), size)
-        return self._with_stages(part, None, operations) if operations else part
+        part = Part(None, self._noted(base.rule, inputs, base.names), first, size)
+        return self._with_stages(part, first, size, operations) if operations else part
 
     def _noted(self, rule: Rule, inputs: tuple[Part, ...] = (), names: tuple[str, ...] = ()) -> int:
         """The number of a join, for which cursors keep a note."""
         self.joins.append(Join(len(self.joins), inputs, rule, names))
         return len(self.joins) - 1
 
-    def _with_stages(self, part: Part, leaf: int | None, operations: Sequence[Operation]) -> Part:
-        """A part with operations on top of it."""
-        for number, run in enumerate(runs_of(operations, self._skips_errors)):
-            below = (None, None) if number else (leaf, None if leaf is not None else part.join)
-            self.stages.append(Stage(len(self.stages), below[0], self._operations, run, below[1]))
+    def _with_stages(self, part: Part | None, first: Size, size: Size, operations: Sequence[Operation]) -> Part:
+        """A part with operations on top of it; None: the leaf that has just got its number."""
+        for run in runs_of(operations, self._skips_errors):
+            leaf = len(self.leaves) - 1 if part is None else None
+            size = size.plus(Size(0, 1, 0))
+            below, part = part, Part(len(self.stages), None, first, size)
+            self.stages.append(Stage(len(self.stages), leaf, self._operations, run, part, below))
             self._operations += len(run)
-            part = Part(self.stages[-1].number, part.join, part.size.plus(Size(0, 1, 0)))
+        assert part is not None, "a line has at least one stage"
         return part
 
 

@@ -6,7 +6,13 @@ In: nothing. Out: a value of plain numbers; what checkpoints keep and stages sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from .lineage import Lineage
+    from .parts import Size
 
 Note: TypeAlias = tuple[Any, ...]
 """What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
@@ -14,18 +20,6 @@ Note: TypeAlias = tuple[Any, ...]
 
 MAX_ROWS = 1 << 60
 """No stream gets so far: a larger count is that of a damaged state."""
-
-
-class Size(NamedTuple):
-    """How many leaves, stages and joins there are in a part of a pipeline."""
-
-    leaves: int
-    stages: int
-    joins: int
-
-    def plus(self, other: Size) -> Size:
-        """That of two parts."""
-        return Size(*(one + two for one, two in zip(self, other)))
 
 
 class Cursor(NamedTuple):
@@ -39,34 +33,54 @@ class Cursor(NamedTuple):
         skips: for each stage, how many of the rows that come next out of it were delivered before. All 0 except after
             a flat map.
         notes: for each join, and each source that can only be run through, what it must know to go on.
+        unfinished: what comes before all that, at its stages: what shards of former runs had begun.
     """
 
     positions: tuple[int, ...]
     skips: tuple[int, ...]
     notes: tuple[Note, ...] = ()
+    unfinished: tuple[Unfinished, ...] = ()
 
     def then(self, skip: int) -> Cursor:
         """This cursor, continued by one stage."""
-        return Cursor(self.positions, (*self.skips, skip), self.notes)
+        return self._replace(skips=(*self.skips, skip))
 
     def before(self) -> Cursor:
         """This cursor, without its last stage."""
-        return Cursor(self.positions, self.skips[:-1], self.notes)
+        return self._replace(skips=self.skips[:-1])
 
     def parts(self, sizes: Sequence[Size]) -> list[Cursor]:
-        """The cursors of the parts that it consists of."""
-        found, at = [], Size(0, 0, 0)
-        for size in sizes:
-            to = at.plus(size)
-            found.append(
-                Cursor(
-                    self.positions[at.leaves : to.leaves],
-                    self.skips[at.stages : to.stages],
-                    self.notes[at.joins : to.joins],
-                )
+        """The cursors of the parts that it consists of, without what is unfinished."""
+        positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)
+        return [
+            Cursor(
+                tuple(islice(positions, size.leaves)),
+                tuple(islice(skips, size.stages)),
+                tuple(islice(notes, size.joins)),
             )
-            at = to
-        return found
+            for size in sizes
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """The rest of what a shard of a former run had begun, and no other shard could make: a window, or a batch taken apart.
+
+    Its rows come out of the same stage as all that the shard of now makes, before these.
+
+    Attributes:
+        shard: that shard, and the number of shards then.
+        cursor: where it stood, of the part that ends with the stage.
+        lineages: of the order of each leaf.
+        delivered: rows that were delivered from there on since.
+        stage: which; None, as states of before tell it: the last one, until nothing that was begun at any stage is left.
+    """
+
+    shard: tuple[int, int]
+    cursor: Cursor
+    lineages: tuple[Lineage, ...]
+    delivered: int = 0
+    stage: int | None = None
 
 
 def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:
@@ -74,11 +88,13 @@ def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:
     positions: list[int] = []
     skips: list[int] = []
     notes: list[Note] = []
+    unfinished: list[Unfinished] = []
     for cursor in cursors:
         positions += cursor.positions
         skips += cursor.skips
         notes += cursor.notes
-    return Cursor(tuple(positions), tuple(skips), (*notes, note))
+        unfinished += cursor.unfinished
+    return Cursor(tuple(positions), tuple(skips), (*notes, note), tuple(unfinished))
 
 
 def are_numbers(note: Note) -> bool:

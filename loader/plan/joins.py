@@ -1,6 +1,6 @@
-"""Joins: one stream of rows made of several, or of one, by a rule; and the parts of a pipeline that they join.
+"""Joins: one stream of rows made of several, or of one, by a rule.
 
-In: parts. Out: values that say what belongs together; and what a rule is.
+In: parts of a pipeline. Out: values that say what belongs together; and what a rule is.
 
 A rule is a pure function of its note, a few integers, which a cursor keeps; the first of them counts the rows so far. It looks
 at no row. What a join does not know
@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .cursor import Note, Size
+from .cursor import Note
+from .parts import Part
 
 
 class Rule(Protocol):
@@ -66,21 +67,6 @@ class Rule(Protocol):
 
     def is_note(self, note: Note) -> bool:
         """Whether that may be a note of this rule."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a pipeline: what comes out of a stage or of a join, and all that this is made of.
-
-    Attributes:
-        stage: number of the stage; None: of a join.
-        join: number of the join.
-        size: how many leaves, stages and joins belong to it.
-    """
-
-    stage: int | None
-    join: int | None
-    size: Size
 
 
 @dataclass(frozen=True)

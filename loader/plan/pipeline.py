@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
-from .cursor import Cursor, Size
+from .cursor import Cursor, Unfinished
 from .fingerprint import Fingerprint
 from .identity import Identity
-from .joins import Join, Part
+from .joins import Join
 from .leaf import Leaf
+from .parts import Part
 from .stages import Stage, column_span_length, span_length
 
 
@@ -37,6 +38,7 @@ class Pipeline:
         skips_errors: a record that fails is left out.
         identity: what identifies source and operations, taken when the pipeline was made, because what they load or remember
             while they work may change them. None: taken now.
+        formers: the leaves as shards of former runs had them, whose work is to be finished.
     """
 
     leaves: tuple[Leaf, ...]
@@ -45,6 +47,7 @@ class Pipeline:
     top: Part
     skips_errors: bool = False
     identity: Identity | None = None
+    formers: tuple[tuple[Leaf, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.identity is None:
@@ -67,28 +70,54 @@ class Pipeline:
 
     def leaf_number(self, stage: Stage) -> int:
         """The number of that leaf."""
-        while stage.leaf is None:
-            part = (
-                Part(stage.number - 1, None, Size(0, 0, 0)) if stage.join is None else self.joins[stage.join].inputs[0]
-            )
-            while part.stage is None:
-                assert part.join is not None, "a part ends with a stage or a join"
-                part = self.joins[part.join].inputs[0]
-            stage = self.stages[part.stage]
-        return stage.leaf
+        return stage.part.first.leaves
+
+    @cached_property
+    def every_leaf(self) -> tuple[Leaf, ...]:
+        """The leaves, and after them those of each of the formers."""
+        return (*self.leaves, *chain.from_iterable(self.formers))
+
+    def read_by(self, stage: int, former: int) -> int:
+        """The number, among every leaf, of the one that a stage reads, for the shard of now or number `former`, from 1."""
+        leaf = self.stages[stage].leaf
+        assert leaf is not None, "a stage on a leaf"
+        return former * len(self.leaves) + leaf
+
+    def former_of(self, rest: Unfinished) -> int:
+        """The number, from 1, of the former shard that had begun something."""
+        whose = [(_numbers(leaves[0].shard), tuple(leaf.lineage for leaf in leaves)) for leaves in self.formers]
+        return 1 + whose.index((rest.shard, rest.lineages))
+
+    def shard_of(self, former: int) -> ShardOptions:
+        """The shard of now, or that of number `former`, from 1."""
+        return self.formers[former - 1][0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
         """The leaf and the global position in it that the tag of a row of a leaf names; see `tags_of`."""
-        position, leaf = divmod(tag, len(self.leaves))
-        return self.leaves[leaf], position
+        position, leaf = divmod(tag, len(self.every_leaf))
+        return self.every_leaf[leaf], position
 
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What names global positions `int64[n]` in one of the leaves: one number for both."""
-        return positions * len(self.leaves) + leaf if len(self.leaves) > 1 else positions
+        """What names global positions `int64[n]` in one of every leaf: one number for both."""
+        return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
+
+    def inputs_at(self, join: Join, cursor: Cursor) -> list[Cursor]:
+        """The cursors of the inputs of a join, of that of the join."""
+        cursors = cursor.parts([one.size for one in join.inputs])
+        if not cursor.unfinished:
+            return cursors
+        rests = [tuple(rest for rest in cursor.unfinished if rest.stage in one.stages) for one in join.inputs]
+        return [one._replace(unfinished=unfinished) for one, unfinished in zip(cursors, rests)]
+
+    def begun_at(self, part: Part, cursor: Cursor) -> set[int]:
+        """The numbers of the stages of a part that have begun to deliver what they make of several inputs, at its cursor."""
+        stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
+        return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
 
     def is_below_join(self, stage: Stage) -> bool:
         """Whether the rows of a stage, or what groups make of them, come from a join."""
-        return stage.join is not None or (stage.leaf is None and self.is_below_join(self.stages[stage.number - 1]))
+        below = stage.input
+        return below is not None and (below.stage is None or self.is_below_join(self.stages[below.stage]))
 
     def stage_on(self, leaf: int) -> Stage:
         """The stage that reads a leaf."""
@@ -116,9 +145,8 @@ class Pipeline:
 
     def start_of(self, part: Part) -> Cursor:
         """Where a part begins."""
-        size, last = part.size, -1 if part.join is None else part.join
-        notes = tuple(join.rule.start for join in self.joins[last + 1 - size.joins : last + 1])
-        return Cursor((0,) * size.leaves, (0,) * size.stages, notes)
+        notes = tuple(join.rule.start for join in self.joins[part.joins])
+        return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)
 
     def whole_from(self, start: Cursor) -> bool:
         """Whether all of the stream, of all shards, comes from a cursor on."""
@@ -178,3 +206,7 @@ class Pipeline:
     def with_leaf(self, leaf: Leaf) -> Pipeline:
         """The same pipeline over another leaf."""
         return dataclasses.replace(self, leaves=(leaf,))
+
+
+def _numbers(shard: ShardOptions) -> tuple[int, int]:
+    return shard.shard_index, shard.shard_count

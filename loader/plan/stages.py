@@ -19,6 +19,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...operations import Operation
+from .parts import Part
 
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
@@ -39,14 +40,21 @@ class Stage:
         leaf: number of the leaf whose spans are the input; None where rows are.
         first: number of the first operation in the whole pipeline.
         operations: in order.
-        join: number of the join whose rows are the input; None where rows of the stage before it are.
+        part: what ends with it.
+        input: the part whose rows are the input; None where a leaf's spans are.
     """
 
     number: int
     leaf: int | None
     first: int
     operations: tuple[Operation, ...]
-    join: int | None = None
+    part: Part
+    input: Part | None = None
+
+    @property
+    def on_join(self) -> bool:
+        """Whether rows of a join are the input."""
+        return self.input is not None and self.input.stage is None
 
     @property
     def unit(self) -> int:

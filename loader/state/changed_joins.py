@@ -12,9 +12,10 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...wording import shown
-from ..plan.cursor import Cursor, Size, cursor_of_join
+from ..plan.cursor import Cursor, cursor_of_join
 from ..plan.joins import Join
 from ..plan.lineage import Lineage
+from ..plan.parts import Size
 from ..plan.pipeline import Pipeline
 from .loader_state import LoaderState
 
@@ -32,7 +33,7 @@ def with_datasets_of_now(pipeline: Pipeline, state: LoaderState) -> LoaderState:
     stages = sum(size.stages for size in sizes)
     above = state.cursor.skips[stages:]
     own = sum(part.size.stages for part in join.inputs)
-    begun = any(above) or state.unfinished  # with what the former mix gave, and this one would not give again
+    begun = any(above) or state.cursor.unfinished  # with what the former mix gave, and this one would not give again
     if not begun and _is_of(join, saved):
         return state
     if begun or len(above) != len(pipeline.stages) - own:

@@ -19,7 +19,6 @@ from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .loader_state import LoaderState
-from .unfinished import stages_within
 
 MOST_CHECKED = 1_000_000
 """Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
@@ -89,7 +88,7 @@ def _check_windows(pipeline: Pipeline, states: Sequence[LoaderState]) -> None:
     Raises:
         CheckpointError: a state stands in one.
     """
-    if any(stage > 0 for state in states for stage in stages_within(pipeline, state.cursor)):
+    if any(stage > 0 for state in states for stage in pipeline.begun_at(pipeline.top, state.cursor)):
         raise CheckpointError(
             "a mix cannot be changed where the state stands inside a window of a Pack or window_shuffle, or a batch that is "
             "taken apart, after a Filter or FlatMap; take the checkpoint at another step, or go on with the former mix."

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import CheckpointError
 from ...wording import shown
-from ..plan.cursor import Cursor
+from ..plan.cursor import Cursor, Unfinished
 from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
 from ..plan.lineage import Lineage
 from ..plan.skipped_steps import NONE_SKIPPED, SkippedSteps
@@ -22,42 +22,6 @@ VERSION = 2
 
 MAX_STEP = 1 << 62
 """No stream gets so far: a larger step is that of a damaged state."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A batch that a shard of a former run was taking apart; see `unfinished.py`.
-
-    Attributes:
-        shard: that shard, and the number of shards then.
-        cursor: where it stood.
-        lineages: of the order of each leaf.
-        delivered: elements that were delivered from there on since.
-    """
-
-    shard: tuple[int, int]
-    cursor: Cursor
-    lineages: tuple[Lineage, ...]
-    delivered: int = 0
-
-    def to_values(self) -> list[Any]:
-        """Plain JSON values."""
-        lineages = [lineage.values for lineage in self.lineages]
-        return [list(self.shard), _place_values(self.cursor), lineages, self.delivered]
-
-    @classmethod
-    def from_values(cls, values: Any) -> Unfinished:
-        """Read what `to_values` gave.
-
-        Raises:
-            CheckpointError: the values are no such thing.
-        """
-        if not isinstance(values, list) or len(values) != 4:
-            raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
-        shard, cursor, lineages, delivered = values
-        if not _is_place(cursor, shard, lineages) or not _are_counts([delivered]):
-            raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
-        return cls((shard[0], shard[1]), _cursor(cursor), tuple(map(Lineage.from_values, lineages)), delivered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +36,6 @@ class LoaderState:
         fingerprint: identity of source, sampler and operations.
         lineages: for each leaf, what former runs, on other numbers of shards, left of the order.
         skipped: steps that the run leaves out.
-        unfinished: what comes before the cursor: the rest of batches that former shards were taking apart.
         version: of this layout.
     """
 
@@ -82,7 +45,6 @@ class LoaderState:
     fingerprint: Fingerprint
     lineages: tuple[Lineage, ...] = (Lineage(),)
     skipped: SkippedSteps = NONE_SKIPPED
-    unfinished: tuple[Unfinished, ...] = ()
     version: int = VERSION
 
     def to_json(self) -> bytes:
@@ -95,7 +57,7 @@ class LoaderState:
         notes = "," + _json(list(map(list, cursor.notes))) if cursor.notes else ""
         lineages = ",".join(lineage.json for lineage in self.lineages)
         skipped = _json([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
-        unfinished = _json([rest.to_values() for rest in self.unfinished]) if self.unfinished else "[]"
+        unfinished = _json(list(map(_rest_values, cursor.unfinished))) if cursor.unfinished else "[]"
         return (
             f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
             f'"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":{unfinished},'
@@ -144,11 +106,10 @@ class LoaderState:
                 f"the state has version {shown(values['version'])}, this millrace reads versions up to {VERSION}; "
                 "use the millrace that wrote it."
             )
-        if set(values) != {part.name for part in dataclasses.fields(cls)}:
+        if set(values) != {*(part.name for part in dataclasses.fields(cls)), "unfinished"}:
             raise CheckpointError(f"this is not the state of a millrace loader: {shown(values)}.")
         cursor, shard, step, lineages = (values[name] for name in ("cursor", "shard", "step", "lineages"))
         whole = _is_place(cursor, shard, lineages) and _are_counts([step]) and step < MAX_STEP
-        whole = whole and isinstance(values["unfinished"], list)
         if not whole or not isinstance(values["fingerprint"], dict):
             raise CheckpointError(
                 f"the state is damaged: cursor={shown(cursor)}, shard={shown(shard)}, step={shown(step)}."
@@ -157,9 +118,9 @@ class LoaderState:
         known = [] if like is None else [lineage.values for lineage in like.lineages]
         same = like is not None and lineages == known
         read = like.lineages if like is not None and same else tuple(map(Lineage.from_values, lineages))
-        rests = tuple(map(Unfinished.from_values, values["unfinished"]))
+        place = _cursor(cursor)._replace(unfinished=_rests(values["unfinished"]))
         fingerprint = Fingerprint(values["fingerprint"])
-        return cls(_cursor(cursor), step, (shard[0], shard[1]), fingerprint, read, _skipped(values["skipped"]), rests)
+        return cls(place, step, (shard[0], shard[1]), fingerprint, read, _skipped(values["skipped"]))
 
 
 def _refuse_grains(values: Any) -> None:
@@ -184,12 +145,16 @@ def _are_counts(values: Any) -> bool:
 
 def _is_place(cursor: Any, shard: Any, lineages: Any) -> bool:
     """Whether these are a position for each of the leaves, a skip for each of the stages, notes of joins, and a shard."""
-    if not isinstance(cursor, list) or len(cursor) not in (2, 3) or not isinstance(lineages, list):
+    return _is_cursor(cursor, shard) and isinstance(lineages, list) and len(lineages) == len(cursor[0])
+
+
+def _is_cursor(cursor: Any, shard: Any) -> bool:
+    if not isinstance(cursor, list) or len(cursor) not in (2, 3):
         return False
     positions, skips, notes = cursor if len(cursor) == 3 else (*cursor, [])
     whole = _are_counts(positions) and _are_counts(skips) and _are_counts(shard)
     whole = whole and isinstance(notes, list) and all(map(_is_note, notes))
-    return whole and len(lineages) == len(positions) <= len(skips) and positions != [] and _is_shard(shard)
+    return whole and 0 < len(positions) <= len(skips) and _is_shard(shard)
 
 
 def _is_note(values: Any) -> bool:
@@ -209,6 +174,35 @@ def _place_values(cursor: Cursor) -> list[Any]:
     """Plain JSON values of a cursor; nothing is said of joins where there are none."""
     notes = [list(map(list, cursor.notes))] if cursor.notes else []
     return [list(cursor.positions), list(cursor.skips), *notes]
+
+
+def _rest_values(rest: Unfinished) -> list[Any]:
+    """Plain JSON values of what is unfinished; nothing is said of the stage where states of before knew none."""
+    lineages = [lineage.values for lineage in rest.lineages]
+    within = list(map(_rest_values, rest.cursor.unfinished))
+    stage = [] if rest.stage is None else [rest.stage, *([within] if within else [])]
+    return [list(rest.shard), _place_values(rest.cursor), lineages, rest.delivered, *stage]
+
+
+def _rests(values: Any) -> tuple[Unfinished, ...]:
+    """Read what `_rest_values` gave.
+
+    Raises:
+        CheckpointError: the values are no such thing.
+    """
+    if not isinstance(values, list):
+        raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
+    return tuple(map(_rest, values))
+
+
+def _rest(values: Any) -> Unfinished:
+    whole = isinstance(values, list) and 4 <= len(values) <= 6 and _is_cursor(values[1], values[0])
+    if not whole or not isinstance(values[2], list) or not _are_counts(values[3:5]):
+        raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
+    shard, place, lineages, delivered, *stage = values
+    cursor = _cursor(place)._replace(unfinished=_rests(stage[1]) if len(stage) > 1 else ())
+    number = stage[0] if stage else None
+    return Unfinished((shard[0], shard[1]), cursor, tuple(map(Lineage.from_values, lineages)), delivered, number)
 
 
 def _skipped(values: Any) -> SkippedSteps:

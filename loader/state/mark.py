@@ -18,8 +18,7 @@ from ..plan.ranges import within
 from ..plan.skipped_steps import SkippedSteps
 from ..plan.steps import number_of, part_epochs, records_of_step
 from ..stream.rows import Rows
-from .loader_state import LoaderState, Unfinished
-from .unfinished import Row
+from .loader_state import LoaderState
 
 
 class Mark(NamedTuple):
@@ -27,9 +26,8 @@ class Mark(NamedTuple):
 
     pipeline: Pipeline  # as it goes on from a state
     skipped: SkippedSteps
-    start: Cursor  # where the iterator began, or was set to …
-    unfinished: tuple[Unfinished, ...]  # … and what came before that when it began there
-    run: Rows | Row | None  # the rows of which the element is one; None: nothing was delivered since the start
+    start: Cursor  # where the iterator began, or was set to
+    run: Rows | None  # the rows of which the element is one; None: nothing was delivered since the start
     row: int  # its number among them
     step: int  # elements delivered, or left out on purpose, in all runs
 
@@ -37,11 +35,6 @@ class Mark(NamedTuple):
     def cursor(self) -> Cursor:
         """Where the stream goes on."""
         return self.start if self.run is None else self.run.cursor_after(self.row)
-
-    @property
-    def left(self) -> tuple[Unfinished, ...]:
-        """What is to come before the cursor."""
-        return self.unfinished if self.run is None else self.run.unfinished if isinstance(self.run, Row) else ()
 
     @property
     def state(self) -> LoaderState:
@@ -54,7 +47,6 @@ class Mark(NamedTuple):
             fingerprint=self.pipeline.fingerprint,
             lineages=tuple(leaf.lineage for leaf in self.pipeline.leaves),
             skipped=self.skipped,
-            unfinished=self.left,
         )
 
     def get_state(self) -> bytes:
@@ -91,10 +83,11 @@ class Mark(NamedTuple):
         """As those of iterators."""
         if self.run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
-        leaves = (self.run.former if isinstance(self.run, Row) else self.pipeline).leaves
-        records = self.run.records(self.row)
-        keys = [
-            leaf.by_part(leaf.record_keys(leaf.positions_of(np.array(records.get(number, ()), dtype=np.int64))))
-            for number, leaf in enumerate(leaves)
-        ]
-        return keys[0] if len(keys) == 1 else {leaf.name or str(n): keys[n] for n, leaf in enumerate(leaves)}
+        leaves = self.pipeline.leaves
+        found = [np.empty(0, dtype=np.int64) for _ in leaves]
+        for number, positions in self.run.records(self.row).items():
+            leaf, own = self.pipeline.every_leaf[number], number % len(leaves)
+            keys = leaf.record_keys(leaf.positions_of(np.array(positions, dtype=np.int64)))
+            found[own] = np.concatenate([found[own], keys])
+        told = [leaf.by_part(keys) for leaf, keys in zip(leaves, found)]
+        return told[0] if len(told) == 1 else {leaf.name or str(n): told[n] for n, leaf in enumerate(leaves)}

@@ -7,7 +7,7 @@ says why they cannot. Nothing here reads a record; what a shard was taking apart
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import prod
 from typing import Any
@@ -17,16 +17,17 @@ from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import has_own_orders, order_of
 from ...samplers.protocol import VectorSampler
 from ...wording import a_kind_of, brief, first_few, shown
-from ..plan.cursor import Cursor, Note
+from ..plan.cursor import Cursor, Note, Unfinished
 from ..plan.fingerprint import differences
 from ..plan.leaf import Leaf
 from ..plan.lineage import Lineage
+from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
 from ..plan.ranges import Ranges, count_of, union
 from ..plan.skipped_steps import SkippedSteps
 from .changed_mix import lasting
-from .loader_state import LoaderState, Unfinished
-from .unfinished import Run, in_a_batch, place_after, stages_within
+from .loader_state import LoaderState
+from .unfinished import Run, taken_up
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -59,14 +60,13 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
         raise CheckpointError(f"the state belongs to another pipeline ({first_few(changed)}); {remedy}.")
     found = _with_lineages(pipeline, state.lineages, pipeline.shard)
     cursor = state.cursor
-    if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or _is_outside(found, cursor):
+    if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or _is_outside(found, found.top, cursor):
         raise CheckpointError(
             f"the state's cursor {shown(list(cursor))} lies outside this pipeline, which has "
             f"{shown([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and "
             f"{len(found.joins)} joins."
         )
-    formers(pipeline, state.unfinished)
-    return found
+    return _with_formers(pipeline, found, cursor.unfinished)
 
 
 def _with_lineages(pipeline: Pipeline, lineages: Sequence[Lineage], shard: ShardOptions) -> Pipeline:
@@ -91,24 +91,45 @@ def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
     return dataclasses.replace(leaf, sampler=order, shard=shard, lineage=lineage)
 
 
-def _is_outside(pipeline: Pipeline, cursor: Cursor) -> bool:
+def _is_outside(pipeline: Pipeline, part: Part, cursor: Cursor) -> bool:
     """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
-    ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves]
+    ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
-    known = len(cursor.notes) == len(pipeline.joins)
-    return beyond or not known or not all(join.rule.is_note(note) for join, note in zip(pipeline.joins, cursor.notes))
+    joins = pipeline.joins[part.joins]
+    known = len(cursor.notes) == len(joins) and len(cursor.positions) == len(ends)
+    return beyond or not known or not all(join.rule.is_note(note) for join, note in zip(joins, cursor.notes))
 
 
-def formers(pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> list[Pipeline]:
-    """The pipelines of the former shards that were in the middle of something."""
-    found = []
+def _with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> Pipeline:
+    """The pipeline, which can finish what former shards of the loader's had begun."""
+    formers: dict[tuple[Any, ...], tuple[Leaf, ...]] = {}
+    for rest in _with_those_within(unfinished):
+        former = _former(loaders, rest)
+        formers[rest.shard, rest.lineages] = former.leaves
+    return dataclasses.replace(pipeline, formers=tuple(formers.values()))
+
+
+def _with_those_within(unfinished: Sequence[Unfinished]) -> Iterator[Unfinished]:
     for rest in unfinished:
-        shard = ShardOptions(*rest.shard, pipeline.shard.drop_remainder)
-        former = _with_lineages(pipeline, rest.lineages, shard)
-        if len(rest.cursor.skips) != len(former.stages) or _is_outside(former, rest.cursor):
-            raise CheckpointError(f"the state's unfinished place {list(rest.cursor)} lies outside this pipeline.")
-        found.append(former)
-    return found
+        yield rest
+        yield from _with_those_within(rest.cursor.unfinished)
+
+
+def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
+    """The pipeline of a former shard."""
+    former = _with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
+    part = _part_of(loaders, rest)
+    if part is None or len(rest.cursor.skips) != part.size.stages or _is_outside(former, part, rest.cursor):
+        raise CheckpointError(
+            f"the state's unfinished place {shown(list(rest.cursor[:3]))} lies outside this pipeline."
+        )
+    return former
+
+
+def _part_of(pipeline: Pipeline, rest: Unfinished) -> Part | None:
+    if rest.stage is None:
+        return pipeline.top
+    return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
 
 
 _REMEDY = (
@@ -131,8 +152,11 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 
 def _sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
     """For each operation that takes several inputs, whether the state stands inside what its stage makes of them."""
-    cursors = [state.cursor, *(rest.cursor for rest in state.unfinished)]
-    within = set[int]().union(*(stages_within(pipeline, cursor) for cursor in cursors))
+    begun = [(pipeline.top, state.cursor)]
+    begun += [
+        (_part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in _with_those_within(state.cursor.unfinished)
+    ]
+    within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
     every = ((stage.number, operation) for stage in pipeline.stages for operation in stage.operations)
     return [number in within for number, operation in every if operation.takes is not None]
 
@@ -171,16 +195,16 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run:
     skipped = SkippedSteps(
         union(chain.from_iterable(state.skipped.steps for state in by_shard)), first.skipped.absorbed
     )
-    cursors, unfinished = _places(pipeline, by_shard, run)
+    cursors = [_place(pipeline, state, run) for state in by_shard]
     lineages = tuple(
         _lineage_after(pipeline, number, by_shard, cursors, skipped) for number in range(len(pipeline.leaves))
     )
     if pipeline.aligned:
         skipped = SkippedSteps(skipped.steps, union((*skipped.absorbed, *skipped.steps)))
     step = max(state.step for state in by_shard)
-    own = tuple(unfinished[shard[0] :: shard[1]])
-    start = pipeline.start._replace(notes=_notes(pipeline, cursors))
-    return LoaderState(start, step, shard, first.fingerprint, lineages, skipped, own)
+    unfinished = tuple(chain.from_iterable(cursor.unfinished for cursor in cursors))[shard[0] :: shard[1]]
+    start = pipeline.start._replace(notes=_notes(pipeline, cursors), unfinished=unfinished)
+    return LoaderState(start, step, shard, first.fingerprint, lineages, skipped)
 
 
 def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[Note, ...]:
@@ -207,19 +231,12 @@ def _lineage_after(
     return dataclasses.replace(before, order_shards=order_shards).followed_by(places, total, unread)
 
 
-def _places(pipeline: Pipeline, states: Sequence[LoaderState], run: Run) -> tuple[list[Cursor], list[Unfinished]]:
-    """Where any shards can go on after each of these, and what comes before that."""
-    cursors: list[Cursor] = []
-    unfinished: list[Unfinished] = []
-    for state in states:
-        cursor = state.cursor
-        unfinished += state.unfinished
-        if in_a_batch(pipeline, cursor):
-            unfinished.append(Unfinished(state.shard, cursor, state.lineages))
-            (former,) = formers(pipeline, unfinished[-1:])
-            cursor = place_after(former, cursor, run)
-        cursors.append(cursor)
-    return cursors, unfinished
+def _place(pipeline: Pipeline, state: LoaderState, run: Run) -> Cursor:
+    """Where any shards can go on after one."""
+    if not pipeline.begun_at(pipeline.top, state.cursor):
+        return state.cursor
+    former = _former(pipeline, Unfinished(state.shard, state.cursor, state.lineages))
+    return taken_up(_with_formers(pipeline, former, state.cursor.unfinished), state.cursor, run)
 
 
 def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:

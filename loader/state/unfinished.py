@@ -1,108 +1,77 @@
-"""What a former shard was in the middle of: a batch that a `FlatMap` takes apart, and that no other shard could make again.
+"""What a shard had begun when the shards changed: a window, or a batch that is taken apart, which no other shard could make.
 
-In: the place where that shard stood. Out: its elements from there on, as it would have made them, up to the first place at
-which any shard can go on. One of the new shards delivers them before its own.
+In: the place where that shard stood. Out: a place from which any shard can go on, and what comes before that: the rest of
+what was begun, which one of the new shards has made anew. Where a window of records ends is known; to find the end of what is
+made of rows, these are read.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ...errors import CheckpointError
-from ..plan.cursor import Cursor
+from ..plan.cursor import Cursor, Unfinished, cursor_of_join
+from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
-from ..stream.rows import Records, Rows
-from .loader_state import Unfinished
+from ..stream.rows import Rows
 
 Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
 """Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
 
-MAX_ELEMENTS = 10_000
-"""Elements after which the search for a place to go on is given up."""
 
-
-def in_a_batch(pipeline: Pipeline, cursor: Cursor) -> bool:
-    """Whether a cursor stands inside what a `Batch` and a `FlatMap` after it make, or a `Pack`."""
-    return bool(stages_within(pipeline, cursor))
-
-
-def stages_within(pipeline: Pipeline, cursor: Cursor) -> set[int]:
-    """The numbers of the stages of which a cursor stands inside what they make of several inputs."""
-    stages = zip(cursor.skips, pipeline.stages)
-    return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
-
-
-@dataclass(slots=True)
-class Row:
-    """One element of the rest, in the place of a `RowRun`.
-
-    Attributes:
-        start: where the new shard's own stream begins.
-        unfinished: what is still to be delivered of this and of others.
-        former: the pipeline of the former shard.
-        run: where the element stood there.
-        index: its row.
-    """
-
-    start: Cursor
-    unfinished: tuple[Unfinished, ...]
-    former: Pipeline
-    run: Rows
-    index: int
-
-    def cursor_after(self, index: int) -> Cursor:
-        """Where the new shard's own stream goes on: at its beginning."""
-        return self.start
-
-    def records(self, index: int) -> Records:
-        """The records that the element was made of, as `former` counts them."""
-        return self.run.records(self.index)
-
-
-def rows(
-    formers: list[Pipeline], unfinished: tuple[Unfinished, ...], start: Cursor, run: Run
-) -> Iterator[tuple[Any, Any, int]]:
-    """What is still to be delivered, as `Flow` gives elements.
+def taken_up(former: Pipeline, cursor: Cursor, run: Run) -> Cursor:
+    """Where other shards can go on after a former one.
 
     Args:
-        formers: the pipeline of each of the former shards.
-        unfinished: what these were in the middle of.
-        start: where the new shard's own stream begins.
-        run: runs a pipeline from a cursor on.
+        former: the pipeline of that shard.
+        cursor: where it stood.
+        run: runs a pipeline, which is needed where that stood inside something made of rows.
     """
-    for number, (former, rest) in enumerate(zip(formers, unfinished)):
-        for count, (element, rows, index) in enumerate(_elements(former, rest.cursor, run)):
-            if count >= rest.delivered:
-                left = (dataclasses.replace(rest, delivered=count + 1), *unfinished[number + 1 :])
-                yield element, Row(start, left, former, rows, index), 0
+    return _TakenUp(former, run).of(former.top, cursor)
 
 
-def place_after(former: Pipeline, cursor: Cursor, run: Run) -> Cursor:
-    """The first place, after that where a former shard stood, at which any shard can go on.
+class _TakenUp:
+    def __init__(self, former: Pipeline, run: Run) -> None:
+        self._former = former
+        self._run = run
+        shard = former.shard
+        self._shard = shard.shard_index, shard.shard_count
+        self._lineages = tuple(leaf.lineage for leaf in former.leaves)
 
-    Raises:
-        CheckpointError: there is none nearby.
-    """
-    count, place = 0, cursor
-    for _, rows, index in _elements(former, cursor, run):
-        place, count = rows.cursor_after(index), count + 1
-        if not in_a_batch(former, place):
-            return place
-        if count > MAX_ELEMENTS:
-            raise CheckpointError(
-                f"a shard stands inside a batch that a FlatMap takes apart, and so it does after {MAX_ELEMENTS} more elements; "
-                "take the checkpoint at another step, or keep the number of shards."
-            )
-    return Cursor(tuple(leaf.total for leaf in former.leaves), former.start.skips, place.notes)
+    def of(self, part: Part, cursor: Cursor) -> Cursor:
+        """The place, for a part."""
+        if part.stage is None:
+            return self._of_join(part, cursor)
+        stage = self._former.stages[part.stage]
+        rests = tuple(rest for rest in cursor.unfinished if rest.stage in (stage.number, None))
+        cursor = cursor._replace(unfinished=tuple(rest for rest in cursor.unfinished if rest not in rests))
+        if stage.number in self._former.begun_at(part, cursor):
+            rests = (*rests, Unfinished(self._shard, cursor, self._lineages, 0, stage.number))
+            cursor = self._end(part, cursor)
+        if stage.input is not None:
+            cursor = self.of(stage.input, cursor.before()).then(cursor.skips[-1])
+        return cursor._replace(unfinished=(*rests, *cursor.unfinished))
 
+    def _of_join(self, part: Part, cursor: Cursor) -> Cursor:
+        assert part.join is not None, "a part ends with a stage or a join"
+        join = self._former.joins[part.join]
+        rests = tuple(rest for rest in cursor.unfinished if rest.stage is None)
+        cursors = map(self.of, join.inputs, self._former.inputs_at(join, cursor))
+        found = cursor_of_join(cursors, cursor.notes[-1])
+        return found._replace(unfinished=(*rests, *found.unfinished))
 
-def _elements(former: Pipeline, cursor: Cursor, run: Run) -> Iterator[tuple[Any, Rows, int]]:
-    with closing(run(former, cursor)) as elements:
-        for element, rows, index in elements:
-            yield element, rows, index
-            if not in_a_batch(former, rows.cursor_after(index)):
-                return
+    def _end(self, part: Part, cursor: Cursor) -> Cursor:
+        """The cursor after all that is made of the inputs of which something was delivered."""
+        assert part.stage is not None, "only stages make something of several inputs"
+        stage = self._former.stages[part.stage]
+        if stage.leaf is not None:
+            end = min(cursor.positions[0] + stage.unit, self._former.leaves[stage.leaf].total)
+            return cursor._replace(positions=(end,), skips=(0,))
+        with closing(self._run(dataclasses.replace(self._former, top=part), cursor)) as elements:
+            for _, rows, row in elements:
+                cursor = rows.cursor_after(row)
+                if part.stage not in self._former.begun_at(part, cursor):
+                    break
+        return cursor

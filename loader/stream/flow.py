@@ -15,8 +15,8 @@ from itertools import chain, count
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
-from ..plan.cursor import Cursor
-from ..plan.joins import Part
+from ..plan.cursor import Cursor, Unfinished
+from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
 from ..plan.ranges import Ranges, kept
 from ..plan.stages import MIN_SPAN, Stage, spans
@@ -25,15 +25,16 @@ from ..work.tasks import SpanTask
 from .in_order import InOrder
 from .join import JoinedRuns
 from .kept import Keeping, Kept
-from .ordered import results
+from .ordered import OnDemand, Ordered
 from .pull import Ended, FromIterator, Pull
 from .regroup import Regroup
 from .requests import Request, Results, SpanRequest
 from .row_runs import RowRuns
 from .rows import Rows
 from .skipped import SkippedRecords
+from .unfinished_runs import UnfinishedRuns
 
-Runs: TypeAlias = RowRuns | JoinedRuns | Keeping | Kept
+Runs: TypeAlias = RowRuns | JoinedRuns | Keeping | Kept | UnfinishedRuns
 
 
 class Flow:
@@ -58,32 +59,49 @@ class Flow:
         self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
         self._runs = self._rows(pipeline.top, start)
 
-    def _rows(self, part: Part, start: Cursor, size: int = MIN_SPAN) -> Runs:
-        """The rows that come out of a part, which begins at a cursor; of a join, so many at a time."""
+    def _rows(self, part: Part, start: Cursor, size: int = MIN_SPAN, former: int = 0) -> Runs:
+        """The rows that come out of a part, which begins at a cursor; of a join, so many at a time.
+
+        Of former shards, too, what they had begun; or, with `former`, what comes of one of them.
+        """
+        rests = [rest for rest in start.unfinished if rest.stage == part.stage or rest.stage is None]
+        if not rests:
+            return self._own_rows(part, start, size, former)
+        left = start._replace(unfinished=tuple(rest for rest in start.unfinished if rest not in rests))
+        own = self._own_rows(part, left, size, former)
+        return UnfinishedRuns(self._pipeline, part, rests, left, partial(self._rest, part, size), own)
+
+    def _rest(self, part: Part, size: int, rest: Unfinished) -> Runs:
+        return self._rows(part, rest.cursor, size, self._pipeline.former_of(rest))
+
+    def _own_rows(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
+        """The rows of one shard."""
         if part.stage is None:
-            return self._joined(part, start, size)
+            return self._joined(part, start, size, former)
         stage = self._pipeline.stages[part.stage]
         if stage.leaf is not None and self._pipeline.leaves[stage.leaf].in_order:
             results_: Results = InOrder(self._pipeline, stage, start, self._executor)
             return RowRuns(results_, self._pipeline.leaves[stage.leaf], start, self._skipped, self._block_numbers)
-        if stage.leaf is not None:
-            requests: Pull[Request] = FromIterator(self._spans(stage, stage.leaf, start.positions[0]))
+        requests: Pull[Request]
+        if stage.input is None:
+            requests = FromIterator(self._spans(stage, start.positions[0], former))
         else:
-            before = Part(None if stage.join is not None else stage.number - 1, stage.join, part.size)
-            inputs = self._rows(before, start.before(), max(stage.group, MIN_SPAN))
+            inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former)
             whole = self._whole and (not self._pipeline.joins or stage.number == self._pipeline.top.stage)
-            requests = Regroup(inputs, stage, start.before(), whole)
-        results_ = results(requests, self._executor, stage.number)
-        leaf = self._pipeline.leaf_of(stage)
+            requests = Regroup(inputs, stage, start.before(), whole, former)
+        leaf = self._pipeline.every_leaf[former * len(self._pipeline.leaves) + self._pipeline.leaf_number(stage)]
+        ahead = (
+            self._executor.window(stage.number) > 1 and not former
+        )  # only to the end of what was begun, wherever that is
+        results_ = Ordered(requests, self._executor, stage.number) if ahead else OnDemand(requests, self._executor)
         return RowRuns(results_, leaf, start, self._skipped, self._block_numbers)
 
-    def _joined(self, part: Part, start: Cursor, size: int) -> Runs:
+    def _joined(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"
         join = self._pipeline.joins[part.join]
-        sizes = [one.size for one in join.inputs]
-        opens = [partial(self._rows, one, size=size) for one in join.inputs]
-        starts = self._pipeline.start_of(part).parts(sizes)
-        runs = JoinedRuns(opens, start.parts(sizes), starts, join.rule, start.notes[-1], size)
+        opens = [partial(self._rows, one, size=size, former=former) for one in join.inputs]
+        starts, cursors = (self._pipeline.inputs_at(join, at) for at in (self._pipeline.start_of(part), start))
+        runs = JoinedRuns(opens, cursors, starts, join.rule, start.notes[-1], size)
         repeated = any(above.rule.restarts for above in self._pipeline.joins[join.number + 1 :])
         if not join.rule.keeps or not repeated or start != self._pipeline.start_of(part):
             return runs
@@ -91,13 +109,15 @@ class Flow:
             return Kept(kept)
         return Keeping(runs, lambda rows: self._kept.update({join.number: rows}))
 
-    def _spans(self, stage: Stage, leaf: int, start: int) -> Iterator[SpanRequest]:
-        total = start + stage.useful(self._pipeline.leaves[leaf].left_from(start))
-        length, unit = self._pipeline.spans[leaf], stage.unit
-        units = partial(self._executor.units, stage.number)
+    def _spans(self, stage: Stage, start: int, former: int) -> Iterator[SpanRequest]:
+        assert stage.leaf is not None, "only stages on leaves are given spans"
+        leaf = self._pipeline.read_by(stage.number, former)
+        total = start + stage.useful(self._pipeline.every_leaf[leaf].left_from(start))
+        length, unit = self._pipeline.spans[stage.leaf], stage.unit
+        units = partial(self._executor.units, stage.number) if not former else lambda: 1
         parts = (spans(*part, length, units) for part in kept(self._unread, start, total))
         for span in chain.from_iterable(parts):
-            yield SpanRequest(SpanTask(stage.number, *span), leaf, unit)
+            yield SpanRequest(SpanTask(stage.number, *span, former=former), leaf, unit)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""

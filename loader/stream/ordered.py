@@ -11,16 +11,11 @@ from collections import deque
 from ..executors.protocol import Executor, Handle
 from ..work.tasks import Block
 from .pull import Ended, Pull
-from .requests import Request, Results
-
-
-def results(requests: Pull[Request], executor: Executor, stage: int) -> Results:
-    """The results of an executor: one that works only when asked needs no queue."""
-    return OnDemand(requests, executor) if executor.window(stage) == 1 else Ordered(requests, executor, stage)
+from .requests import Request
 
 
 class OnDemand:
-    """Has each task run when its block is asked for."""
+    """Has each task run when its block is asked for: an executor that works only then needs no queue."""
 
     def __init__(self, requests: Pull[Request], executor: Executor) -> None:
         self._requests = requests

@@ -19,14 +19,23 @@ from .rows import BlockRows, Rows
 
 
 class Regroup:
-    """Groups for a stage; `start` is the cursor at which the first row stands, of a `whole` stream or not."""
+    """Groups for a stage, for the shard of now or a former one.
 
-    def __init__(self, runs: Pull[Rows], stage: Stage, start: Cursor, whole: bool) -> None:
+    Args:
+        runs: the rows.
+        stage: that takes them.
+        start: the cursor at which the first of them stands.
+        whole: these are all rows of a whole stream.
+        former: as of a `GroupTask`.
+    """
+
+    def __init__(self, runs: Pull[Rows], stage: Stage, start: Cursor, whole: bool, former: int = 0) -> None:
         self._runs = runs
         self._stage = stage
         self._size = stage.group
         self._start = self._stop = start
         self._whole = whole
+        self._former = former
         self._run: Rows | None = None
         self._used = 0
         self._parts: list[tuple[Rows, int, int]] = []
@@ -93,6 +102,7 @@ class Regroup:
                 tuple(RowRange(run.block_number, first, last) for run, first, last in rows),
                 order,
                 first.number + at,
+                self._former,
             ),
             {run.block_number: run.block for run, _, _ in rows},
             tuple((run.origin, first, last) for run, first, last in parts),

@@ -21,7 +21,7 @@ class SpanRequest:
 
     Attributes:
         task: for the executor.
-        leaf: number of the leaf.
+        leaf: number of the leaf, among every leaf.
         unit: positions that make one row.
         blocks: that the task reads: none.
         notes: as of `SpanOrigin`.

@@ -17,7 +17,7 @@ from ..plan.cursor import Cursor, Note, cursor_of_join
 from ..work.tasks import Block, RowTags
 
 Records: TypeAlias = dict[int, Sequence[int]]
-"""For each leaf, the local positions of some records, in the stream's order."""
+"""For each of every leaf, the local positions of some records, in the stream's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class SpanOrigin:
     """Of rows that came out of a span.
 
     Attributes:
-        leaf: number of the leaf.
+        leaf: number of the leaf, among every leaf.
         start: local position at which the span begins.
         stop: and ends.
         unit: positions of one unit.
@@ -137,7 +137,14 @@ def _at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, 
     raise IndexError(number)
 
 
-Origin: TypeAlias = SpanOrigin | GroupOrigin | JoinedOrigin
+class Origin(Protocol):
+    """Where rows come from."""
+
+    def records(self, row: int) -> Records:
+        """The records that a row was made of."""
+
+    def cursor_after(self, row: int) -> Cursor:
+        """Where the stream goes on after a row."""
 
 
 class Rows(Protocol):

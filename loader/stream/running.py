@@ -6,7 +6,7 @@ In: how to open them. Out: elements.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
@@ -42,9 +42,9 @@ class Running:
     def begin(
         self,
         make_executor: Callable[[], Executor],
-        make_flow: Callable[[Executor], tuple[Iterable[Element], Flow]],
+        make_flow: Callable[[Executor], Flow],
     ) -> Elements:
-        """Open a run, in the place of the last one: first some elements, then a flow.
+        """Open a run, in the place of the last one.
 
         Raises:
             InUseError: as `end`.
@@ -62,7 +62,7 @@ class Running:
     def finish(self) -> None:
         """End the run, at the end of its elements, which is found again from now on."""
         self.end()
-        self.elements = _one_by_one()
+        self.elements = _nothing()
 
     def _alone(self, change: Callable[[], T]) -> T:
         if self._changing:
@@ -77,13 +77,13 @@ class Running:
     def _begin(
         self,
         make_executor: Callable[[], Executor],
-        make_flow: Callable[[Executor], tuple[Iterable[Element], Flow]],
+        make_flow: Callable[[Executor], Flow],
     ) -> Elements:
         self._end()  # if that was interrupted
         self._executor = make_executor()
-        before, flow = make_flow(self._executor)
+        flow = make_flow(self._executor)
         flow.begin()
-        self.elements = _one_by_one(before, flow) if before else iter(flow)
+        self.elements = iter(flow)
         return self.elements
 
     def _end(self) -> None:
@@ -107,9 +107,8 @@ class Running:
         self._changing = False
 
 
-def _one_by_one(*parts: Iterable[Element]) -> Elements:
-    for part in parts:
-        yield from part
+def _nothing() -> Elements:
+    yield from ()
 
 
 def _of_the_parent() -> Elements:

@@ -53,6 +53,7 @@ class Chain:
         self._pipeline = pipeline
         self._stage = stage
         self._leaf = leaf = pipeline.leaf_of(stage)
+        self._read = pipeline.leaf_number(stage)  # number, among every leaf, of that which is being read
         self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, tell=tell)
         self._steps: list[Step] = [self._keep]
         for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
@@ -84,9 +85,11 @@ class Chain:
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Push the inputs of a span; `read_failure` says why they are not all."""
+        self._read = self._pipeline.read_by(span.stage, span.former)
+        leaf = self._pipeline.every_leaf[self._read]
 
         def positions() -> NDArray[np.int64]:
-            return self._leaf.positions(span.start, span.stop)[:: self._positions_per_input]
+            return leaf.positions(span.start, span.stop)[:: self._positions_per_input]
 
         def tags() -> NDArray[np.int64]:
             return self._tags_of(positions())
@@ -97,7 +100,8 @@ class Chain:
         """Push rows of earlier blocks."""
         order = None if task.order is None else np.frombuffer(task.order, dtype=np.int32)
         tags, rows = _tags_of(parts, order)
-        positions = self._positions_of(tags, task.first)
+        positions = self._positions_of(tags, task)
+        self._read = int(tags[0]) % len(self._pipeline.every_leaf)
         if self._batches_columns(parts):
             columns = [(block.elements, start, stop) for block, start, stop in parts]
             batch = map(
@@ -109,19 +113,19 @@ class Chain:
             elements = list(map(elements.__getitem__, order.tolist()))
         return self._run(Inputs(iter(elements), len(elements), lambda: positions, lambda: tags, rows, 0))
 
-    def _positions_of(self, tags: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+    def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
         """The positions of rows: in their leaf; or, of what comes from a join, their numbers there, of all shards."""
-        if self._stage.join is not None:
-            shard = self._pipeline.shard
-            return (first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
-        positions: NDArray[np.int64] = tags if self._below_join else tags // len(self._pipeline.leaves)
+        if self._stage.on_join:
+            shard = self._pipeline.shard_of(task.former)
+            return (task.first + np.arange(len(tags), dtype=np.int64)) * shard.shard_count + shard.shard_index
+        positions: NDArray[np.int64] = tags if self._below_join else tags // len(self._pipeline.every_leaf)
         return positions
 
     def _tags_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """What names these positions to others; see `Pipeline.tags_of`."""
         if self._below_join:
             return positions
-        return self._pipeline.tags_of(self._pipeline.leaf_number(self._stage), positions)
+        return self._pipeline.tags_of(self._read, positions)
 
     def _run(self, inputs: Inputs, read_failure: Exception | None = None) -> Block:
         try:
@@ -214,7 +218,7 @@ class Chain:
         who = (
             maker_for(self._pipeline, number) if isinstance(error, NoElementError) else name_of(self._pipeline, number)
         )
-        if self._below_join and self._stage.join is None:
+        if self._below_join and not self._stage.on_join:
             return explained(error, f"at row {tag} of what was joined", who)
         return explained(error, place(*self._pipeline.place_of(tag)), who)
 
@@ -224,7 +228,7 @@ class Chain:
             self._tags.add(self._context.unit, self._context.position, self._context.row)
 
     def _block(self, failure: Failure | None = None) -> Block:
-        if self._tags is not None and len(self._pipeline.leaves) > 1:
+        if self._tags is not None and len(self._pipeline.every_leaf) > 1:
             self._tags.positions = array("q", self._tags_of(np.array(self._tags.positions, dtype=np.int64)).tobytes())
         block = Block(self._elements, self._tags, failure)
         self._elements, self._tags = [], RowTags() if self._tags_rows else None

@@ -59,9 +59,8 @@ class Reader:
 
 
 def readers_of(pipeline: Pipeline) -> dict[int, Reader]:
-    """The readers of sources with random access, by the numbers of the stages that they read for."""
-    leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
-    return {number: Reader(leaf) for number, leaf in leaves.items() if not leaf.in_order}
+    """The readers of sources with random access, by the numbers of every leaf."""
+    return {number: Reader(leaf) for number, leaf in enumerate(pipeline.every_leaf) if not leaf.in_order}
 
 
 class ColumnReader:

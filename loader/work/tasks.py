@@ -142,12 +142,14 @@ class SpanTask(NamedTuple):
         start: as above.
         stop: as above.
         since: for a source that can only be run through: a local position that is no later, and the source's state there.
+        former: number of the former shard, from 1, whose local positions these are; 0: of the shard of now.
     """
 
     stage: int
     start: int
     stop: int
     since: tuple[int, str] | None = None
+    former: int = 0
 
 
 class RowRange(NamedTuple):
@@ -166,12 +168,14 @@ class GroupTask(NamedTuple):
         rows: the rows.
         order: their numbers among these, `int32[n]` as bytes, in the order in which they come; None: as they stand.
         first: where they come from a join, the number of the first one there.
+        former: as of a `SpanTask`.
     """
 
     stage: int
     rows: tuple[RowRange, ...]
     order: bytes | None = None
     first: int = 0
+    former: int = 0
 
 
 Task: TypeAlias = SpanTask | GroupTask
@@ -196,4 +200,4 @@ def single_rows(task: GroupTask) -> list[GroupTask]:
     """A task for each of the rows of one, in their order."""
     rows = [RowRange(some.block, row, row + 1) for some in task.rows for row in range(some.start, some.stop)]
     order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
-    return [GroupTask(task.stage, (rows[row],), None, task.first + number) for number, row in enumerate(order)]
+    return [task._replace(rows=(rows[row],), order=None, first=task.first + number) for number, row in enumerate(order)]

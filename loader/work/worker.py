@@ -99,7 +99,7 @@ class Worker:
         stacks, unit = self._stacks_rows[task.stage], self._pipeline.stages[task.stage].unit
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
         for span in spans(task.start, task.stop, self._span(task)):
-            block = self._run(SpanTask(task.stage, *span), None)
+            block = self._run(task._replace(start=span.start, stop=span.stop), None)
             rows.extend(block.elements)
             if whole.tags is not None and block.tags is not None:
                 whole.tags.extend(block.tags, (span.start - task.start) // unit)
@@ -124,7 +124,7 @@ class Worker:
             for position in range(task.start, task.stop):
                 place = position - task.start
                 one = None if records is None else records[place : place + 1]
-                tried.append(self._run_whole(SpanTask(task.stage, position, position + 1), NO_BLOCKS, one))
+                tried.append(self._run_whole(task._replace(start=position, stop=position + 1), NO_BLOCKS, one))
         elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
             tried.append(Block([], RowTags(), failure))
         else:
@@ -146,12 +146,12 @@ class Worker:
         if records is None or self._columns is not None:
             records, failure = self._records(task)
         block = self._chains[task.stage].run_span(task, records, failure)
-        leaf = self._pipeline.leaf_of(self._pipeline.stages[task.stage])
+        leaf = self._pipeline.every_leaf[self._pipeline.read_by(task.stage, task.former)]
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask) -> tuple[Sequence[Any], Exception | None]:
         """The records of a span, or batches of columns; after a failure those before it, and why."""
-        reader = self._readers[task.stage]
+        reader = self._readers[self._pipeline.read_by(task.stage, task.former)]
         try:
             if self._columns is not None:
                 return self._columns.batches(reader.keys(task)), None

@@ -326,6 +326,7 @@ def _encoded(
             [(block, start - ranges[block][0], stop - ranges[block][0]) for block, start, stop in task.rows],
             task.order,
             task.first,
+            task.former,
         )
         for number, task in tasks
     ]
@@ -340,7 +341,7 @@ def _parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
     if isinstance(task, GroupTask) or task.since is not None:
         return [task]
     parts = plan.parts_of(Span(task.start, task.stop), pipeline.stages[task.stage].unit)
-    return [SpanTask(task.stage, *part) for part in parts]
+    return [task._replace(start=part.start, stop=part.stop) for part in parts]
 
 
 def _given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
@@ -357,16 +358,16 @@ def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
     """Positions and record keys of a task."""
     stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
-        leaf = pipeline.leaf_of(stage)
+        leaf = pipeline.every_leaf[pipeline.read_by(task.stage, task.former)]
         return _keys_told(leaf, leaf.positions(task.start, task.stop))
     parts = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
     tags = list(dict.fromkeys(chain.from_iterable(parts)))
-    if pipeline.is_below_join(stage) and stage.join is None:
+    if pipeline.is_below_join(stage) and not stage.on_join:
         return f"rows {min(tags)} to {max(tags)} of what was joined"
     by_leaf: dict[int, list[int]] = {}
     for tag in tags:
-        by_leaf.setdefault(tag % len(pipeline.leaves), []).append(tag // len(pipeline.leaves))
-    told_of = [_keys_told(pipeline.leaves[leaf], np.array(places)) for leaf, places in by_leaf.items()]
+        by_leaf.setdefault(tag % len(pipeline.every_leaf), []).append(tag // len(pipeline.every_leaf))
+    told_of = [_keys_told(pipeline.every_leaf[leaf], np.array(places)) for leaf, places in by_leaf.items()]
     return first_few(told_of, 2) if len(told_of) > 1 else told_of[0]
 
 

@@ -98,8 +98,10 @@ class WorkerProcess:
 
     def _answers(self, message: RunGroups, blocks: Blocks) -> list[Answer]:
         return [
-            self._answer(number, GroupTask(stage, tuple(RowRange(*some) for some in rows), order, first), blocks)
-            for number, stage, rows, order, first in message.groups
+            self._answer(
+                number, GroupTask(stage, tuple(RowRange(*some) for some in rows), order, first, former), blocks
+            )
+            for number, stage, rows, order, first, former in message.groups
         ]
 
     def _blocks(self, message: RunGroups, descriptors: list[int]) -> Blocks:

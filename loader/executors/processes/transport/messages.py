@@ -55,7 +55,7 @@ EncodedRows = tuple[int, Encoded, int, int, PackedTags]
 """Rows `[start, stop)` of an encoded block: its number, all its rows, which of them, and their tags."""
 
 
-EncodedGroup = tuple[int, int, list[tuple[int, int, int]], bytes | None, int]
+EncodedGroup = tuple[int, int, list[tuple[int, int, int]], bytes | None, int, int]
 """A `GroupTask`, after its number."""
 
 

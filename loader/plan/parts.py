@@ -1,0 +1,53 @@
+"""Parts of a pipeline: what comes out of one of its stages or joins, and all that this is made of.
+
+In: numbers. Out: values. What belongs to a part has numbers that follow one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Size(NamedTuple):
+    """How many leaves, stages and joins there are in a part of a pipeline."""
+
+    leaves: int
+    stages: int
+    joins: int
+
+    def plus(self, other: Size) -> Size:
+        """That of two parts."""
+        return Size(*(one + two for one, two in zip(self, other)))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a pipeline: what comes out of a stage or of a join, and all that this is made of.
+
+    Attributes:
+        stage: number of the stage; None: of a join.
+        join: number of the join; None: of a stage.
+        first: the numbers of the first leaf, stage and join that belong to it.
+        size: how many belong to it.
+    """
+
+    stage: int | None
+    join: int | None
+    first: Size
+    size: Size
+
+    @property
+    def leaves(self) -> slice:
+        """The numbers of its leaves."""
+        return slice(self.first.leaves, self.first.leaves + self.size.leaves)
+
+    @property
+    def stages(self) -> range:
+        """The numbers of its stages."""
+        return range(self.first.stages, self.first.stages + self.size.stages)
+
+    @property
+    def joins(self) -> slice:
+        """The numbers of its joins."""
+        return slice(self.first.joins, self.first.joins + self.size.joins)

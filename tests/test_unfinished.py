@@ -1,0 +1,143 @@
+"""What former shards had begun inside a window passes through the operations of the new ones, as all rows do."""
+
+import itertools
+import json
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, Pack, RandomMapTransform, ShardOptions
+
+
+class Documents:
+    """Of two to five tokens each; counts what is read."""
+
+    def __init__(self, count):
+        self.count, self.reads = count, 0
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, key):
+        self.reads += 1
+        return np.arange(10 * key + 1, 10 * key + 3 + int(key) % 4)
+
+
+TOKENS = Counter(int(token) for document in map(Documents(48).__getitem__, range(48)) for token in document)
+KEEP = Filter(lambda document: len(document) > 0)
+PIPELINES = {
+    "window of documents": [Pack(8, window=7), Batch(3)],
+    "window of rows": [KEEP, Pack(8, window=7), Batch(3)],
+    "windows in windows": [
+        Pack(8, window=5),
+        lambda row: row["tokens"][row["tokens"] > 0],
+        Pack(20, window=2),
+        Batch(2),
+    ],
+    "batches taken apart": [KEEP, Batch(4, batch_fn=list), FlatMap(list), Pack(9, window=3), Batch(2)],
+}
+
+
+def shards(operations, count, source=None, **options):
+    """The iterators of all shards."""
+    source = source or Documents(48)
+    for index in range(count):
+        sampler = IndexSampler(len(source), ShardOptions(index, count), shuffle=True, seed=3, num_epochs=1)
+        yield iter(DataLoader(data_source=source, sampler=sampler, operations=operations, **options))
+
+
+def tokens(batches):
+    """How often each token is in them."""
+    every = (batch["tokens"][batch["tokens_segment_ids"] > 0] for batch in batches)
+    return Counter(int(token) for some in every for token in np.ravel(some))
+
+
+def begun(operations, steps):
+    """Some batches of shards that each stop at a step of their own, and their states."""
+    former = list(shards(operations, len(steps)))
+    seen = [batch for iterator, count in zip(former, steps) for batch in islice(iterator, count)]
+    return seen, [iterator.get_state() for iterator in former]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_batches_stay_full_and_each_token_comes_once(name):
+    """Wherever in its windows each shard stood, and taken up anew after each batch, by other shards once more, too."""
+    operations = PIPELINES[name]
+    size = operations[-1].takes
+    for steps in itertools.product(range(4), range(4)):
+        seen, states = begun(operations, steps)
+        for iterator in shards(operations, 3):
+            iterator.set_states(states)
+            batches = []
+            for step in itertools.count():
+                state = iterator.get_state()
+                (again,) = islice(shards(operations, 3), json.loads(state)["shard"][0], None, 3)
+                again.set_state(state)
+                assert again.get_state() == state
+                if (batch := next(again, None)) is None:
+                    break
+                assert tokens([batch]) == tokens([next(iterator)]), step
+                batches.append(batch)
+            assert {len(batch["tokens"]) for batch in batches[:-1]} <= {size}
+            seen += batches
+        assert tokens(seen) == TOKENS
+
+
+def test_other_shards_in_the_middle_of_what_others_left_go_on_too():
+    """Three times: what is unfinished of each run is handed on."""
+    operations = PIPELINES["windows in windows"]
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        seen, states = [], None
+        for count in (3, 2, 4, 1):
+            iterators = list(shards(operations, count))
+            for iterator in iterators:
+                if states:
+                    iterator.set_states(states)
+            for iterator in iterators:
+                seen += islice(iterator, int(generator.integers(0, 3)))
+            states = [iterator.get_state() for iterator in iterators]
+        seen += iterators[0]
+        assert tokens(seen) == TOKENS
+
+
+def test_nothing_is_read_to_take_up_windows_of_documents():
+    """Where they end is known."""
+    operations = PIPELINES["window of documents"]
+    seen, states = begun(operations, (2, 1))
+    source = Documents(48)
+    (one,) = shards(operations, 1, source)
+    one.set_states(states)
+    assert source.reads == 0
+    assert tokens([*seen, *one]) == TOKENS
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_workers_finish_what_others_had_begun(worker_count):
+    """With the same random numbers, and the records are known."""
+    noise = RandomMapTransform(lambda document, rng: document + 100_000 * int(rng.integers(1, 9)))
+    for operations in ([noise, Pack(8, window=7), Batch(3)], [KEEP, noise, Pack(8, window=7), Batch(3)]):
+        seen, states = begun(operations, (2, 3, 1))
+        for iterator in shards(operations, 2, worker_count=worker_count):
+            iterator.set_states(states)
+            for batch in iterator:
+                seen.append(batch)
+                assert {token % 100_000 // 10 for token in tokens([batch])} <= set(iterator.last_records().tolist())
+        (whole,) = shards(operations, 1)
+        assert tokens(seen) == tokens(whole)
+
+
+def test_the_state_of_hundreds_of_windows_is_small():
+    """A hundred bytes for each window that is still to be finished, and none after them."""
+    many = list(shards([Pack(8, window=7), Batch(3)], 300, Documents(6000)))
+    for iterator in many:
+        next(iterator)
+    states = [iterator.get_state() for iterator in many]
+    (one,) = shards([Pack(8, window=7), Batch(3)], 1, Documents(6000))
+    one.set_states(states)
+    assert len(one.get_state()) < 300 * 100
+    for _ in islice(one, 300):
+        pass
+    assert len(one.get_state()) < 1000
