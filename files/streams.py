@@ -51,8 +51,13 @@ def open_stream(path: str, decompress: Decompress = None, storage_options: Stora
     kind = one_of("decompress", decompress, "auto", "gzip", "zstd") if decompress is not None else None
     if kind == "auto":
         kind = compression_of(path)
-    packed = io.BufferedReader(_Sequential(open_file(path, storage_options)), _BUFFER_BYTES)
+    packed = stream_of(open_file(path, storage_options))
     return packed if kind is None else io.BufferedReader(_Unpacked(packed, kind, path), _BUFFER_BYTES)
+
+
+def stream_of(file: OpenFile) -> BinaryIO:
+    """An open file as a stream, which stands at its beginning; with the stream it is closed."""
+    return io.BufferedReader(_Sequential(file), _BUFFER_BYTES)
 
 
 def compression_of(path: str) -> str | None:

@@ -22,7 +22,9 @@ import numpy.typing as npt
 from ..checks import warn
 from ..files.opened import OpenFile, open_file
 from ..files.stamps import Stamp, check_open_file
+from ..files.storage_options import StorageOptionsLike
 from ..files.streams import written_whole
+from ..files.urls import is_remote
 from ..mapped import map_readable
 from ..wording import brief
 
@@ -66,18 +68,26 @@ class IndexKind:
     find: Callable[[OpenFile], Found]
 
 
-def index_of(path: str, kind: IndexKind, folder: str | None = None) -> Index:
+def index_of(
+    path: str,
+    kind: IndexKind,
+    folder: str | None = None,
+    storage_options: StorageOptionsLike = None,
+    stamp: Stamp | None = None,
+) -> Index:
     """The index of a file: the one that is kept, if it is of this file; else it is made, and kept.
 
     Args:
         path: of the file.
         kind: of the file.
         folder: where indices are kept. Default: beside the file, or in the user's cache folder.
+        storage_options: how a remote file is reached.
+        stamp: of the version that is wanted. Default: any.
 
     Raises:
-        SourceError: the file cannot be read, or is not of this kind.
+        SourceError: the file cannot be read, is not of this kind, or is another version.
     """
-    file = open_file(path)
+    file = open_file(path, storage_options, stamp)
     try:
         places = _places(path, folder)
         kept = (_kept(place, kind.name, file.stamp) for place in places)
@@ -107,17 +117,13 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
 
 def _places(path: str, folder: str | None) -> list[str]:
     """Where an index may be kept, the best place first."""
-    elsewhere = f"{hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:16]}-{os.path.basename(path)}{SUFFIX}"
+    whole = path if is_remote(path) else os.path.abspath(path)
+    elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{os.path.basename(path)}{SUFFIX}"
     if folder is not None:
         return [os.path.join(folder, elsewhere)]
-    cached = os.path.join(cache_folder(), "indices", elsewhere)
-    return [cached] if "://" in path else [path + SUFFIX, cached]
-
-
-def cache_folder() -> str:
-    """The folder for what can be made anew: `$XDG_CACHE_HOME/millrace`, or `~/.cache/millrace`."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(home, "millrace")
+    cached = os.path.join(home, "millrace-indices", elsewhere)
+    return [cached] if is_remote(path) else [path + SUFFIX, cached]
 
 
 def _digest(arrays: Arrays, words: tuple[str, ...]) -> str:

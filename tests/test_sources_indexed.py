@@ -180,7 +180,7 @@ def test_where_nothing_can_be_written_the_cache_folder_is_used(kind, monkeypatch
     place.mkdir()  # root may write to read-only folders; nobody may write to this path
     made = count_of_finds(monkeypatch, make)
     assert (len(make(path)), len(make(path)), made) == (20, 20, [str(path)])
-    assert len(list((tmp_path / "cache/millrace/indices").iterdir())) == 1
+    assert len(list((tmp_path / "cache/millrace-indices").iterdir())) == 1
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match=r"its index can be kept nowhere.*index_dir="):
         source = make(path, index_dir=tmp_path / "file")
@@ -313,3 +313,20 @@ def test_loaders_read_them(kind, worker_count):
         source, shuffle=True, seed=0, num_epochs=1, worker_count=worker_count, transformations=[repr], batch_size=6
     )
     assert sorted(text for batch in loader for text in batch) == sorted(repr(record) for record in source)
+
+
+def test_files_in_a_store_are_read_like_local_ones(kind, tmp_path):
+    """Their indices are kept in the user's cache folder."""
+    import fsspec
+
+    make, path, write = kind
+    options = {"cache_dir": str(tmp_path / "blocks")}
+    store = fsspec.filesystem("memory")
+    try:
+        store.pipe(f"/folder/{path.name}", write(range(20)))
+        source = make("memory://folder", storage_options=options)
+        assert [source[key] for key in range(20)] == [make(path)[key] for key in range(20)]
+        assert os.listdir(tmp_path / "cache/millrace-indices")[0].endswith(f"-{path.name}{SUFFIX}")
+        source.close()
+    finally:
+        store.rm("/folder", recursive=True)

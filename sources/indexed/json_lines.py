@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ...files.opened import OpenFile
 from ...files.paths import PathLike, Paths
+from ...files.storage_options import StorageOptionsLike
 from ...formats.index import Found, Index, IndexKind
 from ...formats.json_lines import line_ranges, parsed
 from .source import IndexedSource
@@ -31,6 +32,7 @@ class JsonLinesDataSource(IndexedSource[Any]):
             directory are sorted by name; a list keeps its order.
         index_dir: where indices are kept. Default: beside the files.
         max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to.md`.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
@@ -50,8 +52,15 @@ class JsonLinesDataSource(IndexedSource[Any]):
     _kind: ClassVar[IndexKind] = IndexKind("json lines", _find)
     _patterns: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")
 
-    def __init__(self, paths: Paths, *, index_dir: PathLike | None = None, max_open_files: int | None = None) -> None:
-        super().__init__(paths, index_dir, max_open_files)
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        index_dir: PathLike | None = None,
+        max_open_files: int | None = None,
+        storage_options: StorageOptionsLike = None,
+    ) -> None:
+        super().__init__(paths, index_dir, max_open_files, storage_options)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
         ranges = index.arrays["ranges"][places].tolist()

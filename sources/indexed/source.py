@@ -22,7 +22,8 @@ from ...errors import SourceError
 from ...files.opened import OpenFile, open_file
 from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.reader_pool import ReaderPool, open_file_limit
-from ...files.stamps import Stamp, check_open_file, check_unchanged
+from ...files.stamps import Stamp, check_open_file
+from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...formats.index import SUFFIX, Index, IndexKind, index_of
 from ...wording import brief, first_few
 from ..keys import Keys, check_key, check_keys
@@ -56,15 +57,20 @@ class IndexedSource(Generic[RecordT]):
     _digest: str
     """Of the files' indices."""
     _index_dir: str | None
+    _storage: StorageOptions
     _max_open_files: int | None
 
-    def __init__(self, paths: Paths, index_dir: PathLike | None, max_open_files: int | None) -> None:
+    def __init__(
+        self, paths: Paths, index_dir: PathLike | None, max_open_files: int | None, storage_options: StorageOptionsLike
+    ) -> None:
         if max_open_files is not None:
             max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
         self._max_open_files = max_open_files
         self._index_dir = None if index_dir is None else text_of(index_dir)
-        self._paths = tuple(path for path in find_files(paths, self._patterns) if not path.endswith(_NO_DATA))
-        indices = _indices(self._paths, self._kind, self._index_dir)
+        self._storage = storage_options_of(storage_options)
+        found = find_files(paths, self._patterns, self._storage)
+        self._paths = tuple(path for path in found if not path.endswith(_NO_DATA))
+        indices = _indices(self._paths, self._kind, self._index_dir, self._storage)
         self._stamps = tuple(index.stamp for index in indices)
         self._ends = np.cumsum([index.count for index in indices], dtype=np.int64)
         self._digest = hashlib.sha256("".join(index.digest for index in indices).encode()).hexdigest()[:12]
@@ -74,7 +80,7 @@ class IndexedSource(Generic[RecordT]):
 
     def _prepare(self) -> None:
         self._indices: dict[int, Index] = {}
-        opener = functools.partial(_open_number, self._paths, self._stamps)
+        opener = functools.partial(_open_number, self._paths, self._stamps, self._storage)
         self._pool: ReaderPool[OpenFile] = ReaderPool(opener, self._max_open_files or open_file_limit())
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[RecordT]:
@@ -121,11 +127,7 @@ class IndexedSource(Generic[RecordT]):
     def _index(self, number: int) -> Index:
         index = self._indices.get(number)
         if index is None:
-            self._check_unchanged(
-                number
-            )  # before it is gone through: what is found in another file would be misleading
-            index = index_of(self._paths[number], self._kind, self._index_dir)
-            check_unchanged(self._paths[number], self._stamps[number], index.stamp)
+            index = index_of(self._paths[number], self._kind, self._index_dir, self._storage, self._stamps[number])
             self._indices[number] = index
         return index
 
@@ -178,19 +180,13 @@ class IndexedSource(Generic[RecordT]):
         return f"{type(self).__name__}({len(self)} records in {first_few(self._paths)})"
 
 
-def _indices(paths: Sequence[str], kind: IndexKind, folder: str | None) -> list[Index]:
+def _indices(paths: Sequence[str], kind: IndexKind, folder: str | None, storage: StorageOptions) -> list[Index]:
     """The indices of all files; a file that is listed twice is gone through once."""
     once = list(dict.fromkeys(paths))
     with ThreadPoolExecutor(max(1, min(len(once), _INDEXING_THREADS))) as threads:
-        found = dict(zip(once, threads.map(lambda path: index_of(path, kind, folder), once)))
+        found = dict(zip(once, threads.map(lambda path: index_of(path, kind, folder, storage), once)))
     return [found[path] for path in paths]
 
 
-def _open_number(paths: tuple[str, ...], stamps: tuple[Stamp, ...], number: int) -> OpenFile:
-    file = open_file(paths[number])
-    try:
-        check_unchanged(paths[number], stamps[number], file.stamp)
-    except BaseException:
-        file.close()
-        raise
-    return file
+def _open_number(paths: tuple[str, ...], stamps: tuple[Stamp, ...], storage: StorageOptions, number: int) -> OpenFile:
+    return open_file(paths[number], storage, stamps[number])

@@ -10,14 +10,15 @@ import numpy.typing as npt
 
 from ...files.opened import OpenFile
 from ...files.paths import PathLike, Paths
-from ...files.streams import open_stream
+from ...files.storage_options import StorageOptionsLike
+from ...files.streams import stream_of
 from ...formats.index import Arrays, Found, Index, IndexKind
 from ...formats.tar import read_members, read_samples
 from .source import IndexedSource
 
 
 def _find(file: OpenFile) -> Found:
-    with open_stream(file.path) as stream:
+    with stream_of(file) as stream:
         samples = list(read_samples(read_members(stream, file.path, contents=False), file.path))
     parts = list(chain.from_iterable(samples))
     words = {extension: number for number, extension in enumerate(dict.fromkeys(part.extension for part in parts))}
@@ -45,6 +46,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
             a list keeps its order.
         index_dir: where indices are kept. Default: beside the files.
         max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to.md`.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
@@ -69,8 +71,15 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     _kind: ClassVar[IndexKind] = IndexKind("tar", _find)
     _patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
 
-    def __init__(self, paths: Paths, *, index_dir: PathLike | None = None, max_open_files: int | None = None) -> None:
-        super().__init__(paths, index_dir, max_open_files)
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        index_dir: PathLike | None = None,
+        max_open_files: int | None = None,
+        storage_options: StorageOptionsLike = None,
+    ) -> None:
+        super().__init__(paths, index_dir, max_open_files, storage_options)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
         arrays, words = index.arrays, index.words

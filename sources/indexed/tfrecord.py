@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ...errors import SourceError
 from ...files.opened import OpenFile
 from ...files.paths import PathLike, Paths
+from ...files.storage_options import StorageOptionsLike
 from ...formats.example import Decoder
 from ...formats.index import Found, Index, IndexKind
 from ...formats.tfrecord import FRAME_BYTES, HEADER_BYTES, crc_function, first_damaged, record_table, wrong_checksum
@@ -38,6 +39,7 @@ class TFRecordDataSource(IndexedSource[Any]):
             "box": (np.float32, (4,)), "tags": list}`; see `millrace.decode_example`.
         index_dir: where indices are kept. Default: beside the files.
         max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to.md`.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
@@ -63,10 +65,11 @@ class TFRecordDataSource(IndexedSource[Any]):
         features: Mapping[str, Any] | None = None,
         index_dir: PathLike | None = None,
         max_open_files: int | None = None,
+        storage_options: StorageOptionsLike = None,
     ) -> None:
         crc_function()  # raises where the library is missing
         self._decoder = Decoder(features) if decode or features is not None else None
-        super().__init__(paths, index_dir, max_open_files)
+        super().__init__(paths, index_dir, max_open_files, storage_options)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
         offsets = index.arrays["offsets"]
