@@ -9,12 +9,14 @@ import pytest
 
 from millrace.compat.replaced import grain_replaced
 
-GUIDES = sorted((Path(__file__).parent / "guides").glob("*.py"))
+FOLDER = Path(__file__).parent / "guides"
+TRAINING = FOLDER / "training.py"
+GUIDES = sorted({*FOLDER.glob("*.py")} - {TRAINING})
 
 
-def elements_of(path, workers):
+def elements_of(path, workers, **more):
     """What a program has in `elements` in the end."""
-    names = {"__name__": path.stem, "WORKERS": workers}
+    names = {"__name__": path.stem, "WORKERS": workers, **more}
     exec(compile(path.read_text(), str(path), "exec"), names)
     return both.told(names["elements"])
 
@@ -28,3 +30,21 @@ def test_programs_of_grain_run_unchanged(path):
     with grain_replaced():
         found = elements_of(path, 2 if "WORKERS" in path.read_text() else 0)
     np.testing.assert_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["loader", "chain"])
+def test_a_training_that_grain_began_is_ended_by_ours(kind, tmp_path):
+    """The program as it is, from the checkpoint that it wrote in the middle: the batches and losses that were to come."""
+
+    def run(folder, workers, stop):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        return elements_of(TRAINING, workers, FOLDER=tmp_path / folder, KIND=kind, STOP=stop)
+
+    with both.quiet():
+        _, *batches, losses = run("whole", 0, stop=None)
+        _, *first, _ = run("stopped", 0, stop=7)
+    with grain_replaced():
+        _, *rest, last_losses = run("stopped", 2, stop=None)
+    assert len(rest) > 7
+    np.testing.assert_equal(first + rest, batches)
+    assert last_losses[1:] == losses[1 + 7 :]
