@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from ..checks import whole_number
 from ..errors import CheckpointError, ClosedError
@@ -19,30 +19,9 @@ from .plan.fingerprint import Fingerprint
 from .plan.pipeline import Pipeline
 from .state.loader_state import LoaderState
 from .state.resume import parsed
-from .state.standing import Resumable
+from .state.standing import Resumable, Standing
 
-
-class Batches(Protocol):
-    """The iterator of one epoch: a `DataLoaderIterator`, or a feeder."""
-
-    _ended: bool
-    """Whether `next` has told the end."""
-
-    @property
-    def step(self) -> int: ...
-
-    def get_state(self) -> Any: ...
-
-    def set_state(self, state: Any, strict: bool = True) -> None: ...
-
-    def set_states(self, states: Sequence[Any], strict: bool = True) -> None: ...
-
-    def start_prefetch(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-Kind = TypeVar("Kind", bound=Batches)
+Kind = TypeVar("Kind", bound=Standing)
 
 
 class Epochs(Resumable, Generic[Kind]):

@@ -101,10 +101,10 @@ class DeviceLoader:
 
     def __iter__(self) -> DeviceFeeder:
         from .feeder import DeviceFeeder
-        from .upstream.kinds import as_upstream
+        from .upstream import as_upstream
 
         iterator = iter(self.source)
-        return DeviceFeeder(self, as_upstream(iterator), owned=iterator is not self.source)
+        return DeviceFeeder(self, as_upstream(iterator, owned=iterator is not self.source))
 
 
 def to_device(

@@ -25,8 +25,7 @@ from .stats import FeederStats, Watch
 from .stepper import Stepper
 from .transfer import Transfer, span
 from .tuned import CLOSE_SECONDS
-from .upstream.protocol import Upstream
-from .upstream.user_mark import UserMark
+from .upstream import Upstream
 
 
 class DeviceFeeder(Standing):
@@ -43,7 +42,7 @@ class DeviceFeeder(Standing):
     its threads at once; dropping it does the same.
     """
 
-    def __init__(self, description: DeviceLoader, upstream: Upstream, owned: bool) -> None:
+    def __init__(self, description: DeviceLoader, upstream: Upstream) -> None:
         self._description = description
         self._upstream = upstream
         self._agreements = Agreements(jax.process_index(), processes_of(description.sharding))
@@ -56,7 +55,6 @@ class DeviceFeeder(Standing):
         self._run: Run | None = None
         self._left: Run | None = None  # one that was told to end
         self._finalizer: Any = None
-        self._user = UserMark(upstream, owned)
         self._mask: Any = None
         self._empty = False  # the last batch had no records of this host
         self._ended = False
@@ -81,11 +79,8 @@ class DeviceFeeder(Standing):
                 self._without_batch(ready, item)
             ready.make_room()
             self._watch.note(began, time.perf_counter(), item.times)
-            self._user.mark, self._mask, self._empty = (
-                item.mark,
-                item.mask,
-                item.empty,
-            )  # from here on, nothing is called
+            # from here on, nothing is called
+            self._upstream.user_mark, self._mask, self._empty = item.mark, item.mask, item.empty
             ready.taken += 1
             del ready.items[0]
             return item.batch
@@ -166,11 +161,11 @@ class DeviceFeeder(Standing):
         """
         if self._done:
             return
-        self._closed = self._user.gone = True
+        self._closed = self._upstream.gone = True
         if not self._settle(CLOSE_SECONDS):
             return
         self._agreements.forget()
-        self._user.leave()
+        self._upstream.leave()
         self._done = True
 
     def _begin(self) -> Run:
@@ -180,11 +175,11 @@ class DeviceFeeder(Standing):
             raise StopIteration
         self._settle()
         leave_to(self._upstream.iterator)
-        self._user.go_back()
-        self._user.mark = self._upstream.mark()
+        self._upstream.go_back()
+        self._upstream.user_mark = self._upstream.mark()
         run = self._new_run()
         with Uninterrupted():
-            self._finalizer = weakref.finalize(self, _dropped, self._user, run)
+            self._finalizer = weakref.finalize(self, _dropped, self._upstream, run)
             self._finalizer.atexit = False
             run.start()
             self._run = run
@@ -195,11 +190,12 @@ class DeviceFeeder(Standing):
         own, upstream, agreement = self._description, self._upstream, self._agreements.next()
         stepper = Stepper(upstream, self._transfer, agreement, own.on_uneven, promises=own.transform is None)
         intake = Intake(upstream, own.transform, ends_with_error=upstream.goes_back or agreement is not None)
-        return Run(intake, stepper, own.host_buffer, own.device_buffer, self._user.way_out)
+        return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
     def _here(self) -> Any:
         """The upstream iterator itself is asked only while nobody else uses it."""
-        return self._upstream.mark() if self._user.mark is None else self._user.mark
+        upstream = self._upstream
+        return upstream.mark() if upstream.user_mark is None else upstream.user_mark
 
     def _told(self) -> str:
         return self._upstream.told_at(self._here())
@@ -213,7 +209,7 @@ class DeviceFeeder(Standing):
 
     def _stand_with_host(self) -> None:
         self._agreements.forget()
-        self._user.mark = self._mask = None
+        self._upstream.user_mark = self._mask = None
         self._ended = self._empty = False
 
     def _without_batch(self, ready: HandOver, item: Failed | End | None) -> NoReturn:
@@ -270,6 +266,6 @@ def _in_use() -> InUseError:
     )
 
 
-def _dropped(user: UserMark, run: Run) -> None:
-    user.gone = True
+def _dropped(upstream: Upstream, run: Run) -> None:
+    upstream.gone = True
     run.stop()

@@ -15,64 +15,39 @@ from .stats import Times
 
 @dataclass(slots=True)
 class Loaded:
-    """A batch on the host, transformed.
-
-    Attributes:
-        batch: a tree of arrays.
-        mark: where the upstream iterator stands after it.
-        read_from: when it was asked for …
-        read_to: … when it came …
-        transformed: … and when `transform` had returned.
-    """
+    """A batch on the host, transformed."""
 
     batch: Any
-    mark: Any
-    read_from: float
-    read_to: float
-    transformed: float
+    mark: Any  # where the upstream iterator stands after it
+    read_from: float  # when it was asked for …
+    read_to: float  # … when it came …
+    transformed: float  # … and when `transform` had returned
 
 
 @dataclass(slots=True)
 class Delivered:
-    """A batch on its devices.
-
-    Attributes:
-        batch: a tree of `jax.Array`.
-        mask: `bool[rows]` on the same devices, False where a row was filled in; None if nobody asked for one.
-        mark: where the upstream iterator stands after it.
-        times: of its way.
-        empty: it is filling alone: other hosts have a batch, and this one has none.
-    """
+    """A batch on its devices."""
 
     batch: Any
-    mask: Any
-    mark: Any
+    mask: Any  # `bool[rows]` on the same devices, False where a row was filled in; None if nobody asked for one
+    mark: Any  # where the upstream iterator stands after it
     times: Times
-    empty: bool
+    empty: bool  # it is filling alone: other hosts have a batch, and this one has none
 
 
 @dataclass(slots=True)
 class End:
-    """The upstream iterator has ended, or the run has.
+    """The upstream iterator has ended, or the run has."""
 
-    Attributes:
-        mark: where the upstream iterator stands.
-    """
-
-    mark: Any = None
+    mark: Any = None  # where the upstream iterator stands
 
 
 @dataclass(slots=True)
 class Failed:
-    """There is an error in place of a batch.
-
-    Attributes:
-        error: to be raised.
-        final: the run ends with it. Otherwise the next batch follows.
-    """
+    """There is an error in place of a batch."""
 
     error: BaseException
-    final: bool = True
+    final: bool = True  # the run ends with it; otherwise the next batch follows
 
 
 class HandOver:
@@ -88,17 +63,12 @@ class HandOver:
     * Who changes something rings after that; who waits looks again after each ring. A ring too many costs one look.
     * Nobody rings where a ring waits to be heard: it will be heard after the change.
     * An interrupt between `make_room` and the removal gives the room early, not twice: there is one item too many for a while.
-
-    Attributes:
-        items: that were put and not taken.
-        taken: how many were.
-        closed: whether nothing is to be put or taken any more.
     """
 
     def __init__(self, limit: int) -> None:
-        self.items: deque[Any] = deque()
-        self.taken = 0
-        self.closed = False
+        self.items: deque[Any] = deque()  # that were put and not taken
+        self.taken = 0  # how many were
+        self.closed = False  # nothing is to be put or taken any more
         self._limit = limit
         self._put = 0
         self._given_room = 0  # to those that were taken, and the one that is about to be

@@ -28,7 +28,7 @@ from .queue import Delivered, End, Failed, HandOver, Loaded
 from .stepper import Stepper
 from .transfer import span
 from .tuned import EXIT_SECONDS
-from .upstream.protocol import Upstream
+from .upstream import Upstream
 
 _runs: set[weakref.ref[Run]] = set()
 """All that there are. Changed and copied by single calls into C: there is no lock, which an interrupt might leave taken."""
@@ -83,18 +83,15 @@ class Run:
         stepper: brings batches to devices; for the transfer thread.
         host_buffer: batches that may wait on the host …
         device_buffer: … and on the devices.
-        way_out: the last thing that the reader thread does, when the run was stopped.
 
     Attributes:
         ready: what the user takes: `Delivered` and `Failed`; last `End`, or a `Failed` that is final.
     """
 
-    def __init__(
-        self, intake: Intake, stepper: Stepper, host_buffer: int, device_buffer: int, way_out: Callable[[], None]
-    ) -> None:
+    def __init__(self, intake: Intake, stepper: Stepper, host_buffer: int, device_buffer: int) -> None:
         self._intake = intake
         self._stepper = stepper
-        self._way_out: Callable[[], None] | None = way_out
+        self._abandoned = False
         self._loaded, self.ready = HandOver(host_buffer), HandOver(device_buffer)
         self._reader = threading.Thread(target=self._read_all, name="millrace-feeder-read", daemon=True)
         self._transferrer = threading.Thread(target=self._transfer_all, name="millrace-feeder-transfer", daemon=True)
@@ -128,7 +125,7 @@ class Run:
 
     def abandon(self) -> None:
         """As `stop`, and leave the upstream iterator as it is: the interpreter ends."""
-        self._way_out = None
+        self._abandoned = True
         self.stop()
 
     def join(self, seconds: float | None = None) -> bool:
@@ -148,8 +145,8 @@ class Run:
                 break
             del item  # a batch that is waited for must not be kept alive here
         self._loaded.wait_for_close()
-        if self._way_out is not None:
-            self._way_out()
+        if not self._abandoned:
+            self._intake.upstream.way_out()
 
     def _transfer_all(self) -> None:
         last = self._transfer_to_end()

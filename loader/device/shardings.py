@@ -133,15 +133,10 @@ def with_rank(sharding: Sharding, rank: int) -> Sharding:
 
 @dataclass(frozen=True)
 class Parts:
-    """How a sharding divides axes.
+    """How a sharding divides axes."""
 
-    Attributes:
-        whole: pieces of each axis of the global array.
-        own: how many of them this process holds, or `process` does.
-    """
-
-    whole: tuple[int, ...]
-    own: tuple[int, ...]
+    whole: tuple[int, ...]  # pieces of each axis of the global array
+    own: tuple[int, ...]  # how many of them this process holds
 
 
 @lru_cache(maxsize=256)
@@ -235,12 +230,6 @@ def processes_of(shardings: Any) -> list[int]:
     """The processes that hold a part of any leaf, ascending."""
     flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
     return sorted({device.process_index for sharding in flat for device in sharding.device_set})
-
-
-def spans_processes(shardings: Any) -> bool:
-    """Whether some leaf is divided over devices of several processes."""
-    flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)
-    return not all(sharding.is_fully_addressable for sharding in flat)
 
 
 def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:

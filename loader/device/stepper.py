@@ -17,7 +17,7 @@ from .queue import Delivered, End, Failed, Loaded
 from .shardings import told
 from .stats import Times
 from .transfer import Arrangement, Prepared, Transfer, span
-from .upstream.protocol import Upstream
+from .upstream import Upstream
 
 Stopped = Callable[[], bool]
 

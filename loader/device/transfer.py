@@ -29,8 +29,8 @@ from .shardings import (
     for_mask,
     global_shape,
     is_everywhere,
+    processes_of,
     rows_divisor,
-    spans_processes,
     told,
 )
 
@@ -39,30 +39,17 @@ OnUnsupported = Literal["error", "keep"]
 
 @dataclass(frozen=True)
 class Arrangement:
-    """What is the same for all batches of the same structure, shapes and dtypes.
-
-    Attributes:
-        structure: of the batch.
-        kinds: shape and dtype of each leaf.
-        names: of the leaves.
-        going: numbers of the leaves that go to devices.
-        shardings: of those.
-        leading: which of those the rows are taken from: the first divided along its leading axis, or else the first that has
-            one; None: none has.
-        with_rows: numbers of the leaves whose leading axis is the rows.
-        rows: length of that axis; -1 if there is none.
-        divisor: number that `rows` must be a multiple of.
-    """
+    """What is the same for all batches of the same structure, shapes and dtypes."""
 
     structure: Structure
-    kinds: list[tuple[tuple[int, ...], Any]]
-    names: list[str]
-    going: list[int]
-    shardings: list[Any]
-    leading: int | None
-    with_rows: frozenset[int]
-    rows: int
-    divisor: int
+    kinds: list[tuple[tuple[int, ...], Any]]  # shape and dtype of each leaf
+    names: list[str]  # of the leaves
+    going: list[int]  # numbers of the leaves that go to devices
+    shardings: list[Any]  # of those
+    leading: int | None  # which of those the rows are taken from: see `_rows`
+    with_rows: frozenset[int]  # numbers of the leaves whose leading axis is the rows
+    rows: int  # length of that axis; -1 if there is none
+    divisor: int  # what `rows` must be a multiple of
 
     @cached_property
     def described(self) -> str:
@@ -117,7 +104,7 @@ class Transfer:
     """
 
     def __init__(self, shardings: Any, on_unsupported: OnUnsupported, pinned_host: bool, with_mask: bool) -> None:
-        if pinned_host and spans_processes(shardings):
+        if pinned_host and len(processes_of(shardings)) > 1:
             raise ValueError(
                 "pinned_host=True is for devices of one process: with those of several, the way from page-locked memory "
                 "would be a program of all of them, beside the training step; leave it out."
@@ -159,9 +146,10 @@ class Transfer:
         ]
         shardings = [every[number] for number in going]
         shapes = [kinds[number][0] for number in going]
-        leading, rows, with_rows = _rows(shapes, shardings)
+        divided = [index for index, shape in enumerate(shapes) if divides_rows(shardings[index], len(shape))]
+        leading, rows, with_rows = _rows(shapes, shardings, divided)
         if self._with_mask:
-            _check_rows([names[number] for number in going], shapes, shardings)
+            _check_rows([names[number] for number in going], shapes, divided)
         divisor = int(
             np.lcm.reduce([1, *(rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes))])
         )
@@ -209,13 +197,12 @@ class Transfer:
         return arrangement.structure.unflatten(leaves), mask
 
 
-def _rows(shapes: list[tuple[int, ...]], shardings: list[Any]) -> tuple[int | None, int, list[int]]:
+def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int]) -> tuple[int | None, int, list[int]]:
     """Which leaf tells the number of rows, that number, and the leaves that have these rows.
 
-    Where some leaf is divided along its leading axis, one that is whole on every device is no part of the batch's axis, though
-    it may be as long.
+    That is the first leaf which is divided along its leading axis, or else the first that has one. Where some leaf is divided,
+    one that is whole on every device is no part of the batch's axis, though it may be as long.
     """
-    divided = [index for index, shape in enumerate(shapes) if divides_rows(shardings[index], len(shape))]
     leading = next(iter(divided or [index for index, shape in enumerate(shapes) if shape]), None)
     if leading is None:
         return None, -1, []
@@ -224,9 +211,8 @@ def _rows(shapes: list[tuple[int, ...]], shardings: list[Any]) -> tuple[int | No
     return leading, rows, [index for index in alike if not (divided and is_everywhere(shardings[index]))]
 
 
-def _check_rows(names: list[str], shapes: list[tuple[int, ...]], shardings: list[Any]) -> None:
+def _check_rows(names: list[str], shapes: list[tuple[int, ...]], divided: list[int]) -> None:
     """See that there is one number of rows to fill up."""
-    divided = [index for index, shape in enumerate(shapes) if divides_rows(shardings[index], len(shape))]
     sizes = {shapes[index][0]: names[index] for index in divided or range(len(shapes)) if shapes[index]}
     if len(sizes) > 1:
         each = first_few([f"{name or 'the batch'}: {size}" for size, name in sizes.items()])

@@ -6,7 +6,7 @@ In: `get_state`, `set_state`, and a mark. Out: the other forms of a state, and w
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,6 +26,14 @@ class Resumable:
 
     def set_state(self, state: Any, strict: bool = True) -> None:
         """Go to the place that `get_state` told."""
+        raise NotImplementedError
+
+    def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
+        """Go on after a run on another number of shards."""
+        raise NotImplementedError
+
+    def start_prefetch(self) -> None:
+        """Have the work begin now."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -60,6 +68,8 @@ class Resumable:
 
 class Standing(Resumable):
     """An iterator of a `DataLoader`, or a feeder. One that feeds from something else has a TypeError for most questions."""
+
+    _ended: bool  # whether `next` has told the end
 
     def _here(self) -> Mark:
         """The mark of the place where the user stands."""

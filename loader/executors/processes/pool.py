@@ -22,24 +22,16 @@ MAX_TRIES = 3
 
 
 class Job:
-    """Something to be done.
-
-    Attributes:
-        number: jobs that are given again are given in this order.
-        divisible: whether it has parts that can be tried on their own.
-        cost: seconds that it is expected to take.
-        alone: whether its worker got it without others, so that it is known to be at fault if that ends.
-        tries: workers that ended at it.
-    """
+    """Something to be done."""
 
     __slots__ = ("alone", "cost", "divisible", "number", "tries")
 
     def __init__(self, number: int, divisible: bool, cost: float) -> None:
-        self.number = number
-        self.divisible = divisible
-        self.cost = cost
-        self.alone = True
-        self.tries = 0
+        self.number = number  # jobs that are given again are given in this order
+        self.divisible = divisible  # it has parts that can be tried on their own
+        self.cost = cost  # seconds that it is expected to take
+        self.alone = True  # its worker got it without others, so that it is known to be at fault if that ends
+        self.tries = 0  # workers that ended at it
 
 
 J = TypeVar("J", bound=Job)

@@ -56,7 +56,7 @@ EncodedRows = tuple[int, Encoded, int, int, PackedTags]
 
 
 EncodedGroup = tuple[int, int, list[tuple[int, int, int]], bytes | None, int, int]
-"""A `GroupTask`, after its number."""
+"""A `GroupTask`, after its number: stage, rows `(block, start, stop)`, and the rest."""
 
 
 class Ready(NamedTuple):
@@ -72,23 +72,14 @@ class RunSpan(NamedTuple):
 
 
 class RunGroups(NamedTuple):
-    """To a worker: do groups, one after the other.
-
-    Attributes:
-        groups: of each the task's number, the stage, the rows, `(block, start, stop)`, and the rest of a `GroupTask`.
-        blocks: that they name; rows count from the first one that goes along.
-        slabs: the slabs that the rows stand on, with their sizes.
-        introduced: those of them whose descriptors go along, in this order.
-        forgotten: slabs of others that are no more.
-        released: slabs of its own that it may use again.
-    """
+    """To a worker: do groups, one after the other."""
 
     groups: list[EncodedGroup]
-    blocks: list[EncodedRows]
-    slabs: dict[SlabName, int]
-    introduced: list[SlabName]
-    forgotten: list[SlabName]
-    released: list[int]
+    blocks: list[EncodedRows]  # that they name; rows count from the first one that goes along
+    slabs: dict[SlabName, int]  # that the rows stand on, with their sizes
+    introduced: list[SlabName]  # those of them whose descriptors go along, in this order
+    forgotten: list[SlabName]  # slabs of others that are no more
+    released: list[int]  # slabs of its own that it may use again
 
 
 class Returned(NamedTuple):
@@ -98,44 +89,26 @@ class Returned(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Task `number` is finished, or failed after its rows.
-
-    Attributes:
-        rows: encoded elements.
-        row_count: how many.
-        tags: as in `Block`.
-        error: encoded exception, or None.
-        lent: slabs that the rows stand on, with their sizes; the user's process releases them.
-        skipped: as in `Block`.
-        notices: as in `Block`.
-        seconds: what it took.
-        stand: as in `Block`.
-    """
+    """Task `number` is finished, or failed after its rows. `tags`, `skipped`, `notices`, `stand`: those of its `Block`."""
 
     number: int
     rows: Encoded
     row_count: int
     tags: PackedTags | None
-    error: bytes | None
-    lent: list[tuple[int, int]]
+    error: bytes | None  # an encoded exception
+    lent: list[tuple[int, int]]  # slabs that the rows stand on, with their sizes; the user's process releases them
     skipped: Sequence[str]
     notices: Told
-    seconds: float
+    seconds: float  # that it took
     stand: Stand | None = None
 
 
 class Done(NamedTuple):
-    """From a worker: what came of a message's tasks.
+    """From a worker: what came of a message's tasks."""
 
-    Attributes:
-        answers: the fields of an `Answer` for each, for pickle, which takes ten times as long for the object.
-        introduced: slabs that are lent for the first time, whose descriptors go along, in this order.
-        dropped: slabs that will not be used again.
-    """
-
-    answers: list[tuple[Any, ...]]
-    introduced: list[int]
-    dropped: list[int]
+    answers: list[tuple[Any, ...]]  # fields of an `Answer` each: pickle takes ten times as long for the object
+    introduced: list[int]  # slabs that are lent for the first time, whose descriptors go along, in this order
+    dropped: list[int]  # slabs that will not be used again
 
 
 KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunSpan, RunGroups, Returned, Done)

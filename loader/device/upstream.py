@@ -1,0 +1,162 @@
+"""What a feeder reads from, and where the feeder's user stands in it.
+
+In: the iterator of a loader, or any other. Out: one face for both. A mark of the place that follows is taken for every batch,
+by the thread that reads; it is asked only when the user asks, on the user's thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ...wording import a_kind_of
+
+if TYPE_CHECKING:
+    from ..iterator import DataLoaderIterator
+    from ..state.mark import Mark
+
+
+class Upstream:
+    """Any iterator, with a state or without. The feeder's threads know this, and never the feeder."""
+
+    iterator: Any
+    batch_size: int | None = None  # of its batches, where that is known beforehand
+
+    def __init__(self, iterator: Any, owned: bool) -> None:
+        self.iterator = iterator
+        self.goes_back = hasattr(iterator, "get_state") and hasattr(
+            iterator, "set_state"
+        )  # whether `go_to` does anything
+        self.user_mark: Any = None  # where the user stands; None: where the iterator stands
+        self.gone = False  # the feeder was closed or dropped
+        self._owned = owned  # the feeder opened it
+
+    def mark(self) -> Any:
+        """Where the iterator stands: what answers the questions that `Mark` does, or refuses to."""
+        return OtherMark(self.iterator, self.goes_back)
+
+    def told_at(self, mark: Any) -> str:
+        """What is read from and, if that is known, where a mark stands."""
+        return f"source={type(self.iterator).__name__}"
+
+    @property
+    def skipped_count(self) -> int:
+        """Records or batches left out because they failed."""
+        raise _no_loader("skipped_count", a_kind_of(self.iterator))
+
+    def go_to(self, mark: Any) -> None:
+        """Have the stream go on from a mark; nothing where that is impossible."""
+        if self.goes_back:
+            self.iterator.set_state(mark.get_state())
+
+    def set_state(self, state: Any, strict: bool) -> None:
+        """Have the stream go on from a state."""
+        if not self.goes_back:
+            raise _no_state("set_state", a_kind_of(self.iterator))
+        self.iterator.set_state(state)
+
+    def set_states(self, states: Sequence[Any], strict: bool) -> None:
+        """Have it go on after a run on another number of shards."""
+        raise _no_loader("set_states", a_kind_of(self.iterator))
+
+    def steady(self, mark: Any) -> int:
+        """How many batches of equal length are certain: the one before the mark, and those that follow; at least 1."""
+        return 1
+
+    def go_back(self) -> None:
+        """The iterator has read ahead of the user: have it go back."""
+        if self.user_mark is not None:
+            self.go_to(self.user_mark)
+
+    def leave(self) -> None:
+        """Close the iterator, or have it go back if others have it, too."""
+        if not self._owned:
+            self.go_back()
+        elif (close := getattr(self.iterator, "close", None)) is not None:
+            close()
+
+    def way_out(self) -> None:
+        """The last thing that a reader does: nobody may be there to wait for it."""
+        if self.gone or not self._owned:
+            with contextlib.suppress(Exception):  # whoever is there does the same, and hears of it
+                self.leave()
+
+
+class LoaderUpstream(Upstream):
+    """An iterator of a `DataLoader`."""
+
+    iterator: DataLoaderIterator
+
+    def __init__(self, iterator: DataLoaderIterator, owned: bool) -> None:
+        super().__init__(iterator, owned)
+        last = iterator._pipeline.operations[-1:]
+        self.batch_size = last[0].takes if last and last[0].only_stacks else None
+
+    def mark(self) -> Mark:
+        """It answers all."""
+        return self.iterator._here()
+
+    def told_at(self, mark: Mark) -> str:
+        """As the iterator does."""
+        return self.iterator._told_at(mark)
+
+    @property
+    def skipped_count(self) -> int:
+        """Of the iterator."""
+        return self.iterator.skipped_count
+
+    def go_to(self, mark: Mark) -> None:
+        """What was skipped stays counted."""
+        self.iterator._go_back(mark)
+
+    def set_state(self, state: Any, strict: bool) -> None:
+        """As the iterator does."""
+        self.iterator.set_state(state, strict)
+
+    def set_states(self, states: Sequence[Any], strict: bool) -> None:
+        """As the iterator does."""
+        self.iterator.set_states(states, strict)
+
+    def steady(self, mark: Mark) -> int:
+        """Whole batches that are left of an aligned pipeline that ends with its `Batch`."""
+        pipeline = mark.pipeline
+        if not pipeline.aligned or self.batch_size is None or mark.skipped:
+            return 1
+        return 1 + pipeline.leaf.left_from(mark.cursor.positions[0]) // pipeline.stages[0].unit
+
+
+class OtherMark:
+    """A place in an iterator of which nothing is known but, perhaps, its state."""
+
+    def __init__(self, iterator: Any, goes_back: bool) -> None:
+        self._kind = a_kind_of(iterator)
+        self._state = (iterator.get_state(),) if goes_back else ()
+
+    def get_state(self) -> Any:
+        """The state, as the iterator gave it."""
+        if not self._state:
+            raise _no_state("get_state", self._kind)
+        return self._state[0]
+
+    def __getattr__(self, question: str) -> NoReturn:
+        error = _no_loader(question, self._kind)
+        raise AttributeError(str(error)) if question == "part_epochs" else error  # of which `hasattr` is asked
+
+
+def _no_state(method: str, kind: str) -> TypeError:
+    return TypeError(
+        f"{method} needs an iterator that has get_state and set_state, and {kind} has not; "
+        "feed from a millrace.DataLoader, or from an iterator that has."
+    )
+
+
+def _no_loader(what: str, kind: str) -> TypeError:
+    return TypeError(f"{what} needs the iterator of a DataLoader, and this is {kind}.")
+
+
+def as_upstream(iterator: Any, owned: bool) -> Upstream:
+    """What a feeder reads from; `owned` if the feeder opened it."""
+    from ..iterator import DataLoaderIterator
+
+    return (LoaderUpstream if isinstance(iterator, DataLoaderIterator) else Upstream)(iterator, owned)
