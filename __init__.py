@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import checkpoint
+    from .conversion import convert, verify
     from .datasets import IterDataset, MapDataset
     from .formats import decode_example, encode_example
     from .loader import (
@@ -100,15 +101,17 @@ __all__ = [
     "batch_and_pad",
     "check_resume",
     "checkpoint",
+    "convert",
     "decode_example",
     "device_put",
     "encode_example",
     "load",
     "pad_batch",
     "shard_options_for",
+    "verify",
 ]
 
-_ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "formats", "tools")
+_ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "formats", "conversion", "tools")
 
 
 def __getattr__(name: str) -> Any:

@@ -65,6 +65,10 @@ class JoinError(MillraceError, ValueError):
     """Datasets cannot be joined as asked, or a join cannot go on: the message names which of them, and why."""
 
 
+class ConversionError(MillraceError):
+    """A conversion cannot begin or go on; the message names the file, and what to do. Running the same again goes on."""
+
+
 class CheckpointError(MillraceError, ValueError):
     """A state cannot be read, or it belongs to another pipeline."""
 

@@ -25,7 +25,7 @@ ROOMS = (
     ("loader.device",),
     ("loader.data_loader",),
     ("datasets",),
-    ("convert",),
+    ("conversion",),
     ("checkpoint", "compat", "tools"),
 )
 """From the bottom to the top. No room imports from one that stands above it."""

@@ -1,7 +1,7 @@
-"""`millrace checkpoint inspect PATH`, `millrace checkpoint diff ONE TWO` and `millrace --version`.
+"""`millrace convert`, `millrace verify`, `millrace checkpoint inspect` and `diff`, and `millrace --version`.
 
-In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` 1 if there are differences; 2 for what
-cannot be done.
+In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences; 2 for
+what cannot be done.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from pathlib import Path
 
 from ..errors import MillraceError
 from .checkpoints import compared, inspected
+from .conversions import add_convert, add_verify
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status."""
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if given[:1] == ["convert"] and "--" in given else len(given)
+    options = _parser().parse_args(given[:end], argparse.Namespace(runner_options=given[end + 1 :]))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal has no letters for
     try:
-        return _inspect(options.path) if options.action == "inspect" else _diff(options.one, options.two)
+        status: int = options.run(options)
+        return status
     except (MillraceError, OSError) as error:
         print(f"millrace: {error}", file=sys.stderr)
         return 2
@@ -34,13 +38,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="millrace", description="Tools of millrace, the input pipeline for JAX.")
     parser.add_argument("--version", action="version", version=f"millrace {version('millrace')}")
     tools = parser.add_subparsers(title="commands", dest="command", required=True)
+    add_convert(tools)
+    add_verify(tools)
     checkpoint = tools.add_parser("checkpoint", help="inspect PATH, or diff ONE TWO: what checkpoints say")
     commands = checkpoint.add_subparsers(title="commands", dest="action", required=True)
     inspect = commands.add_parser("inspect", help="print the checkpoints under a path, in words")
     inspect.add_argument("path", type=Path, help="a process_<i>-of-<n>.json, or a folder that holds some")
+    inspect.set_defaults(run=lambda options: _inspect(options.path))
     diff = commands.add_parser("diff", help="print what two checkpoints differ in; the exit status is 1 if they do")
     for name in ("one", "two"):
         diff.add_argument(name, type=Path, help="as for inspect")
+    diff.set_defaults(run=lambda options: _diff(options.one, options.two))
     return parser
 
 

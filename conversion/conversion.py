@@ -1,0 +1,211 @@
+"""`millrace.convert`: plans, has missing shards made, and writes the manifest when all are there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any, Literal
+
+from ..checks import whole_number
+from ..errors import ConversionError
+from ..files.paths import PathLike, text_of
+from ..wording import brief, first_few
+from .job import Job, Part, Receipt, Report, Shard
+from .manifest import Manifest, manifest_in
+from .plan import divided, shard_for_shard
+from .prepare import Wanted, prepared
+from .processes import run
+from .progress import Progress
+from .shards import convert_shard
+from .target import Target
+
+
+def convert(
+    source: Any,
+    target: PathLike,
+    to: Literal["array_record", "parquet", "tokens"] = "array_record",
+    *,
+    source_format: str | None = None,
+    split: str | None = None,
+    shards: int | None = None,
+    workers: int | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    decode: Literal["bytes", "example", "json"] | None = None,
+    transform: Callable[[Any], Any] | None = None,
+    encode: Literal["example", "json"] | Callable[[Any], bytes] | None = None,
+    options: Mapping[str, Any] | None = None,
+    tokenizer: PathLike | None = None,
+    column: str | None = None,
+    runner: str | None = None,
+    runner_options: Sequence[str] = (),
+    progress: bool = True,
+) -> Manifest:
+    """Convert data to files that can be read at random: each input file becomes a file of the same name.
+
+    Files appear when they are whole, `manifest.json` last. A conversion that was killed at any moment goes on when it is run
+    again, and the result is the same bytes, whatever the number of workers.
+
+    Args:
+        source: a path, a glob, a folder or a list of these; a folder of a Hugging Face dataset; or any source.
+        target: a folder. It may hold what an earlier run of the same conversion wrote.
+        to: "array_record", "parquet", or "tokens" for `TokenSource`.
+        source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy", "huggingface" or "tfds".
+            Default: by the names of the files.
+        split: of a TFDS or Hugging Face dataset.
+        shards: so many files of about the same number of records; default one for each input file, or one for a source.
+        workers: processes, default one for each core; 0 converts in the calling thread.
+        on_error: "raise" (default), or "skip" to leave out damaged records, which are counted in the manifest.
+        decode: what bytes are: "example" for `tf.train.Example`, "json", or "bytes" to keep them. Default: TFRecord has
+            examples, which are taken apart for Parquet and tokens and kept for ArrayRecord.
+        transform: a function of a record, applied after that.
+        encode: for ArrayRecord, how records that are no bytes become bytes: "example" (the default, but for JSON lines),
+            "json", or a function for all records.
+        options: of the writer: for ArrayRecord over `{"group_size": 1}`; for Parquet `row_group_size`, `compression` and so on;
+            for tokens `dtype` and `add_special_tokens`.
+        tokenizer: the path of a tokenizer's file, of the library tokenizers. Default: records are tokens already.
+        column: where a record that is a dict has its text, default "text"; or its tokens, default "tokens".
+        runner: a runner of Apache Beam, such as "DirectRunner"; default none, and processes of this machine.
+        runner_options: for Beam, as on its command line.
+        progress: whether to show it on standard error.
+
+    Raises:
+        SourceError: the source cannot be read, or a record is damaged; the message names file and offset.
+        ConversionError: the target holds something else, is being written to, or cannot be written; or the arguments do
+            not go together. What was whole stays.
+        MissingExtraError: a library is not installed.
+        WorkerCrashedError: a worker ended.
+
+    >>> import tempfile, millrace
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = convert([b"one", b"two"], folder, workers=0, progress=False)
+    ...     print(made.records, [shard.name.partition("-")[2] for shard in made.shards])
+    ...     millrace.ArrayRecordDataSource(folder)[1]
+    2 ['00000-of-00001.array_record']
+    b'two'
+    """
+    path = os.path.abspath(text_of(target))
+    file = None if tokenizer is None else text_of(tokenizer)
+    wanted = Wanted(
+        source, to, source_format, split, shards, on_error, decode, transform, encode, options or {}, file, column
+    )
+    job, identity = prepared(wanted, path)
+    make: _Make = partial(_on_this_machine, workers=_workers(workers))
+    if runner is not None:
+        make = partial(_on_beam, runner=runner, options=tuple(runner_options))
+    elif runner_options:
+        raise ConversionError(f"{first_few(list(runner_options))}: options of a runner go with runner= (--runner).")
+    return _converted(job, identity, shards, make, _workers(workers), progress)
+
+
+_Make = Callable[[Job, Sequence[Shard], Progress], None]
+"""Has shards made."""
+
+
+def _workers(workers: int | None) -> int:
+    if workers is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return whole_number("workers", workers, 0, None, "a number of processes, or 0 for none")
+
+
+def _converted(
+    job: Job, identity: dict[str, Any], shards: int | None, make: _Make, workers: int, shown: bool
+) -> Manifest:
+    target = Target(job.target)
+    done = manifest_in(target)
+    if done is not None:
+        _check_same(target, {"source": done.source, "options": done.options}, identity)
+        if all(map(target.holds, done.shards)):
+            target.clean()
+            return done
+    with target.locked():
+        plan = _plan(target, job, identity, shards, workers, anew=done is None)
+        receipts = {shard.name: shard for shard in done.shards if target.holds(shard)} if done is not None else {}
+        receipts.update(target.receipts())
+        missing = [shard for shard in plan if shard.name not in receipts]
+        if missing:
+            total = sum(job.input.weight(part) for shard in missing for part in shard.parts)
+            with Progress((len(missing), len(plan)), total, job.input.unit, shown) as progress:
+                make(job, missing, progress)
+            receipts.update(target.receipts())
+        manifest = Manifest(identity["source"], identity["options"], _all(plan, receipts))
+        target.end(manifest.to_json())
+    return manifest
+
+
+def _all(plan: Sequence[Shard], receipts: Mapping[str, Receipt]) -> tuple[Receipt, ...]:
+    lost = [shard.name for shard in plan if shard.name not in receipts]
+    if lost:
+        raise ConversionError(f"{len(lost)} shards are not there: {first_few(lost)}; run the same again to make them.")
+    return tuple(receipts[shard.name] for shard in plan)
+
+
+def _plan(
+    target: Target, job: Job, identity: dict[str, Any], shards: int | None, workers: int, anew: bool
+) -> list[Shard]:
+    """The plan that an earlier run kept, or a new one."""
+    kept = target.plan()
+    if kept is not None and target.receipts():  # of one without any nothing is there
+        _check_same(target, kept["identity"], identity)
+        return [Shard(shard["name"], tuple(Part(**part) for part in shard["parts"])) for shard in kept["shards"]]
+    plan = _planned(job, shards, workers)
+    if anew:
+        _check_free(target, job, plan)
+    target.begin({"identity": identity, "shards": [asdict(shard) for shard in plan]})
+    return plan
+
+
+def _planned(job: Job, shards: int | None, workers: int) -> list[Shard]:
+    names = list(job.input.names())
+    if shards is None and job.input.unit == "B":
+        return shard_for_shard(names, job.output.suffix)
+    counts = dict(run(count_records, job, names, workers if len(names) > 1 else 0, lambda records, weight: None))
+    in_order = {name: counts[name] for name in names}
+    return divided(in_order, shards or 1, os.path.basename(job.target) or "data", job.output.suffix)
+
+
+def count_records(job: Job, name: str, report: Report) -> tuple[str, int]:
+    """How many records a file has."""
+    return name, job.input.count(name, _ignored if job.skips else None)
+
+
+def _ignored(error: Exception) -> None:
+    """It is counted when the record is converted."""
+
+
+def _check_free(target: Target, job: Job, plan: Sequence[Shard]) -> None:
+    files = [target.file(file) for shard in plan for file in job.output.files_of(shard.name)]
+    there = [brief(file) for file in files if os.path.lexists(file)]
+    if there:
+        target.clean()
+        raise ConversionError(f"{first_few(there)} would be overwritten; remove what is there, or pass another target.")
+
+
+def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Hold what an earlier run was asked for against what this one is."""
+    different = [
+        name
+        for part in ("source", "options")
+        for name in sorted({*before[part], *now[part]})
+        if before[part].get(name) != now[part].get(name)
+    ]
+    if different:
+        raise ConversionError(
+            f"{brief(target.path)} holds another conversion, which differs in: {', '.join(different)}. Remove it, or pass "
+            "another target."
+        )
+
+
+def _on_this_machine(job: Job, shards: Sequence[Shard], progress: Progress, workers: int) -> None:
+    for _ in run(convert_shard, job, shards, workers, progress.advance):
+        progress.shard_done()
+
+
+def _on_beam(job: Job, shards: Sequence[Shard], progress: Progress, runner: str, options: Sequence[str]) -> None:
+    from .on_beam import run_on_beam
+
+    run_on_beam(job, shards, runner, options)
+    for shard in shards:
+        progress.shard_done()
+        progress.advance(0, sum(map(job.input.weight, shard.parts)))

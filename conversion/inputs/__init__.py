@@ -1,0 +1,1 @@
+"""Where records come from: files of many formats, and sources."""

@@ -1,0 +1,112 @@
+"""Rows of CSV files. In: a stream of bytes, and the type of each column. Out: dicts, with the number of their line.
+
+The first line names the columns. There is no standard for types: they are guessed once, from the first rows of the first file,
+and hold for all files, so that all shards have the same columns. Format: https://www.rfc-editor.org/rfc/rfc4180.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, BinaryIO
+
+from ...errors import SourceError
+from ...wording import brief, first_few, shown
+from ..job import OnDamage
+
+GUESSED_FROM = 1000
+"""So many rows."""
+
+_TYPES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "text": str}
+"""From the narrowest to the widest."""
+
+
+def guessed_types(stream: BinaryIO, name: str) -> dict[str, str]:
+    r"""The narrowest type that all first values of each column have; empty ones do not count.
+
+    >>> guessed_types(io.BytesIO(b"a,b,c\n1,2.5,x\n2,,\n"), "x.csv")
+    {'a': 'int', 'b': 'float', 'c': 'text'}
+    """
+    rows = _rows(stream, name)
+    columns = _columns(rows, name)
+    found = [row for _, row in islice(rows, GUESSED_FROM) if len(row) == len(columns)]
+    return {column: _narrowest([row[place] for row in found]) for place, column in enumerate(columns)}
+
+
+def read_records(
+    stream: BinaryIO, name: str, types: Mapping[str, str], on_damage: OnDamage = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    r"""Gives each row as a dict, with the number of the line on which it begins.
+
+    Args:
+        stream: stands at its beginning.
+        name: of the file, for messages.
+        types: "int", "float" or "text" by column, all of them in their order. An empty number is None.
+        on_damage: is told of each row that is left out. Default: that is an error.
+
+    Raises:
+        SourceError: the columns are others, or a row does not fit them.
+
+    >>> list(read_records(io.BytesIO(b"a,b\n1,x\n,y\n"), "x.csv", {"a": "int", "b": "text"}))
+    [(2, {'a': 1, 'b': 'x'}), (3, {'a': None, 'b': 'y'})]
+    """
+    rows = _rows(stream, name)
+    columns = _columns(rows, name)
+    if columns != list(types):
+        raise SourceError(
+            f"{brief(name)} has the columns {first_few(columns)}, and the first file {first_few(list(types))}; "
+            "convert files with other columns on their own."
+        )
+    convert = [_TYPES[types[column]] for column in columns]
+    for line, row in rows:
+        try:
+            record = _record(row, columns, convert)
+        except ValueError as error:
+            damage = SourceError(f"{brief(name)}, line {line}: {brief(error)}.")
+            if on_damage is None:
+                raise damage from None
+            on_damage(damage)
+        else:
+            yield line, record
+
+
+def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows that are not blank, with the number of their first line."""
+    reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), strict=True)
+    line = 1
+    try:
+        for row in reader:
+            if row:
+                yield line, row
+            line = reader.line_num + 1
+    except (csv.Error, UnicodeError) as error:
+        raise SourceError(f"{brief(name)}, line {line} is no CSV in UTF-8: {brief(error)}.") from error
+
+
+def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
+    columns = next(rows, (0, []))[1]
+    if not columns or len(set(columns)) < len(columns):
+        raise SourceError(f"{brief(name)}: the first line must name the columns, each once; it is {shown(columns)}.")
+    return columns
+
+
+def _narrowest(values: list[str]) -> str:
+    filled = [value for value in values if value]
+    return next(name for name, kind in _TYPES.items() if (filled or name == "text") and _fit(filled, kind))
+
+
+def _fit(values: list[str], kind: Callable[[str], Any]) -> bool:
+    try:
+        for value in values:
+            kind(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _record(row: list[str], columns: list[str], convert: list[Callable[[str], Any]]) -> dict[str, Any]:
+    if len(row) != len(columns):
+        raise ValueError(f"{len(row)} values, and there are {len(columns)} columns")
+    return {column: kind(value) if value or kind is str else None for column, kind, value in zip(columns, convert, row)}

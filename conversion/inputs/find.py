@@ -1,0 +1,86 @@
+"""What a user passes as a source. In: paths, a name, or an object. Out: an input."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+from ...errors import ConversionError, MissingExtraError, SourceError
+from ...files.paths import find_files, path_list, text_of
+from ...wording import brief, first_few, shown
+from ..job import Input
+from .formats import FORMATS, format_of
+from .from_files import FileInput
+from .from_source import SourceInput
+
+OTHER_FORMATS = ("tfds", "huggingface")
+"""Of sources that are told by a path or a name, besides files."""
+
+
+def find_input(source: Any, source_format: str | None, split: str | None) -> Input:
+    """The input that a source is.
+
+    Args:
+        source: paths of files; a folder of a Hugging Face dataset; the name of a TFDS dataset; or any source.
+        source_format: of files, "huggingface" or "tfds"; None: by the names of the files.
+        split: of a dataset that has several.
+
+    Raises:
+        ConversionError: the format is unknown, or cannot be told.
+        SourceError: nothing is there, or it cannot be read.
+    """
+    if source_format is not None and source_format not in (*FORMATS, *OTHER_FORMATS):
+        raise ConversionError(
+            f"source_format={shown(source_format)} is unknown; use one of {', '.join((*FORMATS, *OTHER_FORMATS))}."
+        )
+    if not _is_paths(source):
+        return SourceInput(source)
+    if source_format == "tfds":
+        from ...sources import TfdsDataSource
+
+        return SourceInput(TfdsDataSource(text_of(source), split or "train"))
+    if source_format == "huggingface" or (source_format is None and _is_hugging_face(source)):
+        return SourceInput(_hugging_face(text_of(source), split))
+    return _files(source, source_format)
+
+
+def _is_paths(source: Any) -> bool:
+    paths = (str, os.PathLike)
+    return isinstance(source, paths) or (
+        isinstance(source, (list, tuple)) and bool(source) and all(isinstance(item, paths) for item in source)
+    )
+
+
+def _files(source: Any, source_format: str | None) -> FileInput:
+    forms = [FORMATS[source_format]] if source_format else list(FORMATS.values())
+    names = list(dict.fromkeys(find_files(path_list(source), tuple(p for form in forms for p in form.patterns))))
+    return FileInput(names, forms[0] if source_format else format_of(names))
+
+
+def _is_hugging_face(source: Any) -> bool:
+    """Whether `save_to_disk` of a dataset, or of a dict of them, made this folder."""
+    if isinstance(source, (list, tuple)):
+        return False
+    folder = text_of(source)
+    return any(os.path.isfile(os.path.join(folder, name)) for name in ("state.json", "dataset_dict.json"))
+
+
+def _hugging_face(path: str, split: str | None) -> Any:
+    try:
+        datasets = import_module("datasets")  # a folder of ours has that name, too
+    except ImportError as error:
+        raise MissingExtraError(
+            f'{brief(path)} is a Hugging Face dataset, which needs datasets: pip install "millrace[huggingface]"'
+        ) from error
+    try:
+        found = datasets.load_from_disk(path)
+    except (OSError, ValueError) as error:
+        raise SourceError(f"{brief(path)} is no Hugging Face dataset on disk: {brief(error)}") from error
+    if not isinstance(found, dict):
+        return found
+    if split not in found:
+        raise ConversionError(
+            f"{brief(path)} has the splits {first_few(list(found), 8)}; pass split= (--split), one of them."
+        )
+    return found[split]

@@ -1,0 +1,123 @@
+"""The formats of files that are read. In: a format's name, or that of a file. Out: what opens a file of it, from begin to end.
+
+Each format's library is imported when the first file is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from ...errors import ConversionError
+from ...files.streams import open_stream
+from ...wording import first_few, shown
+from ..job import OnDamage
+
+COMPRESSED = (".gz", ".gzip", ".zst", ".zstd")
+
+Records = Iterator[tuple[int, Any]]
+"""Records with their places."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How files of one format are read: as a stream, or by a source with random access."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    """What names of files have; also before a compression's suffix, or a number as in `.tfrecord-00000-of-00010`."""
+    place: str
+    """What a record's place counts."""
+    encode: str
+    """How records that are no bytes become bytes: "example" or "json"."""
+    stream: Callable[[str, Any, OnDamage], Records] | None = None
+    """Reads a file: path, CSV's types of columns, who is told of damage."""
+    source: Callable[[str], Any] | None = None
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The files of a folder that count."""
+        return tuple(f"*{suffix}{end}" for suffix in self.suffixes for end in ("", "-*-of-*", *self._compressed()))
+
+    def _compressed(self) -> tuple[str, ...]:
+        return COMPRESSED if self.stream is not None else ()
+
+
+def _stream(module: str, path: str, _: Any, on_damage: OnDamage) -> Records:
+    read = import_module(f"...formats.{module}", __package__).read_records
+    with open_stream(path, "auto") as stream:
+        yield from read(stream, path, on_damage)
+
+
+def _csv(path: str, types: Any, on_damage: OnDamage) -> Records:
+    from .comma_separated import read_records
+
+    with open_stream(path, "auto") as stream:
+        yield from read_records(stream, path, types, on_damage)
+
+
+def _array_record(path: str) -> Any:
+    from ...sources import ArrayRecordDataSource
+
+    return ArrayRecordDataSource(path)
+
+
+def _parquet(path: str) -> Any:
+    from ...sources import ParquetDataSource
+
+    return ParquetDataSource(path)
+
+
+def _npy(path: str) -> Any:
+    from .rows import NpyRows
+
+    return NpyRows(path)
+
+
+FORMATS = {
+    format.name: format
+    for format in (
+        Format("tfrecord", (".tfrecord", ".tfrecords"), "byte", "example", stream=partial(_stream, "tfrecord")),
+        Format("tar", (".tar", ".tgz"), "byte", "example", stream=partial(_stream, "tar")),
+        Format("json_lines", (".jsonl", ".ndjson"), "byte", "json", stream=partial(_stream, "json_lines")),
+        Format("csv", (".csv",), "line", "example", stream=_csv),
+        Format("parquet", (".parquet", ".parq", ".pq"), "row", "example", source=_parquet),
+        Format("array_record", (".array_record", ".arrayrecord"), "record", "example", source=_array_record),
+        Format("npy", (".npy",), "row", "example", source=_npy),
+    )
+}
+
+
+def split_name(name: str) -> tuple[str, str, str]:
+    """The stem of a file's name, the suffix that says its format, and what stands after it: a number, not a compression.
+
+    >>> split_name("mnist-train.tfrecord-00000-of-00010"), split_name("a.jsonl.gz"), split_name("README")
+    (('mnist-train', '.tfrecord', '-00000-of-00010'), ('a', '.jsonl', ''), ('README', '', ''))
+    """
+    bare, end = os.path.splitext(name)
+    if end.lower() in COMPRESSED:
+        name = bare
+    known = [suffix for format in FORMATS.values() for suffix in format.suffixes]
+    for suffix in sorted(known, key=len, reverse=True):
+        stem, found, rest = name.rpartition(suffix)
+        if found and stem and (not rest or rest.startswith("-")):
+            return stem, suffix, rest
+    return name, "", ""
+
+
+def format_of(names: list[str]) -> Format:
+    """The format of files, by their names.
+
+    Raises:
+        ConversionError: it cannot be told, or there are several.
+    """
+    suffixes = {split_name(os.path.basename(name))[1]: name for name in names}
+    found = {format.name: format for format in FORMATS.values() if set(format.suffixes) & set(suffixes)}
+    if len(found) == 1 and "" not in suffixes:
+        return next(iter(found.values()))
+    told = f"files of several formats: {first_few(sorted(found))}" if found else f"{shown(names[0])}: an unknown format"
+    raise ConversionError(f"{told}; pass source_format= (--from), one of {', '.join(FORMATS)}, and only files of it.")

@@ -1,0 +1,90 @@
+"""Records of a source with random access. In: parts, as ranges of record keys. Out: chunks of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...sources import as_source, fingerprint_of, reader_of
+from ..job import Chunk, OnDamage, Part
+
+CHUNK_RECORDS = 256
+CHUNK_BYTES = 1 << 22
+"""A chunk has so many records or bytes at most: it is what a worker holds in memory at a time."""
+
+
+class SourceInput:
+    """Any source; `Input` says what it does."""
+
+    unit = "records"
+
+    def __init__(self, source: Any) -> None:
+        self._source = as_source(source)
+        self._name = type(self._source).__name__
+
+    def names(self) -> Sequence[str]:
+        """The kind of the source."""
+        return (self._name,)
+
+    def identity(self) -> dict[str, Any]:
+        """Its fingerprint."""
+        return {"source": fingerprint_of(self._source)}
+
+    def schema(self) -> Any:
+        """Not known."""
+        return None
+
+    def count(self, name: str, on_damage: OnDamage) -> int:
+        """Its length."""
+        return len(self._source)
+
+    def read(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
+        """The records of some keys."""
+        return read_source(self._source, part, CHUNK_RECORDS, 1.0, on_damage)
+
+    def weight(self, part: Part) -> float:
+        """Their number."""
+        return (len(self._source) if part.stop is None else part.stop) - part.start
+
+    def place(self, part: Part, place: int) -> str:
+        """By its key."""
+        return f"{part.name}: record {place}"
+
+
+def read_source(source: Any, part: Part, chunk: int, weight: float, on_damage: OnDamage) -> Iterator[Chunk]:
+    """The records `[part.start, part.stop)` of a source, some at a time.
+
+    Args:
+        source: with random access.
+        part: which of its keys.
+        chunk: so many at a time.
+        weight: of one record.
+        on_damage: is told of each record that cannot be read.
+    """
+    read = reader_of(source)
+    stop = len(source) if part.stop is None else part.stop
+    for first in range(part.start, stop, chunk):
+        keys = np.arange(first, min(first + chunk, stop), dtype=np.int64)
+        done = float(keys[-1] + 1 - part.start) * weight
+        try:
+            chunk_read = Chunk(list(read(keys)), keys.tolist(), done)
+        except Exception:
+            chunk_read = _one_by_one(read, keys.tolist(), done, on_damage)
+        yield chunk_read
+
+
+def _one_by_one(read: Any, keys: list[int], done: float, on_damage: OnDamage) -> Chunk:
+    """What can be read of a chunk."""
+    records, places = [], []
+    for key in keys:
+        try:
+            records.append(read(np.array([key], np.int64))[0])
+        except Exception as error:
+            if on_damage is None:
+                raise
+            on_damage(error)
+        else:
+            places.append(key)
+    return Chunk(records, places, done)

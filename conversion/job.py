@@ -1,0 +1,175 @@
+"""The words of a conversion: frozen dataclasses of plain values, and what the sides of one promise each other.
+
+an Input gives records of its Parts  →  prepared (decoded, transformed, encoded)  →  the Output writes them to a Shard
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, TypeAlias
+
+OnDamage: TypeAlias = Callable[[Exception], None] | None
+"""Is told why a record is left out; None: the error is raised."""
+
+Report: TypeAlias = Callable[[int, float], None]
+"""Is told of progress: records written, and how much weight of the input that was, since it was last told."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The records `[start, stop)` of one input file, or of a source; `stop` None: all that are left."""
+
+    name: str
+    start: int = 0
+    stop: int | None = None
+    share: float = 1.0
+    """How much of the whole that is."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of the target, and what comes into it."""
+
+    name: str
+    """Its path in the target, with `/` between the folders."""
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A whole file of the target."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a shard came to."""
+
+    name: str
+    records: int
+    left_out: int
+    """How many damaged records are not in it."""
+    damage: tuple[str, ...]
+    """Why, for the first few of them."""
+    files: tuple[WrittenFile, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Any) -> Receipt:
+        """The receipt that `to_json` gave; raises as Python does if it is none."""
+        files = tuple(WrittenFile(**file) for file in values["files"])
+        counts = int(values["records"]), int(values["left_out"])
+        return cls(str(values["name"]), *counts, tuple(map(str, values["damage"])), files)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some records of a part, in their order."""
+
+    records: list[Any]
+    places: list[int]
+    """Of each record: its offset in the file, or its number."""
+    done: float
+    """How much of the part's weight has been read by now."""
+
+
+class Input(Protocol):
+    """Where records come from. Picklable: workers read, each other parts."""
+
+    unit: str
+    """Of the weights: "B" or "records"."""
+
+    def names(self) -> Sequence[str]:
+        """The files, or the one name of a source, in their order."""
+        ...
+
+    def identity(self) -> dict[str, Any]:
+        """Which data this is, in plain JSON values."""
+        ...
+
+    def schema(self) -> Any:
+        """The Arrow schema of the records, where one is known without reading them; else None."""
+        ...
+
+    def count(self, name: str, on_damage: OnDamage) -> int:
+        """How many records a file has, without the damaged ones. May read all of it."""
+        ...
+
+    def read(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
+        """The records of a part."""
+        ...
+
+    def weight(self, part: Part) -> float:
+        """How much there is to read in a part, in units."""
+        ...
+
+    def place(self, part: Part, place: int) -> str:
+        """Where a record is, in words."""
+        ...
+
+
+class ShardWriter(Protocol):
+    """Writes one shard. One thread calls it; memory stays bounded."""
+
+    def write(self, encoded: Any) -> None:
+        """Write what `Output.encode` gave."""
+        ...
+
+    def close(self) -> None:
+        """All is in the file."""
+        ...
+
+    def discard(self) -> None:
+        """Let go of the file, which somebody else removes. Raises nothing."""
+        ...
+
+
+class Output(Protocol):
+    """What is written. Picklable."""
+
+    suffix: str
+    """What the names of shards end in."""
+
+    def identity(self) -> dict[str, Any]:
+        """All that the bytes depend on, in plain JSON values."""
+        ...
+
+    def encode(self, records: list[Any]) -> Any:
+        """Some records as they are written.
+
+        Raises:
+            Exception: one of them cannot be. It is then called for each alone.
+        """
+        ...
+
+    def open(self, path: str) -> ShardWriter:
+        """Begin a shard."""
+        ...
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """The files of a shard, in the order in which they are to appear; the last one is the shard's own."""
+        ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all shards have in common. Picklable."""
+
+    input: Input
+    output: Output
+    steps: tuple[Callable[[Any], Any], ...]
+    """What happens to each record before it is encoded."""
+    skips: bool
+    """Whether damaged records are left out."""
+    target: str
+
+
+Work: TypeAlias = Callable[[Job, Any, Report], Any]
+"""A part of a job, done anywhere: what to do, and what it came to. Can be done again."""

@@ -1,0 +1,63 @@
+"""The same shards as a pipeline of Apache Beam. In: a job and shards. Out: receipts, beside the shards.
+
+Each shard is one element; what is done with it is what a worker of ours does. So the bytes are the same, and it may be done
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+
+from ..errors import ConversionError, MissingExtraError, PicklingError
+from ..wording import brief, first_few
+from .job import Job, Shard
+from .shards import convert_shard
+
+
+def run_on_beam(job: Job, shards: Sequence[Shard], runner: str, options: Sequence[str]) -> None:
+    """Convert shards on a runner of Beam.
+
+    Args:
+        job: what they have in common.
+        shards: to be made.
+        runner: such as "DirectRunner", "DataflowRunner", "FlinkRunner" or "SparkRunner".
+        options: Beam's, as on its command line.
+
+    Raises:
+        MissingExtraError: apache_beam is not installed.
+        ConversionError: Beam does not know the runner, or ended without some shards.
+        Exception: whatever a shard raised, as Beam hands it on.
+    """
+    beam = _library()
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    try:
+        pipeline = beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *options]))
+    except ValueError as error:
+        raise ConversionError(f"runner={runner}, options {first_few(list(options))}: {brief(error)}") from error
+    convert = beam.Map(_convert, _pickled(job))
+    pipeline | "Shards" >> beam.Create([_pickled(shard) for shard in shards]) | beam.Reshuffle() | "Convert" >> convert
+    pipeline.run().wait_until_finish()
+
+
+def _library() -> Any:
+    try:
+        import apache_beam
+    except ImportError as error:
+        raise MissingExtraError('runner= needs apache-beam: pip install "millrace[beam]"') from error
+    return apache_beam
+
+
+def _pickled(value: Any) -> bytes:
+    try:
+        data: bytes = cloudpickle.dumps(value)
+    except Exception as error:
+        raise PicklingError(f"the source, or a function, cannot be sent to Beam's workers: {brief(error)}") from error
+    return data
+
+
+def _convert(shard: bytes, job: bytes) -> str:
+    return convert_shard(cloudpickle.loads(job), cloudpickle.loads(shard), lambda records, weight: None).name

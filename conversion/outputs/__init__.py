@@ -1,0 +1,1 @@
+"""What is written: ArrayRecord, Parquet, files of tokens."""

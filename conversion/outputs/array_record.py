@@ -1,0 +1,174 @@
+"""Records as bytes, in ArrayRecord files. In: records. Out: a file of bytes that depend on records and options alone."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...errors import ConversionError, MissingExtraError
+from ...wording import brief, shown
+
+Encode: TypeAlias = Callable[[Any], bytes]
+
+
+class ArrayRecordOutput:
+    """ArrayRecord; `Output` says what it does.
+
+    Args:
+        encode: "example" or "json": how records that are no bytes become bytes; or a function for all of them.
+        encode_identity: what the function is, for the conversion's identity.
+        options: of the library's writer, over `group_size:1`, which suits random access.
+    """
+
+    suffix = ".array_record"
+
+    def __init__(self, encode: str | Encode, encode_identity: Any, options: Mapping[str, Any]) -> None:
+        self._encode = encode if callable(encode) else _ENCODERS[encode]
+        self._identity = encode_identity
+        self._options = ",".join(
+            f"{name}:{value}" if value != "" else name for name, value in _options(options).items()
+        )
+        _library()
+
+    def identity(self) -> dict[str, Any]:
+        """The writer's options, and how records become bytes."""
+        return {"to": "array_record", "encode": self._identity, "options": self._options}
+
+    def encode(self, records: list[Any]) -> list[bytes]:
+        """Bytes as they are, all others by what was chosen."""
+        if all(type(record) is bytes for record in records):
+            return records if self._encode in _OF_VALUES else [_checked(self._encode(record)) for record in records]
+        return [_checked(self._encode(record)) for record in records]
+
+    def open(self, path: str) -> _Writer:
+        """A file of the library's writer."""
+        try:
+            return _Writer(_library().ArrayRecordWriter(path, self._options), path)
+        except ValueError as error:
+            raise ConversionError(f"options={{…}} of ArrayRecord, {brief(self._options)}: {brief(error)}") from error
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """One file."""
+        return (name,)
+
+
+class _Writer:
+    def __init__(self, writer: Any, path: str) -> None:
+        self._writer, self._path = writer, path
+        self._check()
+
+    def write(self, encoded: list[bytes]) -> None:
+        write = self._writer.write
+        for record in encoded:
+            write(record)
+        self._check()
+
+    def close(self) -> None:
+        try:
+            self._writer.close()
+        except RuntimeError as error:
+            raise OSError(f"cannot be written: {brief(error)}") from error
+
+    def discard(self) -> None:
+        with suppress(RuntimeError):
+            self._writer.close()
+
+    def _check(self) -> None:
+        """The library tells what went wrong when it is closed, and takes records until then."""
+        if not self._writer.ok():
+            self.close()
+            raise OSError(f"{brief(self._path)} cannot be written")
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"group_size": 1, **options}
+
+
+def _library() -> Any:
+    try:
+        from array_record.python import array_record_module
+    except ImportError as error:
+        raise MissingExtraError(
+            'to="array_record" needs the package array_record: pip install "millrace[array-record]"'
+        ) from error
+    return array_record_module
+
+
+def _checked(encoded: Any) -> bytes:
+    if isinstance(encoded, (bytes, bytearray, memoryview)):
+        return bytes(encoded)
+    raise ConversionError(f"encode= gave a {type(encoded).__name__} ({shown(encoded)}); it must give bytes.")
+
+
+def as_example(record: Any) -> bytes:
+    """Text as UTF-8, an array as a `.npy` file, a dict as `tf.train.Example`.
+
+    >>> as_example("a"), len(as_example(np.arange(3, dtype=np.uint8)))
+    (b'a', 131)
+    """
+    if isinstance(record, (bytes, bytearray, memoryview)):
+        return bytes(record)
+    if isinstance(record, str):
+        return record.encode()
+    if isinstance(record, np.ndarray):
+        return _as_npy(record)
+    if isinstance(record, Mapping):
+        return _example(record)
+    raise ConversionError(
+        f"a record is a {type(record).__name__} ({shown(record)}), and ArrayRecord holds bytes; pass encode=, a function that "
+        'makes bytes of a record, or encode="json".'
+    )
+
+
+def _example(record: Mapping[str, Any]) -> bytes:
+    from ...formats.example import encode_example
+
+    for name, value in record.items():
+        if getattr(value, "ndim", 0) > 1 or (
+            isinstance(value, (list, tuple)) and value and isinstance(value[0], (list, tuple))
+        ):
+            raise ConversionError(
+                f"{shown(name)} has several axes, and tf.train.Example keeps no shapes; pass encode=, a function that makes "
+                "bytes of a record, or transform= to make bytes of the array."
+            )
+    try:
+        return encode_example({name: value for name, value in record.items() if value is not None})
+    except TypeError as error:
+        raise ConversionError(
+            f'{brief(error)} Or pass encode="json", or encode=, a function that makes bytes of a record.'
+        ) from error
+
+
+def _as_npy(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def as_json(record: Any) -> bytes:
+    """A value as JSON in UTF-8; bytes as they are.
+
+    >>> as_json({"x": np.float64(0.5), "t": [np.int8(1)], "a": np.arange(2)})
+    b'{"x":0.5,"t":[1],"a":[0,1]}'
+    """
+    if isinstance(record, (bytes, bytearray, memoryview)):
+        return bytes(record)
+    return json.dumps(record, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    raise ConversionError(
+        f"a {type(value).__name__} ({shown(value)}) is no JSON; pass encode=, a function that gives bytes."
+    )
+
+
+_ENCODERS: dict[str, Encode] = {"example": as_example, "json": as_json}
+_OF_VALUES = (as_example, as_json)
+"""They leave bytes as they are."""

@@ -1,0 +1,145 @@
+"""Records as rows of Parquet files, in row groups that are small enough for random reads.
+
+In: dicts with the columns of a schema. Out: files with that schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...errors import ConversionError, MissingExtraError
+from ...wording import brief, first_few, shown
+
+GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
+"""A row group ends with so many rows, or bytes: one random read decodes a whole group."""
+
+
+class ParquetOutput:
+    """Parquet; `Output` says what it does.
+
+    Args:
+        schema: an Arrow schema, the same for all shards.
+        options: of `pyarrow.parquet.ParquetWriter`, and `row_group_size`.
+    """
+
+    suffix = ".parquet"
+
+    def __init__(self, schema: Any, options: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._names = frozenset(schema.names)
+        self._options = {name: value for name, value in options.items() if name != "row_group_size"}
+        self._group_rows = int(options.get("row_group_size", GROUP_ROWS))
+
+    def identity(self) -> dict[str, Any]:
+        """Columns and options."""
+        columns = {field.name: str(field.type) for field in self._schema}
+        options = {"row_group_size": self._group_rows, **{name: str(value) for name, value in self._options.items()}}
+        return {"to": "parquet", "columns": columns, "options": options}
+
+    def encode(self, records: list[Any]) -> Any:
+        """As an Arrow table."""
+        for record in records:
+            self._check(record)
+        return pyarrow().Table.from_pylist([_plain(record) for record in records], schema=self._schema)
+
+    def _check(self, record: Any) -> None:
+        if not isinstance(record, Mapping):
+            raise ConversionError(not_columns(record))
+        if not record.keys() <= self._names:
+            raise ConversionError(
+                f"a record has the columns {first_few(sorted(map(str, record.keys() - self._names)))}, which the first records "
+                "have not; pass transform= to give all records the same columns."
+            )
+
+    def open(self, path: str) -> _Writer:
+        """A file of pyarrow's writer."""
+        import pyarrow.parquet as pq
+
+        return _Writer(pq.ParquetWriter(path, self._schema, **self._options), self._group_rows)
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """One file."""
+        return (name,)
+
+
+class _Writer:
+    """Puts rows together until they make a row group."""
+
+    def __init__(self, writer: Any, group_rows: int) -> None:
+        self._writer, self._group_rows = writer, group_rows
+        self._waiting: list[Any] = []
+
+    def write(self, encoded: Any) -> None:
+        while len(encoded):
+            room = self._group_rows - sum(map(len, self._waiting))
+            self._waiting.append(encoded.slice(0, room))
+            encoded = encoded.slice(room)
+            rows, size = (sum(value) for value in zip(*((len(table), table.nbytes) for table in self._waiting)))
+            if rows >= self._group_rows or size >= GROUP_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pyarrow().concat_tables(self._waiting).combine_chunks()
+            self._writer.write_table(table, row_group_size=len(table))
+        self._waiting = []
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def discard(self) -> None:
+        self._waiting = []
+        with suppress(Exception):  # of a full disk, once more
+            self._writer.close()
+
+
+def schema_of(records: Sequence[Any]) -> Any:
+    """The Arrow schema of the first records; types come from the values.
+
+    Raises:
+        ConversionError: records are no dicts, or a column has values of several types.
+    """
+    for record in records:
+        if not isinstance(record, Mapping):
+            raise ConversionError(not_columns(record))
+    names = list(dict.fromkeys(name for record in records for name in record))
+    fields = []
+    for name in names:
+        values = [_plain(record).get(name) for record in records]
+        try:
+            fields.append((name, pyarrow().array(values).type))
+        except (pyarrow().ArrowException, ValueError, TypeError) as error:
+            raise ConversionError(
+                f"column {shown(name)} of the first {len(records)} records has no one type: {brief(error)}; pass transform= "
+                "to give it one."
+            ) from error
+    return pyarrow().schema(fields)
+
+
+def not_columns(record: Any) -> str:
+    """What to do with a record that is no dict."""
+    return (
+        f'a record is a {type(record).__name__} ({shown(record)}), and Parquet has columns; pass decode="example" or "json" '
+        "for bytes that hold such, or transform=, a function that makes a dict of a record."
+    )
+
+
+def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrow takes arrays of one axis; those with more become lists."""
+    return {name: value.tolist() if getattr(value, "ndim", 0) > 1 else value for name, value in record.items()}
+
+
+def pyarrow() -> Any:
+    """The library.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingExtraError('to="parquet" needs pyarrow: pip install "millrace[parquet]"') from error
+    return pyarrow

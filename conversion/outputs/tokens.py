@@ -1,0 +1,151 @@
+"""Documents as tokens, each apart from the others. In: text, or tokens. Out: files for `TokenSource`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConversionError, MissingExtraError, SourceNotFoundError
+from ...sources import TokenWriter
+from ...wording import TEXT, brief, first_few, shown
+
+_COLUMN = "text"
+
+
+class TokensOutput:
+    """Files of tokens; `Output` says what it does.
+
+    Args:
+        tokenizer: the path of a tokenizer's file, of the library `tokenizers`; None: records have tokens.
+        column: of records that are dicts, default "text", or "tokens" without a tokenizer.
+        options: `dtype`, default what the tokenizer's vocabulary needs, or uint32; `add_special_tokens`, default True.
+    """
+
+    suffix = ".npy"
+
+    def __init__(self, tokenizer: str | None, column: str | None, options: Mapping[str, Any]) -> None:
+        self._path = tokenizer
+        self._column = column or (_COLUMN if tokenizer else "tokens")
+        self._content = None if tokenizer is None else _content(tokenizer)
+        self._special = str(options.get("add_special_tokens", True)).lower() != "false"
+        unknown = sorted(set(options) - {"dtype", "add_special_tokens"})
+        if unknown:
+            raise ConversionError(f"options for tokens are dtype and add_special_tokens, not {first_few(unknown)}.")
+        self._dtype = np.dtype(options.get("dtype") or self._smallest())
+
+    def _smallest(self) -> str:
+        return "uint16" if self._content is not None and self._tokenizer.get_vocab_size() <= 1 << 16 else "uint32"
+
+    def identity(self) -> dict[str, Any]:
+        """A digest of the tokenizer, and the options."""
+        told = None if self._content is None else hashlib.sha256(self._content.encode()).hexdigest()[:16]
+        options = {"dtype": str(self._dtype), "add_special_tokens": self._special}
+        return {"to": "tokens", "tokenizer": told, "column": self._column, "options": options}
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        try:
+            return _library().Tokenizer.from_str(self._content)
+        except MissingExtraError:
+            raise
+        except Exception as error:  # the library raises no class of its own
+            raise ConversionError(f"{brief(self._path)} is no file of a tokenizer: {brief(error)}") from error
+
+    def encode(self, records: list[Any]) -> list[Any]:
+        """The tokens of each document."""
+        documents = [self._document(record) for record in records]
+        if self._content is None:
+            return [self._fitting(document) for document in documents]
+        texts = [_text(document, self._column) for document in documents]
+        found = self._tokenizer.encode_batch(texts, add_special_tokens=self._special)
+        return [self._fitting(np.array(one.ids, np.int64)) for one in found]
+
+    def _document(self, record: Any) -> Any:
+        if not isinstance(record, Mapping):
+            return record
+        if self._column not in record:
+            raise ConversionError(
+                f"a record has no {shown(self._column)}, but {first_few(list(record), 8)}; pass column=, the name of that with "
+                f"the {'text' if self._content is not None else 'tokens'}."
+            )
+        return record[self._column]
+
+    def _fitting(self, tokens: Any) -> Any:
+        """As the file has them; `TokenWriter` would say the same, but end."""
+        found = np.asarray(tokens)
+        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+            raise ConversionError(
+                f"a document is a {type(tokens).__name__} ({shown(tokens)}), not a list of whole numbers; pass tokenizer=, the "
+                "path of a tokenizer.json, to make tokens of text."
+            )
+        limits = np.iinfo(self._dtype)
+        if found.size and not limits.min <= found.min() <= found.max() <= limits.max:
+            raise ConversionError(f'a token does not fit {self._dtype}; pass options={{"dtype": …}} with a wider one.')
+        return found.astype(self._dtype, copy=False)
+
+    def open(self, path: str) -> _Writer:
+        """Our own writer."""
+        return _Writer(TokenWriter(path, self._dtype), path)
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """The offsets, which say nothing by themselves, and the tokens."""
+        return (f"{name}.offsets", name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_tokenizer"}
+
+
+class _Writer:
+    def __init__(self, writer: TokenWriter, path: str) -> None:
+        self._writer, self._path = writer, path
+        self._empty = True
+
+    def write(self, encoded: list[Any]) -> None:
+        self._writer.extend(encoded)
+        self._empty &= not encoded
+
+    def close(self) -> None:
+        if self._empty:
+            raise ConversionError(
+                f"{os.path.basename(self._path)} would have no document, and a file of tokens needs one; pass fewer shards, or "
+                "leave empty files out."
+            )
+        self._writer.close()
+
+    def discard(self) -> None:
+        self._writer.discard()
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise SourceNotFoundError(f"no file {shown(path, TEXT)} of a tokenizer") from None
+    except (OSError, UnicodeError) as error:
+        raise ConversionError(f"{brief(path)} is no file of a tokenizer: {brief(error)}") from error
+
+
+def _text(document: Any, column: str) -> str:
+    if isinstance(document, str):
+        return document
+    if isinstance(document, (bytes, bytearray, memoryview)):
+        return bytes(document).decode()
+    raise ConversionError(
+        f"{shown(column)} of a record is a {type(document).__name__} ({shown(document)}), not text; pass column= or transform=."
+    )
+
+
+def _library() -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise MissingExtraError(
+            'tokenizer= needs the package tokenizers: pip install "millrace[tokenizers]"'
+        ) from error
+    return tokenizers

@@ -1,0 +1,68 @@
+"""Which shard gets which records. In: names of files and numbers of records. Out: shards. Pure."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..errors import ConversionError
+from ..wording import brief, first_few
+from .inputs.formats import split_name
+from .job import Part, Shard
+
+
+def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
+    """One shard for each file, of its name: what they have in common of their folders is left out.
+
+    Raises:
+        ConversionError: two files would have one name.
+
+    >>> [shard.name for shard in shard_for_shard(["in/a/x.tfrecord.gz", "in/b/x.tfrecord-0-of-2"], ".array_record")]
+    ['a/x.array_record', 'b/x-0-of-2.array_record']
+    """
+    folder = os.path.commonpath([os.path.dirname(name) for name in names]) if names else ""
+    shards: dict[str, Shard] = {}
+    for name in names:
+        place = os.path.relpath(os.path.dirname(name), folder) if folder else os.path.dirname(name)
+        stem, _, number = split_name(os.path.basename(name))
+        shard = posixpath.normpath(posixpath.join(*place.split(os.sep), f"{stem}{number}{suffix}"))
+        if shard in shards:
+            raise ConversionError(
+                f"{brief(name)} and {brief(shards[shard].parts[0].name)} would both become {brief(shard)}; pass shards=, or "
+                "convert them on their own."
+            )
+        shards[shard] = Shard(shard, (Part(name),))
+    return list(shards.values())
+
+
+def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> list[Shard]:
+    """So many shards of about the same number of records, in the order of the files.
+
+    Raises:
+        ConversionError: there are fewer records than shards.
+
+    >>> for shard in divided({"a": 3, "b": 2}, 2, "data", ".parquet"):
+    ...     print(shard.name, [(part.name, part.start, part.stop) for part in shard.parts])
+    data-00000-of-00002.parquet [('a', 0, 2)]
+    data-00001-of-00002.parquet [('a', 2, 3), ('b', 0, 2)]
+    """
+    total = sum(counts.values())
+    if total < shards:
+        raise ConversionError(f"{first_few(list(counts))}: {total} records cannot be divided into {shards} shards.")
+    bounds = [total * number // shards for number in range(shards + 1)]
+    names = [f"{stem}-{number:05}-of-{shards:05}{suffix}" for number in range(shards)]
+    return [Shard(name, _between(counts, *ends)) for name, *ends in zip(names, bounds, bounds[1:])]
+
+
+def _between(counts: Mapping[str, int], start: int, stop: int) -> tuple[Part, ...]:
+    """The parts of files that hold the records `[start, stop)` of all together."""
+    ends = np.cumsum(list(counts.values())).tolist()
+    parts = []
+    for (name, count), end in zip(counts.items(), ends):
+        first, last = max(start - (end - count), 0), min(stop - (end - count), count)
+        if first < last:
+            parts.append(Part(name, first, last, (last - first) / count))
+    return tuple(parts)

@@ -1,0 +1,139 @@
+"""What is to be done, from what the user asked for. In: arguments. Out: a job, and its identity in plain JSON values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from ..checks import one_of, whole_number
+from ..errors import ConversionError
+from ..wording import shown
+from .inputs.find import find_input
+from .inputs.from_files import FileInput
+from .job import Input, Job, OnDamage, Output, Part
+from .outputs.array_record import ArrayRecordOutput
+from .outputs.parquet import ParquetOutput, schema_of
+from .outputs.tokens import TokensOutput
+from .steps import DECODERS, SingleNumbers, Step, identity_of
+
+LOOKED_AT = 1000
+"""So many records tell the columns of Parquet."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The arguments of `convert` that the result depends on."""
+
+    source: Any
+    to: str
+    source_format: str | None
+    split: str | None
+    shards: int | None
+    on_error: str
+    decode: str | None
+    transform: Callable[[Any], Any] | None
+    encode: str | Callable[[Any], bytes] | None
+    options: Mapping[str, Any]
+    tokenizer: str | None
+    column: str | None
+
+
+def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
+    """The job, and what it is: two with one identity write the same bytes.
+
+    Raises:
+        ConversionError: arguments do not go together, or what is read cannot become what is wanted.
+        ValueError: an argument is none of its choices.
+        SourceError: the source cannot be read.
+    """
+    _check(wanted)
+    found = find_input(wanted.source, wanted.source_format, wanted.split)
+    decode, skips = _decoding(wanted, found), wanted.on_error == "skip"
+    steps = _steps(wanted, decode, found, skips)
+    output = _output(wanted, found, steps, skips)
+    options = {
+        **output.identity(),
+        "decode": decode,
+        "transform": identity_of(wanted.transform),
+        "shards": wanted.shards,
+        "on_error": wanted.on_error,
+    }
+    identity = json.loads(json.dumps({"source": found.identity(), "options": options}, default=str))
+    return Job(found, output, steps, skips, target), identity
+
+
+def _check(wanted: Wanted) -> None:
+    one_of("to", wanted.to, "array_record", "parquet", "tokens")
+    one_of("on_error", wanted.on_error, "raise", "skip")
+    if wanted.decode is not None:
+        one_of("decode", wanted.decode, "bytes", *DECODERS)
+    if isinstance(wanted.encode, str):
+        one_of("encode", wanted.encode, "example", "json")
+    if wanted.transform is not None and not callable(wanted.transform):
+        raise TypeError(f"transform={shown(wanted.transform)} must be a function of a record.")
+    if wanted.shards is not None:
+        whole_number("shards", wanted.shards, 1, None, "a number of files, such as 16")
+    if not isinstance(wanted.options, Mapping):
+        raise TypeError(f"options={shown(wanted.options)} must be a dict, {{name: value}}.")
+    for name, value, to in (
+        ("encode", wanted.encode, "array_record"),
+        ("tokenizer", wanted.tokenizer, "tokens"),
+        ("column", wanted.column, "tokens"),
+    ):
+        if value is not None and wanted.to != to:
+            raise ConversionError(f'{name}= goes with to="{to}", not "{wanted.to}".')
+
+
+def _decoding(wanted: Wanted, found: Input) -> str | None:
+    """TFRecord files hold examples, which are taken apart where the target needs what is in them."""
+    if wanted.decode is not None:
+        return None if wanted.decode == "bytes" else wanted.decode
+    return "example" if wanted.to != "array_record" and _format(found) == "tfrecord" else None
+
+
+def _format(found: Input) -> str | None:
+    return found.form.name if isinstance(found, FileInput) else None
+
+
+def _steps(wanted: Wanted, decode: str | None, found: Input, skips: bool) -> tuple[Step, ...]:
+    steps: tuple[Step, ...] = () if decode is None else (DECODERS[decode],)
+    if decode == "example" and wanted.to == "parquet":
+        steps += (SingleNumbers(_first(found, steps, skips)),)
+    return steps if wanted.transform is None else (*steps, wanted.transform)
+
+
+def _output(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -> Output:
+    if wanted.to == "tokens":
+        return TokensOutput(wanted.tokenizer, wanted.column, wanted.options)
+    if wanted.to == "array_record":
+        encode = wanted.encode or (found.form.encode if isinstance(found, FileInput) else "example")
+        return ArrayRecordOutput(encode, identity_of(encode), wanted.options)
+    schema = None if steps else found.schema()
+    return ParquetOutput(schema or schema_of(_first(found, steps, skips)), wanted.options)
+
+
+def _first(found: Input, steps: tuple[Step, ...], skips: bool) -> list[Any]:
+    """The first records, as they are after some steps."""
+    return list(islice(_prepared(found, steps, _ignored if skips else None), LOOKED_AT))
+
+
+def _prepared(found: Input, steps: tuple[Step, ...], on_damage: OnDamage) -> Iterator[Any]:
+    for name in found.names():
+        for chunk in found.read(Part(name), on_damage):
+            for record in chunk.records:
+                try:
+                    for step in steps:
+                        record = step(record)
+                except Exception as error:
+                    if on_damage is None:
+                        raise
+                    on_damage(error)
+                else:
+                    yield record
+
+
+def _ignored(error: Exception) -> None:
+    """It is counted when the record is converted."""

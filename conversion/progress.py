@@ -1,0 +1,91 @@
+"""What a person sees of a conversion. In: progress, a little at a time. Out: a bar on a terminal, else a line now and then.
+
+In both: shards, records and their rate, how much of the input is read, and the time that is left.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Self, TextIO
+
+from tqdm import tqdm
+
+LINE_SECONDS = 10.0
+
+
+class Progress:
+    """Shows progress; a context manager.
+
+    Args:
+        shards: how many there are to be made, of how many.
+        total: the weight of what they are made of, in units.
+        unit: "B" or "records".
+        shown: whether to show anything.
+    """
+
+    def __init__(self, shards: tuple[int, int], total: float, unit: str, shown: bool, to: TextIO | None = None) -> None:
+        self._left, self._shards = shards
+        self._total, self._unit = total, unit
+        self._to = to or sys.stderr
+        self._shown, self._bar = shown, self._made_bar(shown)
+        self._records, self._weight = 0, 0.0
+        self._began = self._told = time.monotonic()
+
+    def _made_bar(self, shown: bool) -> Any:
+        if not shown or not self._to.isatty():
+            return None
+        scaled = {"unit": self._unit if self._unit == "B" else " records", "unit_scale": True}
+        return tqdm(total=self._total, file=self._to, desc=self._shards_done(), smoothing=0.05, **scaled)
+
+    def advance(self, records: int, weight: float) -> None:
+        """So many records more were written, and so much more of the input was read."""
+        self._records += records
+        self._weight += weight
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(weight)
+            self._bar.set_postfix_str(self._rate(now), refresh=False)
+        elif self._shown and now >= self._told + LINE_SECONDS:
+            self._told = now
+            print(self._line(now), file=self._to, flush=True)
+
+    def shard_done(self) -> None:
+        """A shard is whole."""
+        self._left -= 1
+        if self._bar is not None:
+            self._bar.set_description(self._shards_done())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        elif self._shown and kind is None:
+            print(self._line(time.monotonic()), file=self._to, flush=True)
+
+    def _shards_done(self) -> str:
+        return f"{self._shards - self._left}/{self._shards} shards"
+
+    def _rate(self, now: float) -> str:
+        return f"{self._records:,} records, {self._records / max(now - self._began, 1e-9):,.0f}/s"
+
+    def _line(self, now: float) -> str:
+        read, total = (_amount(value, self._unit) for value in (self._weight, self._total))
+        return f"{self._shards_done()}, {self._rate(now)}, {read} of {total} read{self._time_left(now)}"
+
+    def _time_left(self, now: float) -> str:
+        if not self._left or not self._weight:
+            return ""
+        seconds = (now - self._began) * (self._total - self._weight) / self._weight
+        return f", {tqdm.format_interval(max(seconds, 0))} left"
+
+
+def _amount(value: float, unit: str) -> str:
+    """A number of bytes or records, for a person.
+
+    >>> _amount(1_500_000, "B"), _amount(1_500_000, "records")
+    ('1.50MB', '1,500,000 records')
+    """
+    return f"{tqdm.format_sizeof(value)}B" if unit == "B" else f"{value:,.0f} {unit}"

@@ -1,0 +1,109 @@
+"""One shard, from its input to its files. In: a job, and a shard. Out: a receipt; the files are whole, or not there."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..errors import ConversionError, MillraceError
+from ..wording import brief
+from .job import Chunk, Job, OnDamage, Part, Receipt, Report, Shard, ShardWriter
+from .target import Target
+
+
+def convert_shard(job: Job, shard: Shard, report: Report) -> Receipt:
+    """Write one shard. Can be done again, and by several processes at the same time: the bytes are the same.
+
+    Raises:
+        SourceError: a record is damaged, and damaged ones are not to be left out.
+        ConversionError: a record cannot be written as asked, or a file cannot be written at all.
+        Exception: whatever a function of the user's raises.
+    """
+    target = Target(job.target)
+    try:
+        with target.writing() as folder:
+            writing = _Writing(job, report)
+            writing.run(shard, os.path.join(folder, os.path.basename(shard.name)))
+            files = job.output.files_of(shard.name)
+            return target.publish(folder, files, writing.receipt(shard.name))
+    except MillraceError:
+        raise
+    except OSError as error:
+        raise ConversionError(
+            f"{brief(target.file(shard.name))} cannot be written: {brief(error)}. Nothing of it is left, and what was whole "
+            "stays: run the same again when that is mended."
+        ) from error
+
+
+TOLD = 3
+"""A receipt says why so many records were left out."""
+
+
+class _Writing:
+    """A shard while it is written."""
+
+    def __init__(self, job: Job, report: Report) -> None:
+        self._job, self._report = job, report
+        self._records = 0
+        self._damage: list[str] = []
+        self._left_out = 0
+
+    def receipt(self, name: str) -> Receipt:
+        """What it came to, but for the files."""
+        return Receipt(name, self._records, self._left_out, tuple(self._damage), ())
+
+    def run(self, shard: Shard, path: str) -> None:
+        """All of it, into files that begin with this path."""
+        writer = self._job.output.open(path)
+        try:
+            for part in shard.parts:
+                self._copy(part, writer)
+            writer.close()
+        except BaseException:
+            writer.discard()
+            raise
+
+    def _copy(self, part: Part, writer: ShardWriter) -> None:
+        done = 0.0
+        for chunk in self._job.input.read(part, self._on_damage):
+            encoded, count = self._encoded(chunk, part)
+            writer.write(encoded)
+            self._records += count
+            self._report(count, chunk.done - done)
+            done = chunk.done
+
+    @property
+    def _on_damage(self) -> OnDamage:
+        return self._leave_out if self._job.skips else None
+
+    def _leave_out(self, why: object) -> None:
+        self._left_out += 1
+        if len(self._damage) < TOLD:
+            self._damage.append(brief(why, 300))
+
+    def _encoded(self, chunk: Chunk, part: Part) -> tuple[Any, int]:
+        """Records as they are written, and how many; at a failure one by one, to know which it was."""
+        try:
+            return self._prepare(chunk.records), len(chunk.records)
+        except Exception:
+            kept = [pair for pair in zip(chunk.records, chunk.places) if self._can_be_written(part, *pair)]
+            return self._prepare([record for record, _ in kept]), len(kept)
+
+    def _prepare(self, records: list[Any]) -> Any:
+        for step in self._job.steps:
+            records = [step(record) for record in records]
+        return self._job.output.encode(records)
+
+    def _can_be_written(self, part: Part, record: Any, place: int) -> bool:
+        try:
+            self._prepare([record])
+        except Exception as error:
+            where = self._job.input.place(part, place)
+            if self._job.skips:
+                self._leave_out(f"{where}: {brief(error)}")
+                return False
+            if isinstance(error, MillraceError):
+                raise type(error)(f"{where}: {brief(error, 400)}") from error
+            error.add_note(f"at {where}")
+            raise
+        return True

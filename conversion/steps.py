@@ -1,0 +1,70 @@
+"""What happens to a record before it is written. In: arguments. Out: functions, and in plain values what they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..described import described, digest
+from ..errors import ConversionError
+from ..wording import brief, shown
+
+Step: TypeAlias = Callable[[Any], Any]
+
+
+def decode_example(record: Any) -> Any:
+    """The features of a serialised `tf.train.Example`."""
+    from ..formats.example import decode_example as decode
+
+    return decode(_bytes(record, "example"))
+
+
+def decode_json(record: Any) -> Any:
+    """The value of JSON text."""
+    try:
+        return json.loads(_bytes(record, "json"))
+    except (ValueError, RecursionError) as error:
+        raise ConversionError(f"a record is no JSON: {brief(error)}; it begins {shown(record)}.") from error
+
+
+DECODERS: dict[str, Step] = {"example": decode_example, "json": decode_json}
+
+
+def _bytes(record: Any, name: str) -> Any:
+    if isinstance(record, (bytes, bytearray, memoryview, str)):
+        return record
+    raise ConversionError(
+        f'decode="{name}" is for records of bytes, and one is a {type(record).__name__} ({shown(record)}); leave decode= out.'
+    )
+
+
+def identity_of(function: Any) -> Any:
+    """What a function is, as far as that can be told; names as they are."""
+    return function if function is None or isinstance(function, str) else digest(described(function), 16)
+
+
+class SingleNumbers:
+    """Takes numbers out of their arrays: an example has arrays alone, also for a label.
+
+    Args:
+        records: the first ones; where each has one number under a name, so will the others have.
+    """
+
+    def __init__(self, records: Sequence[Any]) -> None:
+        dicts = [record for record in records if isinstance(record, dict)]
+        names = dict.fromkeys(name for record in dicts for name in record)
+        self._names = [name for name in names if all(_is_single(record[name]) for record in dicts if name in record)]
+
+    def __call__(self, record: Any) -> Any:
+        """A record, with numbers where all have one."""
+        if not isinstance(record, dict):
+            return record
+        single = {name: record[name][0] for name in self._names if name in record and _is_single(record[name])}
+        return {**record, **single}
+
+
+def _is_single(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.shape == (1,)

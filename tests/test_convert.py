@@ -1,0 +1,278 @@
+"""`millrace.convert`: what goes in comes out, shard for shard, and the manifest says so."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+import warnings
+from io import BytesIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conversions import RECORDS, content, convert, read, write_tfrecord, write_tfrecords
+
+import millrace
+from millrace.errors import ConversionError, SourceError
+from millrace.formats.example import decode_example, encode_example
+
+ROWS = [{"text": f"text {n}", "label": n, "score": n / 4} for n in range(40)]
+
+
+@pytest.fixture
+def tfrecords(tmp_path):
+    """Three files, one of them compressed."""
+    return write_tfrecords(tmp_path / "in")
+
+
+def test_each_file_becomes_a_file_of_its_name(tfrecords, tmp_path):
+    """With the same records in the same order, and nothing else in the folder but the manifest."""
+    made = convert(tfrecords, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "a.array_record",
+        "b.array_record",
+        "c-00000-of-00001.array_record",
+        "manifest.json",
+    ]
+    assert read(tmp_path / "out") == RECORDS
+    assert [shard.records for shard in made.shards] == [30, 1, 69]
+    assert made.records == 100
+    assert millrace.verify(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7, 100])
+def test_records_can_be_divided_anew(tfrecords, tmp_path, shards):
+    """Into any number of files of nearly equal length, in the same order."""
+    made = convert(tfrecords, tmp_path / "out", shards=shards)
+    counts = [shard.records for shard in made.shards]
+    assert (sum(counts), len(counts), max(counts) - min(counts) <= 1) == (100, shards, True)
+    assert read(tmp_path / "out") == RECORDS
+
+
+def test_the_manifest_says_what_there_is(tfrecords, tmp_path):
+    """Records, bytes and SHA-256 of each shard, and from what it was made."""
+    made = convert(tfrecords, tmp_path / "out")
+    told = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (told["records"], told["left_out"], len(told["shards"])) == (100, 0, 3)
+    assert told["bytes"] == sum(path.stat().st_size for path in (tmp_path / "out").glob("*.array_record")) == made.bytes
+    assert [file["path"] for file in told["source"]["files"]] == sorted(map(str, tfrecords.iterdir()))
+    assert told["options"]["options"] == "group_size:1"
+    assert told["millrace"] == millrace.__version__
+
+
+def test_workers_write_the_same_bytes(tfrecords, tmp_path):
+    """As the calling process does; an object of the user's, and a function of `__main__`, come along."""
+    convert(tfrecords, tmp_path / "one", transform=lambda record: record[::-1])
+    convert(tfrecords, tmp_path / "two", transform=lambda record: record[::-1], workers=2)
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert read(tmp_path / "one") == [record[::-1] for record in RECORDS]
+
+
+def _tar(path):
+    with tarfile.open(path, "w") as archive:
+        for number, row in enumerate(ROWS):
+            for name, data in ((f"a/{number}.txt", row["text"].encode()), (f"a/{number}.cls", b"%d" % number)):
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, BytesIO(data))
+
+
+def _csv(path):
+    lines = ["text,label,score", *(f"{row['text']},{row['label']},{row['score']}" for row in ROWS)]
+    path.write_text("\n".join(lines))
+
+
+WRITE = {
+    "x.parquet": lambda path: pq.write_table(pa.Table.from_pylist(ROWS), path),
+    "x.jsonl": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
+    "x.jsonl.gz": lambda path: path.write_bytes(
+        gzip.compress("".join(json.dumps(row) + "\n" for row in ROWS).encode())
+    ),
+    "x.csv": _csv,
+    "x.tfrecord": lambda path: write_tfrecord(path, map(encode_example, ROWS)),
+}
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_rows_of_any_format_become_parquet(name, tmp_path):
+    """With typed columns, the same for all files, and row groups for random reads."""
+    WRITE[name](tmp_path / name)
+    convert(tmp_path / name, tmp_path / "out", "parquet", options={"row_group_size": 16})
+    rows = pq.read_table(tmp_path / "out" / "x.parquet").to_pylist()
+    text = (lambda value: value) if name != "x.tfrecord" else bytes.decode  # examples hold bytes
+    assert [{**row, "text": text(row["text"])} for row in rows] == ROWS
+    metadata = pq.ParquetFile(tmp_path / "out" / "x.parquet").metadata
+    assert [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)] == [16, 16, 8]
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_rows_of_any_format_become_array_record(name, tmp_path):
+    """As tf.train.Example, but for JSON lines, which stay JSON."""
+    WRITE[name](tmp_path / name)
+    convert(tmp_path / name, tmp_path / "out")
+    if "jsonl" in name:
+        assert list(map(json.loads, read(tmp_path / "out"))) == ROWS
+        return
+    for record, row in zip(read(tmp_path / "out"), ROWS, strict=True):
+        found = decode_example(record)
+        assert (found["text"].decode(), found["label"].tolist(), found["score"].tolist()) == (
+            row["text"],
+            [row["label"]],
+            [row["score"]],
+        )
+
+
+def test_samples_of_a_tar_file_become_examples_and_rows(tmp_path):
+    """By key, with a member for each extension."""
+    _tar(tmp_path / "x.tar")
+    convert(tmp_path / "x.tar", tmp_path / "out")
+    assert decode_example(read(tmp_path / "out")[7]) == {"__key__": b"a/7", "txt": b"text 7", "cls": b"7"}
+    convert(tmp_path / "x.tar", tmp_path / "rows", "parquet")
+    assert pq.read_table(tmp_path / "rows" / "x.parquet").to_pylist()[7] == {
+        "__key__": "a/7",
+        "txt": b"text 7",
+        "cls": b"7",
+    }
+
+
+def test_array_record_and_npy_are_read_too(tmp_path):
+    """Bytes as they are; the rows of an array each as a .npy file."""
+    convert(RECORDS, tmp_path / "one", shards=3)
+    convert(tmp_path / "one", tmp_path / "two")
+    assert read(tmp_path / "two") == RECORDS
+    rows = np.random.default_rng(0).normal(size=(10, 2, 3))
+    np.save(tmp_path / "x.npy", rows)
+    convert(tmp_path / "x.npy", tmp_path / "rows")
+    assert np.array_equal([np.load(BytesIO(record)) for record in read(tmp_path / "rows")], rows)
+
+
+def test_any_source_and_function_goes(tmp_path):
+    """A dict of arrays, by a function of a record and one that makes bytes of it."""
+    data = {"x": np.arange(12).reshape(6, 2), "y": np.arange(6)}
+    made = convert(
+        data,
+        tmp_path / "out",
+        shards=2,
+        transform=lambda record: record["x"] + record["y"],
+        encode=lambda array: array.astype("<i8").tobytes(),
+    )
+    assert [np.frombuffer(record, "<i8").tolist() for record in read(tmp_path / "out")][3] == [9, 10]
+    assert made.source["source"]["kind"] == "MemorySource"
+
+
+def test_a_hugging_face_dataset_on_disk_is_found_by_its_folder(tmp_path):
+    """Also one split of several."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # What datasets and what it imports say at import is not ours.
+        import datasets
+
+        datasets.disable_progress_bars()
+    rows = datasets.Dataset.from_list(ROWS)
+    rows.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict(train=rows).save_to_disk(tmp_path / "two")
+    for source, options in (("one", {}), ("two", {"split": "train"})):
+        convert(tmp_path / source, tmp_path / "out" / source, "parquet", **options)
+        assert list(millrace.ParquetDataSource(tmp_path / "out" / source)) == ROWS
+    with pytest.raises(ConversionError, match="has the splits train; pass split="):
+        convert(tmp_path / "two", tmp_path / "out" / "three", split="test")
+
+
+def _tokenizer(path):
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {"[UNK]": 0, "text": 1, **{str(number): 2 + number for number in range(30)}}
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    model.save(str(path))
+    return path
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.jsonl", "x.tfrecord"])
+def test_text_becomes_tokens_document_by_document(name, tmp_path):
+    """By a tokenizer's file; documents stand apart, and the dtype is the smallest that the vocabulary needs."""
+    WRITE[name](tmp_path / name)
+    convert(tmp_path / name, tmp_path / "out", "tokens", tokenizer=_tokenizer(tmp_path / "tokenizer.json"))
+    documents = millrace.TokenSource(tmp_path / "out" / "x.npy")
+    assert [document["tokens"].tolist() for document in documents][7] == [1, 9]
+    assert (len(documents), documents[39]["tokens"].tolist(), documents[0]["tokens"].dtype) == (40, [1, 0], np.uint16)
+    assert millrace.verify(tmp_path / "out") == []
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["manifest.json", "x.npy", "x.npy.offsets"]
+
+
+def test_tokens_that_are_there_stay_what_they_are(tmp_path):
+    """Rows of arrays of whole numbers, without a tokenizer; a dtype that does not hold them is refused."""
+    documents = [np.arange(n % 5) + n for n in range(300)]
+    convert([{"tokens": document} for document in documents], tmp_path / "out", "tokens", options={"dtype": "uint16"})
+    written = millrace.TokenSource(next((tmp_path / "out").glob("*.npy")), name=None)
+    assert [one.tolist() for one in written] == [one.tolist() for one in documents]
+    with pytest.raises(ConversionError, match=r"record 254: a token does not fit uint8"):
+        convert([{"tokens": one} for one in documents], tmp_path / "two", "tokens", options={"dtype": "uint8"})
+
+
+def test_types_of_csv_hold_for_all_files(tmp_path):
+    """They are those of the first file; empty numbers are nulls, and a value of another type is an error with its line."""
+    (tmp_path / "a.csv").write_text('n,text\n1,"a, b"\n,\n')
+    (tmp_path / "b.csv").write_text("n,text\n2,x\nthree,y\n")
+    with pytest.raises(SourceError, match=r"b\.csv, line 3: invalid literal .*three"):
+        convert(tmp_path, tmp_path / "out", "parquet", source_format="csv")
+    made = convert(tmp_path, tmp_path / "two", "parquet", source_format="csv", on_error="skip")
+    rows = [row for name in "ab" for row in pq.read_table(tmp_path / "two" / f"{name}.parquet").to_pylist()]
+    assert rows == [{"n": 1, "text": "a, b"}, {"n": None, "text": ""}, {"n": 2, "text": "x"}]
+    assert made.left_out == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"to": "json"}, ValueError, "to='json' is unknown; use \"array_record\""),
+        ({"source_format": "xml"}, ConversionError, "use one of tfrecord, tar"),
+        ({"on_error": "fail"}, ValueError, 'use "raise" or "skip"'),
+        ({"shards": 0}, ValueError, "shards=0 must be at least 1"),
+        ({"shards": 1000}, ConversionError, "100 records cannot be divided into 1000 shards"),
+        ({"to": "parquet", "decode": "bytes"}, ConversionError, "Parquet has columns; pass decode="),
+        ({"to": "parquet"}, SourceError, "are no tf.train.Example"),
+        ({"decode": "json"}, ConversionError, r"a\.tfrecord, byte 0: a record is no JSON"),
+        ({"to": "parquet", "encode": "json"}, ConversionError, 'encode= goes with to="array_record"'),
+        ({"runner_options": ["--x"]}, ConversionError, "go with runner="),
+        ({"transform": 3}, TypeError, "must be a function"),
+        ({"options": {"group_size": "much"}}, ConversionError, "Option group_size: invalid value: much"),
+        ({"encode": lambda record: 3}, ConversionError, "it must give bytes"),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_a_remedy(options, error, message, tfrecords, tmp_path):
+    """And nothing is written."""
+    with pytest.raises(error, match=message) as caught:
+        convert(tfrecords, tmp_path / "out", **options)
+    assert len(str(caught.value)) < 500
+    assert not list((tmp_path / "out").glob("*.array_record"))
+
+
+def test_a_source_in_the_target_is_not_overwritten(tmp_path):
+    """Files that stand where shards would are an error, and stay what they were."""
+    convert(RECORDS, tmp_path / "one")
+    (tmp_path / "one" / "manifest.json").unlink()
+    before = content(tmp_path / "one")
+    with pytest.raises(ConversionError, match="would be overwritten"):
+        convert(tmp_path / "one", tmp_path / "one")
+    assert content(tmp_path / "one") == before
+
+
+def test_two_files_of_one_name_are_told(tmp_path):
+    """They would be written to one file."""
+    for name in ("x.tfrecord", "x.tfrecord.gz"):
+        write_tfrecord(tmp_path / "in" / name, RECORDS)
+    with pytest.raises(ConversionError, match=r"would both become x\.array_record"):
+        convert(tmp_path / "in", tmp_path / "out")
+
+
+def test_an_exception_of_the_users_stays_what_it_is(tfrecords, tmp_path):
+    """It comes from a worker, too, and a note says at which record."""
+
+    def fail(record):
+        return {}[len(record)]
+
+    for workers in (0, 1):
+        with pytest.raises(KeyError, match="20") as caught:
+            convert(tfrecords / "b.tfrecord.gz", tmp_path / f"out {workers}", transform=fail, workers=workers)
+        assert "b.tfrecord.gz, byte 0" in caught.value.__notes__[0]
