@@ -82,15 +82,24 @@ def described(value: Any, depth: int = 0) -> Any:
         return [described(item, depth + 1) for item in value]
     if isinstance(value, functools.partial):
         return [kind, *(described(part, depth + 1) for part in (value.func, value.args, value.keywords))]
-    own = getattr(type(value), "identity_parameters", None)
-    if own is not None or callable(value):
-        attributes = [kind, described(getattr(value, "__dict__", {}) if own is None else own(value), depth + 1)]
-        if isinstance(value, _GETTERS):
-            return Grown(attributes, [kind, _getter(value)])
-        slots = described(_in_slots(value), depth + 1) if own is None else {}
-        return Grown(attributes, [*attributes, slots]) if slots else attributes
+    if hasattr(type(value), "identity_parameters") or callable(value):
+        return _object(value, depth)
     inner = plain_attributes(value)
     return Grown(kind, [kind, inner]) if inner else kind
+
+
+def described_whole(value: Any) -> Any:
+    """As `described`, with all attributes of an object, also of one that cannot be called."""
+    return _object(value, 0) if hasattr(value, "__dict__") or _in_slots(value) else described(value)
+
+
+def _object(value: Any, depth: int) -> Any:
+    kind, own = type(value).__qualname__, getattr(type(value), "identity_parameters", None)
+    attributes = [kind, described(getattr(value, "__dict__", {}) if own is None else own(value), depth + 1)]
+    if isinstance(value, _GETTERS):
+        return Grown(attributes, [kind, _getter(value)])
+    slots = described(_in_slots(value), depth + 1) if own is None else {}
+    return Grown(attributes, [*attributes, slots]) if slots else attributes
 
 
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..described import digest
 from .index_maps import IndexMap, parameters_of
 from .protocol import ENDLESS
 from .sharding import NoSharding, ShardOptions
@@ -54,7 +55,9 @@ class ChainOrder:
     def fingerprint(self) -> dict[str, Any]:
         """What decides the order."""
         maps = [getattr(each, "parameters", None) or parameters_of(each) for each in self.maps]
-        return {"kind": "ChainOrder", "length": self.length, "maps": maps}
+        selections = [selection for each in self.maps for selection in getattr(each, "selections", ())]
+        later = {"selections": digest(selections, 12)} if selections else {}
+        return {"kind": "ChainOrder", "length": self.length, "maps": maps, **later}
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The records at many positions."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import sys
 import threading
 from itertools import pairwise
@@ -15,7 +16,7 @@ import pytest
 
 import millrace
 from millrace import Batch, Filter, FlatMap, MapDataset, MapTransform, MapWithIndexTransform, RandomMapTransform
-from millrace.errors import BatchError, FanOutError, SeedError
+from millrace.errors import BatchError, CheckpointError, FanOutError, SeedError
 
 
 class Words(FlatMap):
@@ -370,6 +371,20 @@ def test_a_selection_map_of_any_size_makes_a_small_state():
     states = [iter(MapDataset.select_from_datasets([MapDataset.range(9)], each)).get_state() for each in maps]
     assert len({*states}) == 4
     assert max(map(len, states)) < 1000
+
+
+@pytest.mark.parametrize("above", [lambda dataset: dataset, lambda dataset: MapDataset.zip([dataset])])
+def test_another_array_in_a_selection_map_is_noticed(above):
+    """A state is refused with it; states of before that was told go on."""
+
+    def run(first):
+        return iter(above(MapDataset.select_from_datasets([MapDataset.range(9)], Mapping(first))))
+
+    state = run(np.arange(9)).get_state()
+    run(np.arange(9)).set_state(state)
+    with pytest.raises(CheckpointError, match="selections"):
+        run(np.arange(9) + 1).set_state(state)
+    run(np.arange(9) + 1).set_state(re.sub(rb'"selections":"[0-9a-f]+",?', b"", state).replace(b",}", b"}"))
 
 
 @pytest.mark.parametrize(

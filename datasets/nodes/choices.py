@@ -6,17 +6,17 @@ In: indices. Out: numbers of datasets, and indices in them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ...described import described, digest
+from ...described import described, described_whole, digest
 from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import Indices
-from ...samplers.mix.sampler import MixSampler
+from ...samplers.mix.sampler import MixSampler, shares
 from ...samplers.protocol import ENDLESS, VectorSampler
 from ...wording import shown
 
@@ -32,6 +32,16 @@ class Choice(Protocol):
     def parameters(self) -> Any:
         """What tells it from others, in plain JSON values."""
 
+    @property
+    def mixes(self) -> Sequence[Any]:
+        """The weights of a mix, as `Node` says."""
+        return ()
+
+    @property
+    def selections(self) -> Sequence[Any]:
+        """What is plain in a user's map, as `Node` says."""
+        return ()
+
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         """The numbers of the datasets, and the indices in each."""
 
@@ -43,7 +53,7 @@ class Choice(Protocol):
 
 
 @dataclass(frozen=True)
-class OneAfterAnother:
+class OneAfterAnother(Choice):
     """All elements of the first dataset, then all of the second; in the next epoch, the next epoch of each.
 
     Attributes:
@@ -84,7 +94,7 @@ class OneAfterAnother:
 
 
 @dataclass(frozen=True, eq=False)
-class ByMap:
+class ByMap(Choice):
     """A user's mapping from an index to the number of a dataset and an index in it.
 
     Attributes:
@@ -104,6 +114,11 @@ class ByMap:
     def parameters(self) -> Any:
         """As the protocol says; a digest, as a mapping may be a long list."""
         return [self.length, digest(described(self.mapping), 12)]
+
+    @property
+    def selections(self) -> list[Any]:
+        """As the protocol says."""
+        return [described_whole(self.mapping)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
         """As the protocol says."""
@@ -125,7 +140,7 @@ class ByMap:
 
 
 @dataclass(frozen=True, eq=False)
-class ByWeights:
+class ByWeights(Choice):
     """A mix. In its next epoch, each dataset goes on where the epoch before left it.
 
     Attributes:
@@ -165,6 +180,11 @@ class ByWeights:
     def parameters(self) -> Any:
         """As the protocol says."""
         return self._mix.fingerprint
+
+    @property
+    def mixes(self) -> list[Any]:
+        """As the protocol says."""
+        return [shares(self._mix.fingerprint)]
 
     @cached_property
     def _numbers(self) -> Indices:

@@ -75,6 +75,16 @@ class Chosen(Node):
         return [type(self.choice).__name__, self.names, self.choice.parameters]
 
     @property
+    def mixes(self) -> list[Any]:
+        """As the base says."""
+        return [*self.choice.mixes, *super().mixes]
+
+    @property
+    def selections(self) -> list[Any]:
+        """As the base says."""
+        return [*self.choice.selections, *super().selections]
+
+    @property
     def line(self) -> Line:
         """As the base says; the orders of the nodes become part of one order, which is computed in blocks."""
         parts = [node.apart for node in self.nodes]
@@ -132,6 +142,11 @@ class ChosenKeys:
     def parameters(self) -> Any:
         """What tells it from others."""
         return [type(self.choice).__name__, self.choice.parameters, *(order.fingerprint for order in self.orders)]
+
+    @property
+    def selections(self) -> list[Any]:
+        """As of a node; `ChainOrder` keeps a digest."""
+        return list(self.choice.selections)
 
     def many(self, indices: Indices) -> Indices:
         """As the protocol says."""

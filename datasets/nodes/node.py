@@ -61,6 +61,16 @@ class Node:
         return [type(self).__name__, self.parameters, *(node.identity for node in self.inputs)]
 
     @property
+    def mixes(self) -> list[Any]:
+        """What a state tells of the mixes that this is or is made from, so that a changed one is noticed: their weights."""
+        return [mix for node in self.inputs for mix in node.mixes]
+
+    @property
+    def selections(self) -> list[Any]:
+        """All that is plain in the maps of `select_from_datasets`, here and below; their lengths are among `parameters`."""
+        return [selection for node in self.inputs for selection in node.selections]
+
+    @property
     def left_out_by(self) -> str | None:
         """The method whose node leaves elements out, here or below; None if all are there."""
         return self.sparse_as or next(filter(None, (node.left_out_by for node in self.inputs)), None)
@@ -162,7 +172,8 @@ class Evaluated:
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
     """What identifies a node as a source, in plain JSON values."""
-    return {"kind": "MapDataset", "records": node.length, "chain": digest(node.identity, 12)}
+    later = {name: digest(told, 12) for name, told in (("mixes", node.mixes), ("selections", node.selections)) if told}
+    return {"kind": "MapDataset", "records": node.length, "chain": digest(node.identity, 12), **later}
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,9 @@ VERSION = max(FINGERPRINT_VERSIONS)
 _NEW = {"source": {"content", "index"}, "sampler": {"parameters"}}
 """What our own fingerprints say since version 2."""
 
+_LATER = {"mixes", "selections"}
+"""What those of datasets say since some time after that."""
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -55,6 +58,7 @@ class Identity:
 
     def in_the_form_of(self, saved: dict[str, Any], present: Fingerprint) -> dict[str, Any]:
         """The present fingerprint, with what the version that wrote the saved one knew."""
+        present = _without_later(present, saved)
         if saved.get("version") == VERSION:
             return dict(present)
         before = {part: value for part, value in present.items() if part != "version"}
@@ -62,6 +66,16 @@ class Identity:
             known = saved[part] if isinstance(saved[part], dict) else {}
             before[part] = {name: value for name, value in present[part].items() if name not in names or name in known}
         return {**before, "operations": [former for _, former in self.operations]}
+
+
+def _without_later(present: Any, saved: Any) -> Any:
+    """A fingerprint without what the saved one does not tell, because it is of before that was told."""
+    if isinstance(present, dict) and isinstance(saved, dict):
+        known = {name: value for name, value in present.items() if name in saved or name not in _LATER}
+        return {name: _without_later(value, saved.get(name)) for name, value in known.items()}
+    if isinstance(present, list) and isinstance(saved, list) and len(present) == len(saved):
+        return list(map(_without_later, present, saved))
+    return present
 
 
 def _one_or_all(name: str, fingerprints: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,12 +7,14 @@ now from there on. For any other pipeline: what was given.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ...errors import CheckpointError
 from ...samplers import NoSharding
-from ...samplers.mix.sampler import PASSING, MixSampler
+from ...samplers.mix.sampler import PASSING, MixSampler, shares
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
 from ..plan.lineage import Lineage
@@ -35,6 +37,8 @@ def going_on(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
     Raises:
         CheckpointError: the mix of now ends before what the former run has read.
     """
+    if not strict and states:
+        _check_within(pipeline, states[0].fingerprint)
     if pipeline.joins and not strict:
         return pipeline, [with_datasets_of_now(pipeline, state) for state in states]
     sampler: Any = pipeline.leaves[0].sampler
@@ -50,6 +54,47 @@ def going_on(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
         fingerprint = Fingerprint({**fingerprint, "sampler": changed.fingerprint})
     total = len(changed.with_shard_options(NoSharding()))
     return pipeline.with_leaf(leaf), [_adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
+
+
+def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
+    """Refuse a changed mix that is in the middle of a chain, where its parts cannot go on with their next elements.
+
+    Raises:
+        CheckpointError: there is one.
+    """
+    former, now = (
+        Counter(json.dumps(mix, sort_keys=True) for mix in _mixes_within(fingerprint))
+        for fingerprint in (saved, pipeline.fingerprint_like(saved))
+    )
+    if former - now and now - former:
+        raise CheckpointError(
+            "a mix has other weights or datasets than in the state, and is sliced, shuffled, repeated, packed, limited or "
+            "inside another dataset: its parts cannot go on with their next elements, and some would come twice or never. "
+            "Mix last: shuffle and repeat the datasets, give shard_options in place of mix[i::n], pack the stream. Or begin "
+            "the changed mix where you want, mix[n:], without the state."
+        )
+
+
+def _mixes_within(fingerprint: Mapping[str, Any]) -> Iterator[Any]:
+    """What tells the mixes of a pipeline from others, but for the uppermost one, which can be changed."""
+    sampler = fingerprint["sampler"]
+    joins = sampler.get("joins", []) if isinstance(sampler, dict) else []
+    for number, join in enumerate(joins, 1) if isinstance(joins, list) else ():
+        if isinstance(join, dict) and join.get("kind") == "mix" and number < len(joins):
+            yield join.get("names")
+    yield from _told_in([sampler.values() if _is_mix(sampler) and not joins else sampler, fingerprint["source"]])
+
+
+def _told_in(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        if _is_mix(value):
+            yield shares(value)
+        if "mixes" in value:
+            yield value["mixes"]
+        value = value.values()
+    if not isinstance(value, str) and isinstance(value, Iterable):
+        for each in value:
+            yield from _told_in(each)
 
 
 def check_left(pipeline: Pipeline, cursor: Cursor) -> None:

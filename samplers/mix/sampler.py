@@ -34,6 +34,11 @@ PASSING = ("history", "ended")
 """Of a fingerprint, what tells how the order came about and not what the user asked for."""
 
 
+def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
+    """What decides, of the fingerprint of a mix, which part stands at a position, as long as none has ended."""
+    return [fingerprint.get("weights"), fingerprint.get("ramp")]
+
+
 class MixSampler:
     """Several sources in one order: by position, in exact proportions, without memory of what came before.
 

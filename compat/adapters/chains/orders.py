@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ....datasets.nodes.choices import Choice
 from ....samplers.chain_order import ChainOrder
 from ....samplers.grain_order import shuffled, shuffled_one
 from ....samplers.index_maps import Indices
@@ -97,7 +98,7 @@ def _by_group(places: Indices, groups: Indices, max_index: int, seed: int) -> In
 
 
 @dataclass(frozen=True)
-class Mix:
+class Mix(Choice):
     """Elements of several datasets in proportion to their weights; the index of a dataset only grows, past its epochs, too.
 
     Attributes:
