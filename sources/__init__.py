@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .array_record import ArrayRecordDataSource
     from .arrow.hugging_face import HuggingFaceDataSource
     from .arrow.parquet import ParquetDataSource
+    from .image_folder import ImageFolderDataSource
     from .indexed.json_lines import JsonLinesDataSource
     from .indexed.tar import TarDataSource
     from .indexed.tfrecord import TFRecordDataSource
@@ -26,6 +27,7 @@ __all__ = [
     "ArrayRecordDataSource",
     "DataSource",
     "HuggingFaceDataSource",
+    "ImageFolderDataSource",
     "JsonLinesDataSource",
     "MemorySource",
     "MixedSource",
@@ -46,6 +48,7 @@ __getattr__ = names_from(
     {
         "ArrayRecordDataSource": "array_record",
         "HuggingFaceDataSource": "arrow.hugging_face",
+        "ImageFolderDataSource": "image_folder",
         "JsonLinesDataSource": "indexed.json_lines",
         "ParquetDataSource": "arrow.parquet",
         "RangeDataSource": "range",

@@ -1,0 +1,226 @@
+"""In: record keys. Out: the bytes of image files, with the number of their class, which is the name of their folder.
+
+Folders are listed when the source is made. A worker process lists them anew, rather than getting millions of names, and holds
+what it finds against a digest. A file is opened for as long as it is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, SupportsIndex
+
+import numpy as np
+
+from ..errors import SourceError
+from ..files.opened import open_file
+from ..files.paths import Paths, file_system_of, find_files, path_list, text_of
+from ..files.stamps import Stamp, stamp_of
+from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ..files.urls import is_remote
+from ..wording import brief, first_few, shown
+from .keys import Keys, check_key, check_keys
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+"""How the names of images end, in small letters."""
+
+
+class _Image(NamedTuple):
+    path: str
+    class_name: str
+    place: str
+    """Its path below the folder of all classes."""
+    stamp: Stamp | None
+    """None for one in a store, which is not asked about each file."""
+
+
+class _Listing:
+    """All images, without a Python object for each: there may be millions."""
+
+    def __init__(self, images: Sequence[_Image], classes: tuple[str, ...] | None) -> None:
+        self.classes = tuple(sorted({image.class_name for image in images})) if classes is None else classes
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        self.labels = np.array([numbers[image.class_name] for image in images], np.int32)
+        names = [os.fsencode(image.path) for image in images]
+        self._names = b"".join(names)
+        self._starts = np.cumsum([0, *map(len, names)], dtype=np.int64)
+        # A store tells no stamps here: -1.
+        self._stamps = np.array([image.stamp or (-1, -1) for image in images], np.int64)
+        places = "".join(f"{image.place}\0{image.stamp and image.stamp.size}\0" for image in images)
+        self.digest = hashlib.sha256(places.encode(errors="surrogateescape")).hexdigest()[:16]
+        changed = hashlib.sha256(self._names + self._stamps.tobytes()).hexdigest()[:16]
+        self.state = f"{self.digest} {changed}"
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def path(self, key: int) -> str:
+        start, stop = self._starts[key : key + 2].tolist()
+        return os.fsdecode(self._names[start:stop])
+
+    def stamp(self, key: int) -> Stamp | None:
+        size, modified = self._stamps[key].tolist()
+        return None if size < 0 else Stamp(size, modified)
+
+
+class ImageFolderDataSource:
+    """Image files in folders, one for each class. Thread-safe, picklable, safe to fork.
+
+    A record is `{"image": bytes, "label": number of the class}`: `DecodeImage` makes an array of the bytes.
+
+    Args:
+        paths: a folder with a folder for each class, in which images may lie at any depth; or a list of such folders, whose
+            classes of one name are one. A glob and a path of a file stand for files, whose class is the folder they lie in.
+            Files are sorted by their paths in each folder; a list keeps its order.
+        classes: their names, in the order of their labels. Default: those that are found, sorted. For folders that lack some.
+        extensions: how the names of images end, in small or capital letters; other files do not count.
+        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to.md`.
+
+    Raises:
+        SourceNotFoundError: nothing is found under a path.
+        SourceError: there are no images, one lies beside the folders of classes, or is of a class that `classes` does not name.
+        ValueError: `paths` is an empty list.
+        TypeError: a path is no path.
+
+    Attributes:
+        classes: names of the classes; a label is a place in it.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("cat/1.jpg", "dog/1.jpg", "dog/old/2.PNG"):
+    ...         pathlib.Path(folder, name).parent.mkdir(exist_ok=True)
+    ...         _ = pathlib.Path(folder, name).write_bytes(name.encode())
+    ...     source = ImageFolderDataSource(folder)
+    ...     print(source.classes, source[2])
+    ('cat', 'dog') {'image': b'dog/old/2.PNG', 'label': 1}
+    """
+
+    reads_ahead: ClassVar[bool] = True  # opening and reading a file is nearly all waiting
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+
+    classes: tuple[str, ...]
+    _paths: tuple[str, ...]
+    _wanted: tuple[str, ...] | None
+    _extensions: tuple[str, ...]
+    _storage: StorageOptions
+    _listing: _Listing
+
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        classes: Sequence[str] | None = None,
+        extensions: Sequence[str] = EXTENSIONS,
+        storage_options: StorageOptionsLike = None,
+    ) -> None:
+        self._paths = tuple(text_of(path) for path in path_list(paths))
+        self._wanted = None if classes is None else tuple(classes)
+        self._extensions = tuple(extension.lower() for extension in extensions)
+        self._storage = storage_options_of(storage_options)
+        self._list()
+
+    def _list(self) -> None:
+        images = [image for path in self._paths for image in _images(path, self._extensions, self._storage)]
+        if not images:
+            raise SourceError(f"no images ({first_few(self._extensions)}) in {first_few(self._paths)}")
+        if self._wanted is not None:
+            _check_classes(images, self._wanted)
+        self._listing = _Listing(images, self._wanted)
+        self.classes = self._listing.classes
+
+    def __len__(self) -> int:
+        return len(self._listing)
+
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
+        return self._read(check_key(key, len(self), "ImageFolderDataSource"))
+
+    def __getitems__(self, keys: Keys) -> list[dict[str, Any]]:
+        """The records of `keys`, in their order.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            SourceError: a file cannot be read, or was changed; the message names it and the key.
+        """
+        return [self._read(key) for key in check_keys(keys, len(self), "ImageFolderDataSource").tolist()]
+
+    def _read(self, key: int) -> dict[str, Any]:
+        try:
+            file = open_file(self._listing.path(key), self._storage, self._listing.stamp(key))
+            try:
+                image = file.read(0, file.size)
+            finally:
+                file.close()
+        except SourceError as error:
+            raise type(error)(f"record key {key} cannot be read: {error}") from error
+        return {"image": image, "label": int(self._listing.labels[key])}
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Records, a digest of paths below the folders and sizes, and one of the classes: the same wherever the folders lie."""
+        classes = hashlib.sha256(repr(self.classes).encode(errors="surrogateescape")).hexdigest()[:12]
+        return {
+            "kind": "ImageFolderDataSource",
+            "records": len(self),
+            "files": self._listing.digest,
+            "classes": classes,
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("_paths", "_wanted", "_extensions", "_storage")
+        return {**{name: getattr(self, name) for name in kept}, "listed": self._listing.state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        listed = state.pop("listed")
+        self.__dict__.update(state)
+        self._list()
+        if self._listing.state != listed:
+            raise SourceError(
+                f"{first_few(self._paths)}: files were added, removed or changed after the source was made."
+            )
+
+    def __repr__(self) -> str:
+        return f"ImageFolderDataSource({len(self)} images of {len(self.classes)} classes in {first_few(self._paths)})"
+
+
+def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> Iterator[_Image]:
+    """The images that a path stands for, sorted."""
+    files = file_system_of(path, storage)
+    if not files.is_directory(path):
+        for found in find_files(path, (), storage):
+            if found.lower().endswith(extensions):
+                folder, name = found.rstrip("/").split("/")[-2:] if "/" in found else (".", found)
+                yield _image(found, folder, f"{folder}/{name}")
+        return
+    root = path.rstrip("/") + "/"
+    for found in sorted(files.glob(f"{root}**/*") if is_remote(path) else _below(root)):
+        place = found[len(root) :]
+        if place.lower().endswith(extensions) and not place.startswith("."):
+            class_name, slash, _ = place.partition("/")
+            if not slash:
+                raise SourceError(
+                    f"{brief(found)} lies beside the folders of classes; its class would be unknown. Move it, or pass a glob."
+                )
+            yield _image(found, class_name, place)
+
+
+def _image(path: str, class_name: str, place: str) -> _Image:
+    return _Image(path, class_name, place, None if is_remote(path) else stamp_of(path))
+
+
+def _below(root: str) -> Iterator[str]:
+    """All files below a folder of this machine."""
+    for folder, _, names in os.walk(root, followlinks=True):
+        for name in names:
+            yield os.path.join(folder, name)
+
+
+def _check_classes(images: Sequence[_Image], classes: tuple[str, ...]) -> None:
+    known = set(classes)
+    odd = next((image for image in images if image.class_name not in known), None)
+    if odd is not None:
+        raise SourceError(
+            f"{brief(odd.path)} is of the class {shown(odd.class_name)}, which classes= does not name: {first_few(classes)}."
+        )

@@ -1,0 +1,122 @@
+"""Folders of images: classes, order, and folders that change."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from source_conformance import SourceConformance
+
+import millrace
+from millrace.errors import SourceError, SourceNotFoundError
+from millrace.sources import ImageFolderDataSource
+
+
+def place(key):
+    """Three classes in blocks, one of them with folders of its own; sorted by path."""
+    folder = "ant" if key < 30 else "bee/x" if key < 60 else "cat"
+    return f"{folder}/{key:03}.{'JPG' if key % 2 else 'png'}"
+
+
+class TestImageFolder(SourceConformance):
+    on_files = True
+
+    def write(self, folder, count):
+        for key in range(count):
+            path = folder / place(key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"image %d" % key)
+        (folder / "README.txt").write_text("no image")
+
+    def open(self, folder, count):
+        return ImageFolderDataSource(folder)
+
+    def expected_record(self, key):
+        return {"image": b"image %d" % key, "label": 0 if key < 30 else 1 if key < 60 else 2}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two folders of classes."""
+    for name in ("train/a/1.jpg", "train/b/1.jpg", "more/b/2.jpg", "more/c/é.jpg"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode())
+    return tmp_path
+
+
+def told(source):
+    """Classes, and what is in each image with its label."""
+    return source.classes, [(record["image"].decode(), record["label"]) for record in source]
+
+
+def test_several_folders_have_their_classes_together(folder):
+    """Of one name they are one; a glob and a path take the class from the folder that a file lies in."""
+    both = [("train/a/1.jpg", 0), ("train/b/1.jpg", 1), ("more/b/2.jpg", 1), ("more/c/é.jpg", 2)]
+    assert told(ImageFolderDataSource([folder / "train", folder / "more"])) == (("a", "b", "c"), both)
+    assert told(ImageFolderDataSource([f"{folder}/train/*/*", folder / "more/b/2.jpg"]))[1] == both[:3]
+
+
+def test_classes_may_be_given(folder):
+    """For folders that lack some: labels are those of the whole."""
+    source = ImageFolderDataSource(f"{folder}/more", classes=["c", "a", "b"])
+    assert told(source) == (("c", "a", "b"), [("more/b/2.jpg", 2), ("more/c/é.jpg", 0)])
+    with pytest.raises(SourceError, match=r"c/é\.jpg is of the class 'c', which classes= does not name: a, b"):
+        ImageFolderDataSource(folder / "more", classes=["a", "b"])
+
+
+def test_labels_are_part_of_the_fingerprint(folder):
+    """The same files with other labels are another source."""
+    found = ImageFolderDataSource(folder / "more").fingerprint
+    given = ImageFolderDataSource(folder / "more", classes=["a", "b", "c"]).fingerprint
+    assert (found["files"] == given["files"], found == given) == (True, False)
+
+
+def test_an_image_without_a_class_is_an_error(folder):
+    """It is not left out in silence."""
+    (folder / "train/lost.png").write_bytes(b"")
+    with pytest.raises(SourceError, match=r"lost\.png lies beside the folders of classes"):
+        ImageFolderDataSource(folder / "train")
+
+
+def test_folders_without_images_are_an_error(folder):
+    """And so are folders that are not there."""
+    with pytest.raises(SourceError, match=r"no images \(\.tiff\) in .*train"):
+        ImageFolderDataSource(folder / "train", extensions=[".tiff"])
+    with pytest.raises(SourceNotFoundError, match="nope"):
+        ImageFolderDataSource(folder / "nope")
+
+
+def test_files_that_change_are_an_error(folder):
+    """Changed or gone ones when they are read; others when the source reaches another process."""
+    source = ImageFolderDataSource(folder / "train")
+    data = pickle.dumps(source)
+    (folder / "train/a/1.jpg").write_bytes(b"another")
+    with pytest.raises(SourceError, match=r"record key 0 cannot be read: .*1\.jpg: the file was changed"):
+        _ = source[0]
+    (folder / "train/b/1.jpg").unlink()
+    with pytest.raises(SourceNotFoundError, match=r"record key 1 cannot be read: no file .*1\.jpg"):
+        _ = source[1]
+    with pytest.raises(SourceError, match=r"train: files were added, removed or changed after the source was made"):
+        pickle.loads(data)
+
+
+def test_a_folder_in_a_store_is_read_like_a_local_one(folder, tmp_path):
+    """Its labels and records are the same."""
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    store.put(f"{folder}/train", "/images", recursive=True)
+    try:
+        source = ImageFolderDataSource("memory://images", storage_options={"cache_dir": str(tmp_path / "blocks")})
+        assert told(source) == told(ImageFolderDataSource(folder / "train"))
+    finally:
+        store.rm("/images", recursive=True)
+
+
+def test_labels_are_stacked(folder):
+    """As int64, beside the images."""
+    source = ImageFolderDataSource(folder / "train")
+    (batch,) = millrace.load(source, num_epochs=1, transformations=[lambda r: {"y": r["label"]}], batch_size=2)
+    np.testing.assert_array_equal(batch["y"], [0, 1])
