@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from ...errors import ClosedError, InUseError
+from ...errors import ClosedError
 from ..interrupts import Uninterrupted
 from ..state.standing import Standing
+from ..stream.running import in_use
 from .description import DeviceLoader
 from .hosts.agreement import Agreements
 from .queue import Delivered, End, Failed, HandOver
@@ -46,12 +47,7 @@ class DeviceFeeder(Standing):
         self._description = description
         self._upstream = upstream
         self._agreements = Agreements(jax.process_index(), processes_of(description.sharding))
-        self._transfer = Transfer(
-            description.sharding,
-            description.on_unsupported,
-            description.pinned_host,
-            with_mask=description.on_uneven == "pad",
-        )
+        self._transfer = Transfer(description)
         self._run: Run | None = None
         self._left: Run | None = None  # one that was told to end
         self._finalizer: Any = None
@@ -69,7 +65,7 @@ class DeviceFeeder(Standing):
             InUseError: another thread, or the code that a signal's handler interrupts, is in `next`.
         """
         if self._in_next:
-            raise _in_use()
+            raise in_use("feeder")
         self._in_next, item = True, None  # no other thread runs between these lines, and no handler
         try:
             run = self._run or self._begin()
@@ -188,7 +184,7 @@ class DeviceFeeder(Standing):
     def _new_run(self) -> Run:
         """From where the upstream iterator stands. It does not know the feeder, so that to drop that ends it."""
         own, upstream, agreement = self._description, self._upstream, self._agreements.next()
-        stepper = Stepper(upstream, self._transfer, agreement, own.on_uneven, promises=own.transform is None)
+        stepper = Stepper(own, upstream, self._transfer, agreement)
         intake = Intake(upstream, own.transform, ends_with_error=upstream.goes_back or agreement is not None)
         return Run(intake, stepper, own.host_buffer, own.device_buffer)
 
@@ -203,7 +199,7 @@ class DeviceFeeder(Standing):
     def _give_up_buffers(self) -> None:
         """For another place to begin at; what comes from a source that cannot go back could not be read again."""
         if self._in_next:
-            raise _in_use()
+            raise in_use("feeder")
         if self._upstream.goes_back:
             self._settle()
 
@@ -257,13 +253,6 @@ class DeviceFeeder(Standing):
 def _waited_for(ready: HandOver) -> Any:
     with span("wait"):
         return ready.first()
-
-
-def _in_use() -> InUseError:
-    return InUseError(
-        "this feeder is at work, for another thread or for the code that a signal's handler interrupted; use it from one "
-        "thread at a time, and let a handler only note what is to be done."
-    )
 
 
 def _dropped(upstream: Upstream, run: Run) -> None:

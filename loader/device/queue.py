@@ -19,9 +19,7 @@ class Loaded:
 
     batch: Any
     mark: Any  # where the upstream iterator stands after it
-    read_from: float  # when it was asked for …
-    read_to: float  # … when it came …
-    transformed: float  # … and when `transform` had returned
+    made: tuple[float, float, float]  # when it was asked for, when it came, and when `transform` had returned
 
 
 @dataclass(slots=True)

@@ -44,35 +44,27 @@ class Intake:
 
     def next(self) -> Loaded | End | Failed:
         """The next batch, the end, or an error in its place."""
+        try:
+            return self._next()
+        except BaseException as error:
+            return Failed(error, self.ends_with_error)
+
+    def _next(self) -> Loaded | End:
         began = time.perf_counter()
         try:
             with span("read"):
                 batch = next(self.upstream.iterator)
         except StopIteration:
-            return self._end()
-        except BaseException as error:
-            return Failed(error, self.ends_with_error)
-        try:
-            return self._transformed(batch, began)
-        except BaseException as error:
-            return Failed(error, self.ends_with_error)
-
-    def _end(self) -> End | Failed:
-        try:
             return End(self.upstream.mark())
-        except BaseException as error:
-            return Failed(error, self.ends_with_error)
-
-    def _transformed(self, batch: Any, began: float) -> Loaded:
         read, mark = time.perf_counter(), self.upstream.mark()
         if self.transform is None:
-            return Loaded(batch, mark, began, read, read)
+            return Loaded(batch, mark, (began, read, read))
         try:
             with span("transform"):
                 batch = self.transform(batch)
         except StopIteration as error:  # it would look like the end of the stream
             raise RuntimeError("transform raised StopIteration") from error
-        return Loaded(batch, mark, began, read, time.perf_counter())
+        return Loaded(batch, mark, (began, read, time.perf_counter()))
 
 
 class Run:

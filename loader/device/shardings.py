@@ -221,11 +221,6 @@ def told(name: str) -> str:
     return f"the batch's leaf {brief(name)}" if name else "the batch"
 
 
-def for_mask(sharding: Sharding) -> Sharding:
-    """The sharding of an array `[rows]` that goes along with a leaf."""
-    return with_rank(sharding, 1)
-
-
 def processes_of(shardings: Any) -> list[int]:
     """The processes that hold a part of any leaf, ascending."""
     flat = optree.tree_leaves(shardings, is_leaf=_is_one, namespace=NAMESPACE)

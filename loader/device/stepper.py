@@ -11,8 +11,9 @@ from typing import Any
 
 from ...errors import HostsError, ShardingError
 from ...wording import brief, first_few
+from .description import DeviceLoader
 from .hosts.agreement import Agreement
-from .hosts.verdict import Offer, OnUneven, Refuse, Stop, Verdict, decide
+from .hosts.verdict import Offer, Refuse, Stop, Verdict, decide
 from .queue import Delivered, End, Failed, Loaded
 from .shardings import told
 from .stats import Times
@@ -26,22 +27,22 @@ class Stepper:
     """Makes the steps of one run.
 
     Args:
+        description: of the feeder.
         upstream: what is read from.
         transfer: brings batches to devices.
         agreement: with the other processes; None: no other has a part in the run.
-        on_uneven: what to do when they have different amounts of data.
-        promises: whether batches arrive here as the upstream iterator gave them, so that what it knows of their rows holds.
     """
 
     def __init__(
-        self, upstream: Upstream, transfer: Transfer, agreement: Agreement | None, on_uneven: OnUneven, promises: bool
+        self, description: DeviceLoader, upstream: Upstream, transfer: Transfer, agreement: Agreement | None
     ) -> None:
         self._upstream = upstream
         self._transfer = transfer
         self._agreement = agreement
-        self._on_uneven = on_uneven
-        self._promises = promises
-        self._promised = (upstream.batch_size or 0) if promises else 0
+        self._on_uneven = description.on_uneven
+        # Batches arrive here as the upstream iterator gave them, so that what it knows of their rows holds.
+        self._promises = description.transform is None
+        self._promised = (upstream.batch_size or 0) if self._promises else 0
         self._template: Any = None
         self._constants: dict[str, bytes] | None = None  # of batches that are filled up
         self._known: Arrangement | None = None
@@ -50,24 +51,24 @@ class Stepper:
     def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
         """What the user takes for an item; None when `stopped()` came true while others were waited for."""
         agree_from = time.perf_counter()
-        prepared, failed = self._prepared(item)
-        if prepared is not None and prepared.arrangement is self._known:
-            verdict = self._known_verdict
-        else:
-            verdict = self._agreed(item, prepared, failed, stopped)
-        if failed is not None or verdict is None:
-            return failed
+        prepared = self._prepared(item) if isinstance(item, Loaded) else None
+        if isinstance(prepared, Failed):
+            item, prepared = prepared, None
+        verdict = self._verdict(item, prepared, stopped)
+        if isinstance(item, Failed) or verdict is None:
+            return item if isinstance(item, Failed) else None
         if isinstance(verdict, Stop):
             return End()
         if isinstance(verdict, Refuse):
             return Failed(HostsError(verdict.message))
-        if isinstance(item, End):
-            prepared = self._empty(stopped)
+        prepared = prepared or self._empty(stopped)
         if prepared is None:
             return None
         agreed = time.perf_counter()
         batch, mask = self._put(prepared, verdict.rows)
-        return Delivered(batch, mask, _mark(item), _times(item, agree_from, agreed), isinstance(item, End))
+        made = item.made if isinstance(item, Loaded) else (agree_from,) * 3
+        times = Times(*made, agree_from, agreed, time.perf_counter())
+        return Delivered(batch, mask, item.mark, times, empty=isinstance(item, End))
 
     def _put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
         try:
@@ -78,10 +79,20 @@ class Stepper:
                 self._agreement.spoiled = True
             raise
 
-    def _agreed(
-        self, item: Loaded | End | Failed, prepared: Prepared | None, failed: Failed | None, stopped: Stopped
-    ) -> Verdict | None:
-        offer = self._offer(item, prepared, failed)
+    def _prepared(self, item: Loaded) -> Prepared | Failed:
+        """The batch taken apart, or why it cannot be."""
+        try:
+            prepared = self._transfer.prepare(item.batch)
+            if self._constants is not None and prepared.constants() != self._constants:
+                raise ShardingError(self._told_change(prepared.constants()))
+            return prepared
+        except Exception as error:
+            return Failed(error)
+
+    def _verdict(self, item: Loaded | End | Failed, prepared: Prepared | None, stopped: Stopped) -> Verdict | None:
+        if prepared is not None and prepared.arrangement is self._known:
+            return self._known_verdict
+        offer = self._offer(item, prepared)
         if self._agreement is not None:
             with span("agree"):
                 return self._agreement.agree(offer, stopped)
@@ -90,18 +101,6 @@ class Stepper:
             self._known, self._known_verdict = prepared.arrangement, verdict
         return verdict
 
-    def _prepared(self, item: Loaded | End | Failed) -> tuple[Prepared | None, Failed | None]:
-        """The batch taken apart, or why it cannot be."""
-        if not isinstance(item, Loaded):
-            return None, item if isinstance(item, Failed) else None
-        try:
-            prepared = self._transfer.prepare(item.batch)
-            if self._constants is not None and prepared.constants() != self._constants:
-                raise ShardingError(self._told_change(prepared.constants()))
-            return prepared, None
-        except Exception as error:
-            return None, Failed(error)
-
     def _told_change(self, constants: dict[str, bytes]) -> str:
         names = [name for name, value in constants.items() if (self._constants or {}).get(name) != value]
         return (
@@ -109,27 +108,17 @@ class Stepper:
             'batch any more would put another value on its devices. Give it rows, leave it out, or use on_uneven="drop".'
         )
 
-    def _offer(self, item: Loaded | End | Failed, prepared: Prepared | None, failed: Failed | None) -> Offer:
-        if failed is not None:
-            return self._failure(failed.error)
+    def _offer(self, item: Loaded | End | Failed, prepared: Prepared | None) -> Offer:
+        if isinstance(item, Failed):
+            return self._failure(item.error)
         if prepared is None:
             return Offer("end", self._on_uneven, usual=self._usual())
-        arrangement = prepared.arrangement
-        if self._agreement is None:
-            return Offer("batch", self._on_uneven, arrangement.rows, self._usual(), arrangement.divisor)
-        if self._on_uneven == "pad" and self._template is None:
+        if self._agreement is not None and self._on_uneven == "pad" and self._template is None:
             self._template, self._constants = prepared.template(), prepared.constants()
             self._agreement.give_template(self._template)
-        steady = self._upstream.steady(_mark(item)) if self._promises else 1
-        return Offer(
-            "batch",
-            self._on_uneven,
-            arrangement.rows,
-            self._usual(),
-            arrangement.divisor,
-            arrangement.described,
-            steady,
-        )
+        known = prepared.arrangement
+        steady = self._upstream.steady(item.mark) if self._promises else 1
+        return Offer("batch", self._on_uneven, known.rows, self._usual(), known.divisor, known.described, steady)
 
     def _usual(self) -> int:
         """Rows that batches have, as far as is known."""
@@ -150,15 +139,3 @@ class Stepper:
         if self._agreement is not None:
             failed = error is not None and not isinstance(error, HostsError)
             self._agreement.leave(self._failure(error) if failed and error is not None else None)
-
-
-def _mark(item: Loaded | End | Failed) -> Any:
-    assert not isinstance(item, Failed)
-    return item.mark
-
-
-def _times(item: Loaded | End | Failed, agree_from: float, agreed: float) -> Times:
-    done = time.perf_counter()
-    if isinstance(item, Loaded):
-        return Times(item.read_from, item.read_to, item.transformed, agree_from, agreed, done)
-    return Times(agree_from, agree_from, agree_from, agree_from, agreed, done)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,20 +21,19 @@ import numpy as np
 from ...errors import ShardingError
 from ...operations.trees import Structure, flatten, leaf_names
 from ...wording import first_few, shown
+from .description import DeviceLoader
 from .shardings import (
     STAYS,
     check,
     divides_rows,
     for_leaves,
-    for_mask,
     global_shape,
     is_everywhere,
     processes_of,
     rows_divisor,
     told,
+    with_rank,
 )
-
-OnUnsupported = Literal["error", "keep"]
 
 
 @dataclass(frozen=True)
@@ -90,12 +89,6 @@ class Prepared:
 class Transfer:
     """Brings batches to devices.
 
-    Args:
-        shardings: a sharding, or a tree of them.
-        on_unsupported: what to do with a leaf that cannot go.
-        pinned_host: go through page-locked memory.
-        with_mask: make the mask that tells rows from padding, too.
-
     Attributes:
         most_rows: that a batch had so far.
 
@@ -103,16 +96,14 @@ class Transfer:
         ValueError: page-locked memory is not for these shardings.
     """
 
-    def __init__(self, shardings: Any, on_unsupported: OnUnsupported, pinned_host: bool, with_mask: bool) -> None:
-        if pinned_host and len(processes_of(shardings)) > 1:
+    def __init__(self, description: DeviceLoader) -> None:
+        if description.pinned_host and len(processes_of(description.sharding)) > 1:
             raise ValueError(
                 "pinned_host=True is for devices of one process: with those of several, the way from page-locked memory "
                 "would be a program of all of them, beside the training step; leave it out."
             )
-        self._shardings = shardings
-        self._on_unsupported = on_unsupported
-        self._pinned_host = pinned_host
-        self._with_mask = with_mask
+        self._description = description
+        self._with_mask = description.on_uneven == "pad"
         self._arrangement: Arrangement | None = None
         self.most_rows = 0
 
@@ -137,8 +128,7 @@ class Transfer:
 
     def _arranged(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Arrangement:
         names = leaf_names(structure)
-        keep = self._on_unsupported == "keep"
-        every = for_leaves(self._shardings, structure, [len(shape) for shape, _ in kinds], keep)
+        every = for_leaves(self._description.sharding, structure, [len(shape) for shape, _ in kinds], self._keeps)
         going = [
             number
             for number, (_, dtype) in enumerate(kinds)
@@ -156,10 +146,15 @@ class Transfer:
         filled = frozenset(going[index] for index in with_rows)
         return Arrangement(structure, kinds, names, going, shardings, leading, filled, rows, divisor)
 
+    @property
+    def _keeps(self) -> bool:
+        """Whether leaves that cannot go stay on the host."""
+        return self._description.on_unsupported == "keep"
+
     def _goes(self, name: str, dtype: Any) -> bool:
         if _is_supported(dtype):
             return True
-        if self._on_unsupported == "keep":
+        if self._keeps:
             return False
         raise TypeError(
             f"{told(name)} is of {_kind(dtype)}, which no device can hold; leave it out, or pass "
@@ -188,8 +183,8 @@ class Transfer:
         shardings, masked = arrangement.shardings, self._with_mask and arrangement.leading is not None
         if arrangement.leading is not None and masked:
             going.append(np.arange(arrangement.rows if rows is None else rows) < arrangement.rows)
-            shardings = [*shardings, for_mask(shardings[arrangement.leading])]
-        arrays = to_devices(going, shardings, self._pinned_host)
+            shardings = [*shardings, with_rank(shardings[arrangement.leading], 1)]
+        arrays = to_devices(going, shardings, self._description.pinned_host)
         mask = arrays.pop() if masked else None
         leaves = prepared.leaves
         for number, array in zip(arrangement.going, arrays):

@@ -66,7 +66,7 @@ class Running:
 
     def _alone(self, change: Callable[[], T]) -> T:
         if self._changing:
-            raise _in_use()
+            raise in_use("iterator")
         self._changing = True  # no other thread runs between these lines, and no handler
         try:
             changed = change()
@@ -93,7 +93,7 @@ class Running:
                 try:
                     self.elements.close()
                 except ValueError:  # it is at work
-                    raise _in_use() from None
+                    raise in_use("iterator") from None
                 self.elements = None
             if self._executor is not None:
                 self._executor.close()
@@ -116,9 +116,10 @@ def _of_the_parent() -> Elements:
     yield
 
 
-def _in_use() -> InUseError:
+def in_use(what: str) -> InUseError:
+    """The error for an iterator, or whatever else, that two use."""
     return InUseError(
-        "this iterator is at work, for another thread or for the code that a signal's handler interrupted; use it from one "
+        f"this {what} is at work, for another thread or for the code that a signal's handler interrupted; use it from one "
         "thread at a time, and let a handler only note what is to be done."
     )
 
