@@ -121,6 +121,53 @@ def test_bad_weights_are_refused_when_the_mix_is_made(as_streams, weights, error
     assert len(str(caught.value)) < 500
 
 
+def _of_kind(leaves, width):
+    return MapDataset.source([{name: np.ones(width) for name in leaves}] * 8)
+
+
+UNLIKE = {"leaves": (_of_kind("xy", 3), _of_kind("x", 3)), "shape": (_of_kind("x", 3), _of_kind("x", 4))}
+TOGETHER = {
+    "mix": lambda parts: MapDataset.mix(parts),
+    "mix of filtered": lambda parts: MapDataset.mix(parts).filter(bool).to_iter_dataset(),
+    "concatenate": lambda parts: MapDataset.concatenate(list(parts.values()))[6:],
+    "mix of streams": lambda parts: IterDataset.mix(parts),
+    "mix of streams, filtered": lambda parts: IterDataset.mix(parts).map(dict).filter(bool),
+    "interleave": lambda parts: IterDataset.interleave(list(parts.values())),
+}
+
+
+@pytest.mark.parametrize("unlike", UNLIKE)
+@pytest.mark.parametrize("together", TOGETHER)
+def test_datasets_whose_elements_do_not_fit_together_are_both_named(together, unlike):
+    """In a stream and at an index, beside what differs."""
+    dataset = TOGETHER[together](dict(zip(("web", "books"), UNLIKE[unlike])))
+    one, other = ("web", "books") if "mix" in together else ("0", "1")
+    takes = [
+        lambda: list(dataset.batch(4)),
+        *([lambda: dataset.batch(4)[0]] if hasattr(dataset, "to_iter_dataset") else ()),
+    ]
+    for take in takes:
+        with pytest.raises(BatchError, match=r"differ in structure|has shape") as caught:
+            take()
+        (note,) = caught.value.__notes__
+        assert one in note
+        assert other in note
+
+
+def test_documents_of_datasets_that_do_not_fit_together_are_told_by_both_names():
+    """Before anything is read, where lengths are known; in a stream, and where they are passed, with a note."""
+    web, books = UNLIKE["leaves"]
+    with pytest.raises(
+        PackError, match=r"dataset web have the leaves \['x'\], \['y'\], those of dataset books \['x'\]; map"
+    ):
+        MapDataset.mix({"web": web, "books": books}).pack(16)
+    mixed = MapDataset.mix({"web": books, "books": web})
+    for packed in (mixed.to_iter_dataset().pack(16), mixed.map(dict).pack(16, lengths={"x": [3] * 16})):
+        with pytest.raises(PackError, match="differ: the first has") as caught:
+            list(packed)
+        assert all(name in caught.value.__notes__[0] for name in ("web", "books"))
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [

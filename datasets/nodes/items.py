@@ -26,7 +26,7 @@ from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...wording import shown
 from .line import Line
-from .node import Get, Node, OnOne
+from .node import Get, Node, OnOne, telling_datasets
 
 _WORD = (1 << 64) - 1
 
@@ -223,6 +223,10 @@ class FlatMapped(Applied):
             )
         return children
 
+    def dataset_at(self, index: int) -> str | None:
+        """As the base says."""
+        return self.input.dataset_at(index // self._fan_out)
+
     def place(self, index: int) -> tuple[int, int]:
         """As the base says."""
         below, child = divmod(index, self._fan_out)
@@ -268,7 +272,8 @@ class Batched(Applied):
         parts = [self._below(index) for index in indices.tolist()]
         wanted = np.concatenate([np.arange(*part, dtype=np.int64) for part in parts] or [indices])
         elements = iter(self.input.records(wanted))
-        return [self._batch([next(elements) for _ in range(*part)]) for part in parts]
+        with telling_datasets(self.input, wanted):
+            return [self._batch([next(elements) for _ in range(*part)]) for part in parts]
 
     def getter(self) -> Get:
         """As the base says."""
@@ -283,6 +288,9 @@ class Batched(Applied):
     def _batch(self, elements: list[Any]) -> Any:
         batch_fn = self.operation.batch_fn
         return stacked(elements) if batch_fn is None else batch_fn(elements)
+
+    def dataset_at(self, index: int) -> None:
+        """None: a batch may have elements of several."""
 
     def place(self, index: int) -> tuple[int, int]:
         """As the base says: the place of its first element; what is dropped does not count."""

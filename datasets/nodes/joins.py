@@ -13,10 +13,13 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from ...described import plain_attributes
+from ...errors import PackError
+from ...operations.trees import flatten, leaf_names
 from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed import MixedSource
+from ...wording import first_few
 from .choices import Choice
 from .line import Line
 from .node import Evaluated, Get, Node, Source, some_lengths
@@ -60,14 +63,35 @@ class Chosen(Node):
 
         return chosen
 
-    def lengths_at(self, indices: Indices) -> Any:
+    def dataset_at(self, index: int) -> str:
         """As the base says."""
+        return self.names[self.choice.one(index)[0]]
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says.
+
+        Raises:
+            PackError: the elements of two datasets have not the same leaves.
+        """
         which, inner = self.choice.many(indices)
         order = np.argsort(which, kind="stable")
         of_parts = [node.lengths_at(inner[which == number]) for number, node in enumerate(self.nodes)]
+        if any(part is None for part in of_parts):
+            return None
+        self._check_alike(of_parts)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return None if any(part is None for part in of_parts) else some_lengths(_one_after_another(of_parts), back)
+        return some_lengths(_one_after_another(of_parts), back)
+
+    def _check_alike(self, lengths: Sequence[Any]) -> None:
+        leaves = [first_few(leaf_names(flatten(part)[1])) for part in lengths]
+        for name, others in zip(self.names, leaves):
+            if others != leaves[0]:
+                raise PackError(
+                    f"pack: elements of dataset {self.names[0]} have the leaves {leaves[0] or 'of one array'}, those of "
+                    f"dataset {name} {others or 'of one array'}; map them to the same ones, and pass lengths=, or pack the "
+                    "stream, to_iter_dataset().pack(…)."
+                )
 
     @property
     def parameters(self) -> Any:
@@ -103,7 +127,7 @@ class Chosen(Node):
 
 
 def _one_after_another(lengths: Sequence[Any]) -> Any:
-    """Lengths of several datasets, whose elements have the same leaves; None where they have not."""
+    """Lengths of several datasets, whose elements have the same leaves."""
     first = lengths[0]
     if not isinstance(first, Mapping):
         return np.concatenate(lengths)

@@ -6,7 +6,8 @@ In: indices, `int64[n]` or one int; one past the end is in the next epoch. Out: 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,9 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...described import digest
+from ...errors import BatchError, PackError
 from ...samplers.index_maps import IndexMap, Indices, parameters_of
 from ...samplers.protocol import ENDLESS
 from ...sources import DataSource, fingerprint_of, reader_of
+from ...wording import first_few
 from .line import Line
 
 Get = Callable[[int], Any]
@@ -103,6 +106,10 @@ class Node:
     def place(self, index: int) -> tuple[int, int]:
         """Position and row that random maps draw by, for an element at an index."""
         return index, 0
+
+    def dataset_at(self, index: int) -> str | None:
+        """The name of the dataset that an element is of; None where it is of no other, or of several together."""
+        return None
 
     @property
     def line(self) -> Line:
@@ -242,6 +249,10 @@ class OnOne(Node):
         """That of the input, unless said otherwise."""
         return self.input.length
 
+    def dataset_at(self, index: int) -> str | None:
+        """That of the input, unless said otherwise."""
+        return self.input.dataset_at(index)
+
 
 @dataclass(frozen=True, eq=False)
 class Seeded(OnOne):
@@ -319,6 +330,10 @@ class Reordered(OnOne):
         """As the base says; in a further epoch of what the engine takes apart, as in the first."""
         return self.input.place(index) if self._only_repeats else (index, 0)
 
+    def dataset_at(self, index: int) -> str | None:
+        """As the base says."""
+        return self.input.dataset_at(self.index_map.one(index))
+
     @cached_property
     def _only_repeats(self) -> bool:
         return self.index_map.keeps_indices and self.input.line.reordered(self.index_map) is not None
@@ -333,6 +348,18 @@ class Reordered(OnOne):
         """As the base says."""
         base, order = self.input.apart
         return base, order.under(self.index_map)
+
+
+@contextmanager
+def telling_datasets(node: Node, indices: Indices) -> Iterator[None]:
+    """Notes of which datasets elements are that cannot be put together, if these are several."""
+    try:
+        yield
+    except (BatchError, PackError) as error:
+        names = dict.fromkeys(name for name in map(node.dataset_at, indices.tolist()) if name is not None)
+        if len(names) > 1:
+            error.add_note(f"millrace: what was put together is of the datasets {first_few(names)}.")
+        raise
 
 
 def some_lengths(lengths: Any, indices: Indices) -> Any:

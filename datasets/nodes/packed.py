@@ -18,7 +18,7 @@ from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
 from ...samplers.index_maps import Indices
 from ..arguments import finite
-from .node import Get, Node, OnOne
+from .node import Get, Node, OnOne, telling_datasets
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,12 @@ class Packed(OnOne):
         if not len(indices):
             return []
         pieces = end_to_end([self.plan.row(index) for index in (indices % self.length).tolist()])
-        return self.operation.planned(self.input.records(pieces.documents), pieces)
+        documents = self.input.records(pieces.documents)
+        with telling_datasets(self.input, pieces.documents):
+            return self.operation.planned(documents, pieces)
+
+    def dataset_at(self, index: int) -> None:
+        """None: a row may have documents of several."""
 
     def getter(self) -> Get:
         """As the base says."""

@@ -105,13 +105,18 @@ class Leaf:
             )
         return keys
 
+    @property
+    def has_parts(self) -> bool:
+        """The records are those of a mix."""
+        return isinstance(self.source, MixedSource)
+
     def by_part(self, keys: NDArray[np.int64]) -> Any:
         """Record keys as users see them: of a mix, by part."""
-        return self.source.by_part(keys) if isinstance(self.source, MixedSource) else keys
+        return self.source.by_part(keys) if self.has_parts else keys
 
     def told(self, key: int) -> str:
         """A record key as messages say it."""
-        return self.source.told(key) if isinstance(self.source, MixedSource) else str(key)
+        return self.source.told(key) if self.has_parts else str(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
         """The epoch of each part of a mix at a local position.

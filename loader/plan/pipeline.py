@@ -119,6 +119,12 @@ class Pipeline:
         below = stage.input
         return below is not None and (below.stage is None or self.is_below_join(self.stages[below.stage]))
 
+    def join_below(self, stage: Stage) -> Join:
+        """The join that the rows of a stage, or what groups make of them, come from."""
+        below = stage.input
+        assert below is not None, "a stage below a join"
+        return self.join_below(self.stages[below.stage]) if below.stage is not None else self.joins[below.join or 0]
+
     def stage_on(self, leaf: int) -> Stage:
         """The stage that reads a leaf."""
         return next(stage for stage in self.stages if stage.leaf == leaf)

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import NoElementError
+from ...errors import BatchError, NoElementError, PackError
 from ...operations.protocol import Allocate, Context, Element, Step, Tell
+from ...wording import first_few
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
-from .explain import explained, maker_for, name_of, place
+from .explain import explained, maker_for, name_of, place, place_beside
 from .passage import Passage, plain_at_front
 from .stacked_rows import StackedRows, batch_of
 from .tasks import Block, Failure, GroupTask, Parts, RowTags, SpanTask
@@ -139,8 +140,9 @@ class Chain:
                 finish()
         except Exception as error:
             number = max(inputs.count - length_hint(inputs.elements) - 1, 0)
-            tag = int(inputs.tags()[self._at_fault(number)])
-            return self._failed(self._explained(error, tag), number // self._inputs_per_unit)
+            tags, (first, at_fault) = inputs.tags(), self._at_fault(number)
+            explained_ = self._explained(error, int(tags[at_fault]), int(tags[first]))
+            return self._failed(explained_, number // self._inputs_per_unit)
         return self._block()
 
     def _push_each(self, inputs: Inputs) -> None:
@@ -198,29 +200,38 @@ class Chain:
             and all(first.is_like(block.elements) for block, _, _ in parts)
         )
 
-    def _at_fault(self, index: int) -> int:
-        """The number of the input that a failure is about, when it arose at input `index`: of a batch, its first.
+    def _at_fault(self, index: int) -> tuple[int, int]:
+        """The numbers of the first input of a batch, and of the one that a failure is about, when it arose at input `index`.
 
         In the making of a batch, maybe an earlier one, which waited to be copied together with others.
         """
         fault = self._context.fault
         if fault is None:
-            return index
+            return index, index
         inputs, together = (self._inputs_of(number) for number in (fault.number, fault.number + 1))
-        return index - index % together + fault.row * inputs
+        first = index - index % together
+        return first, first + fault.row * inputs
 
     def _inputs_of(self, number: int) -> int:
         return max(self._stage.inputs_of(number) // self._positions_per_input, 1)
 
-    def _explained(self, error: Exception, tag: int) -> Exception:
+    def _explained(self, error: Exception, tag: int, first: int) -> Exception:
         fault = self._context.fault
         number = None if fault is None else fault.number
         who = (
             maker_for(self._pipeline, number) if isinstance(error, NoElementError) else name_of(self._pipeline, number)
         )
         if self._below_join and not self._stage.on_join:
-            return explained(error, f"at row {tag} of what was joined", who)
-        return explained(error, place(*self._pipeline.place_of(tag)), who)
+            return explained(error, f"at row {tag} of what was joined of {self._joined}", who)
+        at_fault, began = self._pipeline.place_of(tag), self._pipeline.place_of(first)
+        beside = place_beside(at_fault, began) if isinstance(error, (BatchError, PackError)) else ""
+        return explained(error, f"{place(*at_fault)}{beside}", who)
+
+    @property
+    def _joined(self) -> str:
+        """The names or numbers of the datasets whose rows come to the stage."""
+        join = self._pipeline.join_below(self._stage)
+        return first_few(join.names or range(len(join.inputs)))
 
     def _keep(self, element: Element) -> None:
         self._elements.append(element)

@@ -48,6 +48,22 @@ def place(leaf: Leaf, position: int) -> str:
     return f"on record key {_key_at(leaf, position)} at position {position}{name}"
 
 
+def place_beside(at_fault: tuple[Leaf, int], first: tuple[Leaf, int]) -> str:
+    """Of a record that does not go with the first one of its batch: where that stands, if it is of another dataset.
+
+    Args:
+        at_fault: leaf and global position of the record.
+        first: likewise.
+    """
+    return "" if _dataset_of(*at_fault) == _dataset_of(*first) else f", in what began {place(*first)}"
+
+
+def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
+    """What tells the dataset of a record from others: its leaf, and in that its part."""
+    keys = leaf.sampler.record_keys(np.array([position], dtype=np.int64))
+    return leaf.name, *(leaf.by_part(keys) if leaf.has_parts else ())
+
+
 def explained(error: Exception, where: str, who: str) -> Exception:
     """The exception, saying where in the pipeline it was raised; in place of StopIteration, one that can be raised.
 
