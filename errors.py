@@ -29,6 +29,10 @@ class BatchError(MillraceError, ValueError):
     """Elements cannot be put into one batch: unequal shapes or structures."""
 
 
+class StructureError(BatchError, TypeError):
+    """Elements of one batch differ in structure, or in the shape of a leaf."""
+
+
 class NoElementError(BatchError):
     """An element of a batch is None, as of a function without a return."""
 

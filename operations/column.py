@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BatchError
+from ..errors import BatchError, StructureError
 from ..wording import a_kind_of, brief
 from .protocol import ArraySpec, Tell
 
@@ -158,8 +158,8 @@ class Column:
             self.array = np.empty(self.spec.shape, common)
             self.array[:rows] = former[:rows]
 
-    def _unequal(self, array: NDArray[Any]) -> BatchError:
-        return BatchError(
+    def _unequal(self, array: NDArray[Any]) -> StructureError:
+        return StructureError(
             f"leaf {self.name} has shape {self._shape} in one element of the batch and "
             f"{array.shape} in another; make them equal before Batch, or pass Batch(…, batch_fn=millrace.pad_batch())."
         )

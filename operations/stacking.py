@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BatchError, NoElementError
+from ..errors import BatchError, NoElementError, StructureError
 from ..wording import brief
 from .column import Column
 from .protocol import Allocate, Element, Tell, tell_nobody
@@ -206,7 +206,7 @@ class Layout:
     def _mismatch(self, element: Element) -> BatchError:
         if element is None:
             return _no_element()
-        return BatchError(
+        return StructureError(
             f"elements of one batch differ in structure: the first is {_shown(self._structure)}, this one "
             f"{_shown(flatten(element)[1])} (* is a leaf, None is none); map them to one structure before Batch, or pass "
             "Batch(…, batch_fn=…)."

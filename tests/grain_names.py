@@ -45,7 +45,8 @@ REMARKS = {
     "DatasetIterator": (BETTER, "states go on with any number of workers"),
     "MapDataset": (
         BETTER,
-        "`ds[[3, 1, 4]]`; a generator is valid during the call only; a map that gives None does not leave an element out",
+        "`ds[[3, 1, 4]]`; a generator is valid during the call only; a map that gives None leaves nothing out (`filter` does),"
+        " and a batch with it is an error",
     ),
     "IterDataset": (
         BETTER,
@@ -53,7 +54,7 @@ REMARKS = {
     ),
     "Batch": (
         DIFFERS,
-        "strings become arrays of objects, which lose nothing; lists in elements are refused; errors have other texts",
+        "strings become arrays of objects, which lose nothing; lists in elements are refused",
     ),
     "BatchOperation": (DIFFERS, "as `Batch`"),
     "MapOperation": (BETTER, "the exception of your function comes as it is, not as a ValueError"),
@@ -76,8 +77,7 @@ REMARKS = {
         BETTER,
         "features of unequal length are not begun anew where one of them is cut twice",
     ),
-    "InterleaveIterDataset": (DIFFERS, "threads and buffers do nothing; workers make the elements ahead"),
-    "ZipIterDataset": (SAME, "the error of unequal streams has another text"),
+    "InterleaveIterDataset": (DIFFERS, "threads and buffers do nothing; it is run through in one worker"),
     "CheckpointHandler": (BETTER, "other numbers of processes read the states, too"),
     "PyGrainCheckpointHandler": (BETTER, "as `CheckpointHandler`"),
     "Sampler": (BETTER, "`__len__` may be missing, as in Grain; our samplers answer for many positions at once"),

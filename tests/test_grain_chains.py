@@ -1,6 +1,7 @@
 """MapDataset and IterDataset of `millrace.compat.grain` beside the real ones."""
 
 import both
+import numpy as np
 import pytest
 
 import millrace.compat.grain as grain
@@ -270,3 +271,59 @@ def test_a_stream_is_true_whatever_its_length():
     """Also an endless one, whose length is an error, and an empty one."""
     assert grain.MapDataset.range(3).repeat().to_iter_dataset()
     assert grain.MapDataset.source([]).to_iter_dataset()
+
+
+UNLIKE = {
+    "structure": lambda x: {"a": x} if x % 2 else {"b": x},
+    "shape": lambda x: {"a": np.zeros(x)},
+}
+
+REFUSED = {
+    "batch of a stream": lambda g, unlike: list(g.MapDataset.range(4).map(unlike).to_iter_dataset().batch(2)),
+    "batch of a dataset": lambda g, unlike: g.MapDataset.range(4).map(unlike).batch(2)[0],
+    "zip with a shorter stream": lambda g, _: list(g.experimental.ZipIterDataset([numbers_of(g, 3), numbers_of(g, 2)])),
+    "zip with a longer stream": lambda g, _: list(g.experimental.ZipIterDataset([numbers_of(g, 3), numbers_of(g, 4)])),
+    "zip of no streams": lambda g, _: g.experimental.ZipIterDataset([]),
+    "zip of no datasets": lambda g, _: g.experimental.ZipMapDataset([]),
+    "zip of unequal datasets": lambda g, _: g.experimental.ZipMapDataset(
+        [g.MapDataset.range(2), g.MapDataset.range(3)]
+    ),
+    "batch after a filter": lambda g, _: g.MapDataset.range(4).filter(bool).batch(2),
+    "shuffle without a seed": lambda g, _: g.MapDataset.range(4).shuffle(),
+}
+
+
+def numbers_of(g, count):
+    """A short stream."""
+    return g.MapDataset.range(count).to_iter_dataset()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_errors_that_programs_match_on_have_grains_words(name):
+    """They begin as Grain's do, and are of the same kind."""
+    for unlike in UNLIKE.values():
+        with pytest.raises(ValueError, match=r".") as theirs:
+            REFUSED[name](both.real, unlike)
+        with pytest.raises(ValueError, match=r".") as ours:
+            REFUSED[name](grain, unlike)
+        first = str(theirs.value).partition("\n")[0][:64].partition(". ")[0].partition(" because")[0]
+        assert str(ours.value).startswith(first.rstrip("."))
+        assert len(str(ours.value)) < 500
+
+
+def test_records_of_unequal_structure_are_a_type_error_in_a_loader():
+    """As in Grain, where a BatchOperation makes the batches."""
+
+    def loader(g):
+        from importlib import import_module
+
+        module = import_module(f"{g.__name__}.python")
+        return module.DataLoader(
+            data_source=range(4),
+            sampler=module.IndexSampler(4, module.NoSharding(), num_epochs=1),
+            operations=[module.MapOperation(UNLIKE["structure"]), module.BatchOperation(2)],
+        )
+
+    for g in (both.real, grain):
+        with both.quiet(), pytest.raises(TypeError, match="structure"):
+            list(loader(g))

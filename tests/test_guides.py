@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import both
+import device_programs
 import grain  # noqa: F401 - the real one is there first
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from millrace.compat.replaced import grain_replaced
 
 FOLDER = Path(__file__).parent / "guides"
-TRAINING = FOLDER / "training.py"
-GUIDES = sorted({*FOLDER.glob("*.py")} - {TRAINING})
+TRAINING, MANY_DEVICES = FOLDER / "training.py", FOLDER / "many_devices.py"
+GUIDES = sorted({*FOLDER.glob("*.py")} - {TRAINING, MANY_DEVICES})
 
 
 def elements_of(path, workers, **more):
@@ -30,6 +31,24 @@ def test_programs_of_grain_run_unchanged(path):
     with grain_replaced():
         found = elements_of(path, 2 if "WORKERS" in path.read_text() else 0)
     np.testing.assert_equal(found, expected)
+
+
+EIGHT = """
+import sys
+sys.path.insert(0, {tests!r})
+import test_guides
+
+if __name__ == "__main__":
+    import jax
+    assert len(jax.devices()) == 8
+    for path in (test_guides.MANY_DEVICES, test_guides.FOLDER / "on_devices.py"):
+        test_guides.test_programs_of_grain_run_unchanged(path)
+"""
+
+
+def test_programs_for_devices_run_unchanged_on_eight():
+    """The template for many devices of one host, and what puts batches on devices: the same pieces on each."""
+    device_programs.run(EIGHT.format(tests=str(FOLDER.parent)), **device_programs.EIGHT, PYTHONWARNINGS="default")
 
 
 @pytest.mark.parametrize("kind", ["loader", "chain"])

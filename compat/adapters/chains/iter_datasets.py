@@ -72,7 +72,7 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
 
     def __init__(self, parents: Sequence[Any], *, strict: bool = True) -> None:
         if not parents:
-            raise ValueError("ZipIterDataset: at least one parent must be provided.")
+            raise ValueError("At least one parent must be provided. Pass ZipIterDataset a list of streams.")
         streams = list(map(as_stream, parents))
         super().__init__(streams, zipped([each._stream for each in streams], None, strict))
 

@@ -10,11 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from ....errors import JoinError, StructureError
 from ....loader import DataLoaderIterator
 from ....loader.plan.nodes import Node
 from ....loader.state.files import restore_later, write_later
 from ....loader.state.loader_state import LoaderState
 from ....wording import a_kind_of
+from ..wording import reword
 from .states import chain_state_after, is_grains, is_of_another_mix
 
 T = TypeVar("T")
@@ -83,7 +85,11 @@ class EngineIterator(DatasetIterator[T]):
         self._elements: Iterator[Any] = iter(self.run)
 
     def __next__(self) -> T:
-        return next(self._elements)  # type: ignore[no-any-return]
+        try:
+            return next(self._elements)  # type: ignore[no-any-return]
+        except (JoinError, StructureError) as error:
+            reword(error)
+            raise
 
     def __repr__(self) -> str:
         return repr(self.run).replace("DataLoaderIterator", "DatasetIterator")

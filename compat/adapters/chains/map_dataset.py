@@ -15,9 +15,11 @@ from ....datasets.nodes.choices import ByMap, Choice, OneAfterAnother
 from ....datasets.nodes.joins import Chosen
 from ....datasets.nodes.node import Node, Reordered, Source
 from ....datasets.transforms import as_kind
+from ....errors import StructureError
 from ....operations import RandomMapTransform
 from ....sources import RangeDataSource, as_source
 from ..sources import NoRecords
+from ..wording import reword
 from .at_index import RandomAtIndex, RandomMapped
 from .orders import Mix, Shuffle, whole_weights
 from .seeds import seed_of, shuffle_seed_of
@@ -134,6 +136,14 @@ class MapDataset(OurMapDataset[T]):
 
 class Chain(MapDataset[T], OurChain[T]):
     """A dataset that one of the methods made."""
+
+    def __getitem__(self, index: Any) -> Any:
+        """As the base says; errors in Grain's words."""
+        try:
+            return super().__getitem__(index)
+        except StructureError as error:
+            reword(error)
+            raise
 
 
 def _nodes(method: str, datasets: Any) -> dict[str, Node]:

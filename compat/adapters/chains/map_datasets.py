@@ -65,8 +65,10 @@ class FlatMapMapDataset(_Named):
 
 
 def _nodes_of_one_length(datasets: Sequence[OurMapDataset[Any]]) -> tuple[Node, ...]:
+    if not datasets:
+        raise ValueError("At least one parent must be provided. Pass ZipMapDataset a list of datasets.")
     listed, _ = as_named("ZipMapDataset", list(datasets), OurMapDataset)
     lengths = [len(dataset) for dataset in listed]
     if len(set(lengths)) > 1:
-        raise ValueError(f"All parents must have the same length, not {lengths[:20]}; slice the longer ones.")
+        raise ValueError(f"All parents must have the same length. They have {lengths[:20]}; slice the longer ones.")
     return tuple(dataset._node for dataset in listed)

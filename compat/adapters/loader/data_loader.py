@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....errors import StructureError
 from ....loader import DataLoader as OurLoader
 from ....loader import DataLoaderIterator as OurIterator
 from ....operations import Batch, Operation
@@ -20,6 +21,7 @@ from ....sources.run_through import RunThroughSource
 from ...grain_state import state_after
 from ..options import MultiprocessingOptions
 from ..transforms import RandomMap
+from ..wording import reword
 from .operations import newer, with_one_generator
 from .record_stream import RecordStream
 from .samplers import IndexSampler, shard_of
@@ -84,6 +86,14 @@ class DataLoader(OurLoader):
 
 class DataLoaderIterator(OurIterator):
     """One pass over a loader's stream. Its states are bytes; those of Grain's iterators are read, too."""
+
+    def __next__(self) -> Any:
+        """As the base says; errors in Grain's words."""
+        try:
+            return super().__next__()
+        except StructureError as error:
+            reword(error)
+            raise
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
         """Go on where this or another iterator stood, or one of Grain's that had the same sampler.
