@@ -21,6 +21,9 @@ from typing import Any
 from ..wording import brief
 from .replaced import grain_replaced
 
+_PACKAGE = str(Path(__file__).parent.parent)
+"""Where what stands for Grain is."""
+
 
 @dataclass
 class Uses:
@@ -111,11 +114,12 @@ def _blame(uses: Uses, program: str, failure: BaseException) -> None:
 
 
 def _raised(uses: Uses, program: str, failure: BaseException) -> dict[str, str]:
-    """The names of Grain in the statement of the program that failed."""
-    lines = [frame.lineno for frame in traceback.extract_tb(failure.__traceback__) if frame.filename == program]
-    if not lines:
+    """The names of Grain in the statement of the program that called what failed; none if it failed in its own code."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    last = max((place for place, frame in enumerate(frames) if frame.filename == program), default=len(frames))
+    if not any(frame.filename.startswith(_PACKAGE) for frame in frames[last + 1 : last + 2]):
         return {}
-    mentioned = _mentioned(Path(program).read_text(encoding="utf-8"), lines[-1] or 0)
+    mentioned = _mentioned(Path(program).read_text(encoding="utf-8"), frames[last].lineno or 0)
     told = f"raised {type(failure).__name__}: {brief(failure)}"
     return {name: told for name in uses.found if name.rpartition(".")[2] in mentioned}
 
@@ -162,6 +166,8 @@ def _tell(program: str, uses: Uses, failure: BaseException | None) -> int:
     print(f"\nmillrace.compat.check: {program} {how}. Names of Grain that it used:", flush=True)
     for line in uses.lines():
         print(line)
+    if not (ended or uses.raised or uses.missing or isinstance(failure, SystemExit)):
+        print("None of these names stands in the line that failed: see the error above.")
     if isinstance(failure, SystemExit) and isinstance(failure.code, int):
         return failure.code
     return 0 if ended else 1

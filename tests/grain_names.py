@@ -29,7 +29,7 @@ _TOLD_BY_STATS = "`iterator.stats()` and `feeder.stats()` tell where time goes"
 _OUR_MEMORY = "batches come from worker processes in shared memory by themselves"
 
 REMARKS = {
-    "config": (ABSENT, "flags of Grain's experiments; there are none here"),
+    "config": (DIFFERS, "flags are kept, and do nothing"),
     "monitoring": (ABSENT, _TOLD_BY_STATS),
     "proto": (ABSENT, f"messages of Grain's execution summary; {_TOLD_BY_STATS}"),
     "TfRandomMap": (ABSENT, "for TensorFlow programs; `RandomMap` does the same"),

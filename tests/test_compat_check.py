@@ -92,6 +92,17 @@ def test_a_name_that_raises_is_told_with_what_it_raised(tmp_path):
     assert [line for line in lines if line.startswith("grain.MapDataset") and line.endswith("ok")]
 
 
+def test_an_error_far_from_grains_names_is_not_blamed_on_them(tmp_path):
+    """The list says so, and the error stands above it."""
+    text = (
+        "import grain\n\nnumbers = grain.MapDataset.range(3).map(lambda x: 1 // x)\nfor number in numbers:\n    pass\n"
+    )
+    out, err, status = run(tmp_path, text)
+    assert status == 1
+    assert "ZeroDivisionError" in err
+    assert out.endswith("None of these names stands in the line that failed: see the error above.\n")
+
+
 def test_the_status_of_a_program_that_ends_itself_is_kept(tmp_path):
     """sys.exit(3) is 3; no such file is 2."""
     assert run(tmp_path, "import sys\n\nsys.exit(3)\n")[2] == 3

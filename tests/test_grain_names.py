@@ -69,6 +69,18 @@ def test_names_are_imported_as_programs_do():
     assert millrace.compat.grain.experimental.index_shuffle is index_shuffle
 
 
+def test_flags_can_be_set():
+    """They are kept; others are an error, as in Grain."""
+    millrace.compat.grain.config.update("py_debug_mode", True)
+    assert pygrain.config.get_or_default("py_debug_mode") is True
+    pygrain.config.update("py_debug_mode", False)
+    for config in (grain.config, pygrain.config):
+        with pytest.raises(ValueError, match="Unrecognized config option: nothing"):
+            config.update("nothing", 1)
+        with pytest.raises(ValueError, match="Please use update"):
+            config.nothing = 1
+
+
 def test_the_table_of_names_is_that_of_this_grain():
     """Where it is not, `python tests/grain_names.py` writes it anew."""
     assert grain_names.PAGE.read_text() == grain_names.written()

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...checks import whole_number
 from ...loader import ReadOptions as OurReadOptions
+from ...wording import brief, shown
 
 
 class ReadOptions(OurReadOptions):
@@ -70,3 +71,49 @@ class DatasetOptions:
     filter_raise_threshold_ratio: Any = None
     execution_tracking_mode: Any = ExecutionTrackingMode.DISABLED
     min_shm_size: Any = 0
+
+
+class Config:
+    """Grain's flags, for programs that set them. They are kept, and do nothing.
+
+    >>> config = Config()
+    >>> config.update("py_debug_mode", True)
+    >>> config.py_debug_mode
+    True
+    """
+
+    def __init__(self) -> None:
+        self.__dict__["_values"] = {
+            "py_debug_mode": False,
+            "py_dataset_visualization_output_dir": None,
+            "py_relay_sigterm_to_main": False,
+            "py_traceback_filtering": "auto",
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__["_values"][self._known(name)]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ValueError(f"Please use update(): config.update({name!r}, {shown(value)}).")
+
+    def get_or_default(self, name: str) -> Any:
+        """The value of a flag."""
+        return getattr(self, name)
+
+    def update(self, name: str, value: Any) -> None:
+        """Keep another value.
+
+        Raises:
+            ValueError: there is no such flag.
+        """
+        self.__dict__["_values"][self._known(name)] = value
+
+    def _known(self, name: str) -> str:
+        if name not in self.__dict__["_values"]:
+            known = ", ".join(self.__dict__["_values"])
+            error = AttributeError if name.startswith("__") else ValueError
+            raise error(f"Unrecognized config option: {brief(name)}; there are {known}.")
+        return name
+
+
+config = Config()

@@ -8,7 +8,7 @@ from ..adapters.chains.iterators import DatasetIterator
 from ..adapters.chains.map_dataset import MapDataset
 from ..adapters.loader.data_loader import DataLoader, DataLoaderIterator, load
 from ..adapters.loader.records import Record, RecordMetadata
-from ..adapters.options import MultiprocessingOptions, ReadOptions
+from ..adapters.options import MultiprocessingOptions, ReadOptions, config
 from . import checkpoint, constants, experimental, multiprocessing, python, samplers, sharding, sources, transforms
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "checkpoint",
+    "config",
     "constants",
     "experimental",
     "load",

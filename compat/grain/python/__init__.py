@@ -15,7 +15,7 @@ from ...adapters.loader.operations import BatchOperation, FilterOperation, MapOp
 from ...adapters.loader.operations import IteratorOperation as Operation
 from ...adapters.loader.records import Record, RecordMetadata
 from ...adapters.loader.samplers import IndexSampler, SequentialSampler
-from ...adapters.options import MultiprocessingOptions, ReadOptions
+from ...adapters.options import MultiprocessingOptions, ReadOptions, config
 from ...adapters.selection import DatasetSelectionMap
 from ...adapters.sources import SharedMemoryDataSource as InMemoryDataSource
 from ...adapters.transforms import Batch, Transformation, Transformations
@@ -74,6 +74,7 @@ __all__ = [
     "ShardOptions",
     "Transformation",
     "Transformations",
+    "config",
     "experimental",
     "load",
 ]
