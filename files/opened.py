@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import SourceError, SourceNotFoundError
 from ..wording import TEXT, brief, shown
 from .stamps import Stamp, check_unchanged, stamp_of
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Range = tuple[int, int]
 """Offset and length in bytes."""
@@ -41,7 +44,7 @@ class OpenFile(Protocol):
         """
         ...
 
-    def prefetch(self, ranges: Sequence[Range]) -> None:
+    def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
         """Begin to bring what is at these ranges closer, where that helps; does not wait, and raises nothing."""
         ...
 
@@ -133,7 +136,7 @@ class LocalFile:
         whole = all(len(piece) == length for piece, (_, length) in zip(found, ranges))
         return found if whole else [self.read(offset, length) for offset, length in ranges]
 
-    def prefetch(self, ranges: Sequence[Range]) -> None:
+    def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
         """Nothing: the system reads ahead."""
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     """Check the options of remote files.
 
     Args:
-        options: a dict. Its keys `cache_dir` (default `$MILLRACE_CACHE_DIR`, or `millrace` in the user's cache folder),
+        options: a dict. Its keys `cache_dir` (default `$MILLRACE_CACHE_DIR`, or `~/.cache/millrace/files`),
             `cache_bytes` (default `$MILLRACE_CACHE_BYTES`, or 32 GiB; 0: no cache), `tries` (default 8) and `timeout`
             (seconds, default 15) are ours; all others go to the library of the store.
 
@@ -72,7 +72,7 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
 
 
 def _default_folder() -> str:
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "millrace")
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "millrace", "files")
 
 
 def _from_environment() -> int:

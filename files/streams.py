@@ -111,9 +111,8 @@ class _Sequential(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         length = min(len(buffer), max(self._file.size - self._place, 0))
         if self._place + _AHEAD_BYTES > self._asked_for:
-            ahead = range(self._place, min(self._place + 2 * _AHEAD_BYTES, self._file.size))
-            self._file.prefetch([(ahead.start, len(ahead))])
-            self._asked_for = ahead.stop if len(ahead) else self._asked_for
+            self._file.prefetch([self._place], [max(min(2 * _AHEAD_BYTES, self._file.size - self._place), 0)])
+            self._asked_for = self._place + 2 * _AHEAD_BYTES
         buffer[:length] = self._file.read(self._place, length)
         self._place += length
         return length

@@ -118,7 +118,7 @@ class BlockOrder:
         number = (epoch * self._windows + window) * self._lanes + lane
         within = (turn - first) * self._block + record
         within = place_of(within, number, size * self._block, self._seed + _RECORDS)
-        place = (first * self._block + within) * self._lanes + lane
+        place: int = (first * self._block + within) * self._lanes + lane
         return place if place < begin else place + self._rest
 
     def _lane_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
@@ -133,7 +133,8 @@ class BlockOrder:
             within[chosen] = permute(within[chosen], numbers[chosen], size * self._block, self._seed + _RECORDS)
         blocks = within // self._block
         records = within - blocks * self._block
-        return self._block_at((first + blocks) * self._lanes + lanes, epochs) * self._block + records
+        keys: Numbers = self._block_at((first + blocks) * self._lanes + lanes, epochs) * self._block + records
+        return keys
 
     def _rest_keys(self, places: Numbers, epochs: Numbers) -> Numbers:
         within = permute(places, epochs, self._rest, self._seed + _REST)

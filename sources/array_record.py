@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self, SupportsIndex, TypeAlias, runtime_checkable
@@ -21,9 +22,12 @@ import numpy.typing as npt
 
 from ..checks import whole_number
 from ..errors import MissingExtraError, SourceError, SourceNotFoundError
-from ..files.paths import LocalFileSystem, PathLike, expand, path_list, text_of
+from ..files.opened import OpenFile, local_copy, open_file
+from ..files.paths import PathLike, find_files, path_list, text_of
 from ..files.reader_pool import ReaderPool, open_file_limit
-from ..files.stamps import Stamp, check_open_file, stamp_of
+from ..files.stamps import Stamp, check_open_file
+from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ..files.urls import is_remote
 from ..wording import TEXT, brief, first_few, shown
 from .keys import Keys, check_key, check_keys
 from .parts import read_by_part
@@ -41,6 +45,8 @@ _FEW = 16
 _COUNTING_THREADS = 16
 # Files end in blocks of 64 KiB: the last one says where the index is, and the index is before it.
 _INDEX_BYTES = 2 * 65536
+_END_BYTES = 4 << 20
+"""Bytes at the end of a remote file, in which its index mostly is."""
 _RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
 
 
@@ -87,6 +93,7 @@ class ArrayRecordDataSource:
         reader_options: options of the library's reader that go over ours (`readahead_buffer_size:0`,
             `max_parallelism:0`, which suit random access).
         max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
+        storage_options: how files in stores are reached and kept (docs/how-to.md). They are brought whole into the cache.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
@@ -106,6 +113,7 @@ class ArrayRecordDataSource:
 
     _parts: tuple[_Part, ...]
     _options: str
+    _storage: StorageOptions
     _max_open_files: int | None
     _ends: npt.NDArray[np.int64]
     """`int64[parts]`: the first key after each part."""
@@ -121,8 +129,10 @@ class ArrayRecordDataSource:
         reader_options: Mapping[str, Any] | None = None,
         *,
         max_open_files: int | None = None,
+        storage_options: StorageOptionsLike = None,
     ) -> None:
         _library()
+        self._storage = storage_options_of(storage_options)
         if reader_options is not None and not isinstance(reader_options, Mapping):
             raise TypeError(f"reader_options={shown(reader_options)} must be a dict, {{name: value}}.")
         options = {**_RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
@@ -130,8 +140,8 @@ class ArrayRecordDataSource:
         if max_open_files is not None:
             max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
         self._max_open_files = max_open_files
-        wanted = [part for path in path_list(_one_or_many(paths)) for part in _parts_of(path)]
-        contents = _inspect_all(tuple(dict.fromkeys(part.path for part in wanted)), self._options)
+        wanted = [part for path in path_list(_one_or_many(paths)) for part in _parts_of(path, self._storage)]
+        contents = _inspect_all(tuple(dict.fromkeys(part.path for part in wanted)), self._options, self._storage)
         self._parts = tuple(_bounded(part, contents[part.path].count) for part in wanted)
         self._stamps = {path: content.stamp for path, content in contents.items()}
         self._digest, self._index = _digests(self._parts, contents)
@@ -147,7 +157,8 @@ class ArrayRecordDataSource:
         paths = list(dict.fromkeys(part.path for part in self._parts))
         number = {path: index for index, path in enumerate(paths)}
         self._file_of_part = [number[part.path] for part in self._parts]
-        opener = functools.partial(_open_number, tuple((path, self._stamps[path]) for path in paths), self._options)
+        stamped = tuple((path, self._stamps[path]) for path in paths)
+        opener = functools.partial(_open_number, stamped, self._options, self._storage)
         self._pool: ReaderPool[Any] = ReaderPool(opener, self._max_open_files or open_file_limit())
 
     def __len__(self) -> int:
@@ -217,6 +228,7 @@ class ArrayRecordDataSource:
         return {
             "parts": [(part.path, part.start, part.stop) for part in self._parts],
             "options": self._options,
+            "storage": self._storage,
             "open": self._max_open_files,
             "digests": (self._digest, self._index),
             "stamps": {path: tuple(stamp) for path, stamp in self._stamps.items()},
@@ -225,6 +237,7 @@ class ArrayRecordDataSource:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._parts = tuple(_Part(*row) for row in state["parts"])
         self._options, self._max_open_files = state["options"], state["open"]
+        self._storage = state["storage"]
         self._digest, self._index = state["digests"]
         self._stamps = {path: Stamp(*stamp) for path, stamp in state["stamps"].items()}
         self._prepare()
@@ -247,16 +260,16 @@ def _one_or_many(paths: Any) -> Any:
     return [paths] if isinstance(paths, FileInstruction) else paths
 
 
-def _parts_of(path: Any) -> list[_Part]:
+def _parts_of(path: Any, storage: StorageOptions) -> list[_Part]:
     if isinstance(path, FileInstruction):
         start = int(path.skip)
         return [_Part(text_of(path.filename), start, None if path.take < 0 else start + int(path.take))]
     name = text_of(path)
     match = None if os.path.exists(name) else _RANGE.fullmatch(name)
     if match is None:
-        return [_Part(file) for file in expand(name, LocalFileSystem(), DIRECTORY_PATTERNS)]
+        return [_Part(file) for file in find_files(name, DIRECTORY_PATTERNS, storage)]
     start, stop = _bounds(match, name)
-    return [_Part(file, start, stop) for file in _exactly_one(match[1], name)]
+    return [_Part(file, start, stop) for file in _exactly_one(match[1], name, storage)]
 
 
 def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
@@ -273,8 +286,8 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
     return start, stop
 
 
-def _exactly_one(path: str, instruction: str) -> list[str]:
-    files = expand(path, LocalFileSystem(), DIRECTORY_PATTERNS)
+def _exactly_one(path: str, instruction: str, storage: StorageOptions) -> list[str]:
+    files = find_files(path, DIRECTORY_PATTERNS, storage)
     if len(files) > 1:
         raise ValueError(
             f"{brief(instruction)}: a range [start:end] needs one file, and {shown(path, TEXT)} stands for {len(files)}"
@@ -290,50 +303,71 @@ def _bounded(part: _Part, count: int) -> _Part:
     return _Part(part.path, part.start, stop)
 
 
-def _inspect_all(paths: tuple[str, ...], options: str) -> dict[str, _Content]:
+def _inspect_all(paths: tuple[str, ...], options: str, storage: StorageOptions) -> dict[str, _Content]:
+    inspect = functools.partial(_inspect, options=options, storage=storage)
     with ThreadPoolExecutor(min(len(paths), _COUNTING_THREADS)) as threads:
-        return dict(zip(paths, threads.map(functools.partial(_inspect, options=options), paths)))
+        return dict(zip(paths, threads.map(inspect, paths)))
 
 
-def _inspect(path: str, options: str) -> _Content:
-    reader = _open(path, options)
+def _inspect(path: str, options: str, storage: StorageOptions) -> _Content:
+    file = open_file(path, storage)
     try:
-        return _Content(int(reader.num_records()), stamp_of(path), _digest_of_end(path))
+        if not file.size:
+            raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
+        length = min(_INDEX_BYTES, file.size)
+        digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
+        return _Content(_count(file, options, storage), file.stamp, digest)
+    finally:
+        file.close()
+
+
+def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
+    """How many records a file has. Of a remote one, its ends are enough for the library, as a rule."""
+    if is_remote(file.path):
+        from ..files.remote.ends import ends_of
+
+        with suppress(SourceError), ends_of(file, _END_BYTES) as path:
+            return _count_at(path, file.path, options)
+    with local_copy(file.path, storage, file.stamp) as path:
+        return _count_at(path, file.path, options)
+
+
+def _count_at(path: str, name: str, options: str) -> int:
+    reader = _open(path, name, options)
+    try:
+        return int(reader.num_records())
+    except RuntimeError as error:
+        raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
     finally:
         reader.close()
 
 
-def _digest_of_end(path: str) -> str:
-    with open(path, "rb") as file:
-        file.seek(-min(_INDEX_BYTES, os.path.getsize(path)), os.SEEK_END)
-        return hashlib.sha256(file.read()).hexdigest()[:16]
-
-
-def _open_number(files: tuple[tuple[str, Stamp], ...], options: str, number: int) -> Any:
-    path, stamp = files[number]
-    reader = _open(path, options)
+def _open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: StorageOptions, number: int) -> Any:
+    name, stamp = files[number]
+    with local_copy(name, storage, stamp) as path:
+        reader = _open(path, name, options)
     try:
-        check_open_file(path, stamp)
+        check_open_file(name, stamp)
     except BaseException:
         reader.close()
         raise
     return reader
 
 
-def _open(path: str, options: str) -> Any:
+def _open(path: str, name: str, options: str) -> Any:
     """Opens a file; the library reports a bad one only when it is used or closed, so it is asked at once."""
     if not os.path.exists(path):
-        raise SourceNotFoundError(f"no file {shown(path, TEXT)}")
+        raise SourceNotFoundError(f"no file {shown(name, TEXT)}")
     if not os.path.getsize(path):
-        raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
+        raise SourceError(f"{brief(name)}: the file is empty (0 bytes)")
     reader = _library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
     if reader.ok():
         return reader
     try:
         reader.close()
     except RuntimeError as error:
-        raise SourceError(f"{brief(path)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
-    raise SourceError(f"{brief(path)}: not an ArrayRecord file, or truncated")
+        raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
+    raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated")
 
 
 def _read_positions(reader: Any, positions: list[int]) -> list[bytes]:

@@ -28,12 +28,27 @@ def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[
         return []
     if len(ends) == 1:
         return read(0, keys)
-    part_of_key = np.searchsorted(ends, keys, side="right")
-    order = np.argsort(part_of_key, kind="stable")
-    parts, firsts = np.unique(part_of_key[order], return_index=True)
+    order, groups = _grouped(keys, ends)
     records: list[RecordT] = []
-    for part, members in zip(parts.tolist(), np.split(keys[order], firsts[1:])):
+    for part, members in groups:
         records += read(part, members)
     if len(records) == 1:  # itemgetter of one index returns no tuple.
         return records
     return list(operator.itemgetter(*np.argsort(order).tolist())(records))
+
+
+def by_part(keys: Int64s, ends: Int64s) -> list[tuple[int, Int64s]]:
+    """The parts that keys touch, ascending, each with its keys.
+
+    >>> [(part, some.tolist()) for part, some in by_part(np.array([4, 0, 3]), np.array([2, 5]))]
+    [(0, [0]), (1, [4, 3])]
+    """
+    return _grouped(keys, ends)[1] if len(keys) else []
+
+
+def _grouped(keys: Int64s, ends: Int64s) -> tuple[Int64s, list[tuple[int, Int64s]]]:
+    """The order in which keys stand by parts, and the parts with their keys."""
+    part_of_key = np.searchsorted(ends, keys, side="right")
+    order = np.argsort(part_of_key, kind="stable")
+    parts, firsts = np.unique(part_of_key[order], return_index=True)
+    return order, list(zip(parts.tolist(), np.split(keys[order], firsts[1:])))

@@ -9,6 +9,7 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `checks_keys = True` | it raises `RecordKeyError` for a key outside itself; else the keys are checked before it is called |
 | `fingerprint` | a small dict of plain JSON values that says which source this is (property or method) |
 | `reads_ahead` | on how many threads reading ahead helps: False for none, as in memory; a number; True (default) for any |
+| `announce(keys)` | is told, on any thread, keys of many records that will be read soon; returns at once. None: no need of it |
 | `lengths` | how long the arrays of records are, `int64[records]` or a dict of these by leaf, so that packing can be planned |
 | `columns` | the tree of arrays of a columnar source (one leading axis), so that a batch is one `np.take` |
 

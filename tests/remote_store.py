@@ -141,7 +141,9 @@ def moto_server() -> Iterator[tuple[str, int]]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
-        yield server.get_host_and_port()
+        address = server.get_host_and_port()
+        _ask(address, "POST", "/moto-api/reset", b"")  # all of its servers in a process share one store
+        yield address
     finally:
         server.stop()
 
@@ -166,11 +168,14 @@ def proxy_to(upstream: tuple[str, int]) -> Iterator[Proxy]:
 
 def put(upstream: tuple[str, int], key: str, content: bytes) -> None:
     """Write a file to the store; `key` "" makes the bucket."""
+    _ask(upstream, "PUT", f"/{BUCKET}/{key}".rstrip("/"), content)
+
+
+def _ask(upstream: tuple[str, int], method: str, path: str, content: bytes) -> None:
     signed = "AWS4-HMAC-SHA256 Credential=a/1/us-east-1/s3/aws4_request"
     connection = http.client.HTTPConnection(*upstream)
     try:
-        headers = {"Authorization": signed, "x-amz-acl": "public-read"}
-        connection.request("PUT", f"/{BUCKET}/{key}".rstrip("/"), content, headers)
+        connection.request(method, path, content, {"Authorization": signed, "x-amz-acl": "public-read"})
         assert connection.getresponse().status == 200
     finally:
         connection.close()

@@ -111,7 +111,7 @@ def test_threads_ask_for_each_block_once(store, to_store):
 def test_what_is_prefetched_is_not_asked_for_again(store, to_store):
     """Reads that come later find it, or wait for it."""
     file = open_file(URL, to_store)
-    file.prefetch([(0, BLOCK_BYTES)])
+    file.prefetch([0], [BLOCK_BYTES])
     assert file.read(10, 10) == DATA[10:20]
     assert store.reads == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import timedelta
 from typing import Any
@@ -82,7 +83,7 @@ class ObjectStore:
             return _LOGIN
         if any(sign in text for sign in _CREDENTIALS):
             return _LOGIN
-        if status and status[1] not in _ASK_AGAIN:
+        if "builder error" in text or (status and status[1] not in _ASK_AGAIN):
             return "the store refuses the request; check the URL and storage_options="
         if isinstance(error, (kinds.InvalidPathError, kinds.NotSupportedError, ValueError, TypeError)):
             return "check the URL"
@@ -101,14 +102,15 @@ def _library() -> Any:
 
 def _client_options(root: str, given: dict[str, Any], timeout: float) -> dict[str, Any]:
     """A request that brings nothing for `timeout` is given up; as a whole it may take longer."""
-    endpoint = next(
-        (str(value) for name, value in given.items() if name.lower().endswith(("endpoint", "endpoint_url"))), root
-    )
-    times = {"read_timeout": timeout, "connect_timeout": timeout, "timeout": 20 * timeout}
-    return {
-        **{name: timedelta(seconds=value) for name, value in times.items()},
-        "allow_http": endpoint.startswith("http://"),
-    }
+    seconds = {"read_timeout": timeout, "connect_timeout": timeout, "timeout": 20 * timeout}
+    times: dict[str, Any] = {name: timedelta(seconds=value) for name, value in seconds.items()}
+    endpoints = [str(value) for name, value in given.items() if name.lower().endswith(("endpoint", "endpoint_url"))]
+    from_environment = [
+        os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    ]
+    # Who names an endpoint of http:// wants it.
+    plain = any(address.startswith("http://") for address in [root, *(endpoints or from_environment)])
+    return {**times, "allow_http": True} if plain else times
 
 
 def _stamp(meta: Any) -> Stamp:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 Range = tuple[int, int]
 """Offset and length in bytes."""
@@ -32,16 +35,19 @@ def together(ranges: Sequence[Range]) -> list[Range]:
     return found
 
 
-def blocks_of(ranges: Iterable[Range]) -> list[int]:
+def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
     """The numbers of the blocks that ranges touch, ascending.
 
-    >>> blocks_of([(BLOCK_BYTES - 1, 2), (0, 1), (5 * BLOCK_BYTES, 0)])
+    >>> blocks_of([BLOCK_BYTES - 1, 0, 5 * BLOCK_BYTES], [2, 1, 0])
     [0, 1]
     """
-    touched: set[int] = set()
-    for offset, length in ranges:
-        if length:
-            touched.update(range(offset // BLOCK_BYTES, (offset + length - 1) // BLOCK_BYTES + 1))
+    starts, sizes = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
+    filled = sizes > 0
+    first, last = starts[filled] // BLOCK_BYTES, (starts + sizes - 1)[filled] // BLOCK_BYTES
+    touched = set(np.unique(np.concatenate([first, last])).tolist())
+    long = last - first > 1
+    for low, high in zip(first[long].tolist(), last[long].tolist()):
+        touched.update(range(low, high))
     return sorted(touched)
 
 

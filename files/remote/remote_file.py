@@ -16,6 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from ...errors import MillraceError, SourceError
 from ...wording import brief
 from ..stamps import Stamp, check_unchanged
@@ -30,6 +33,9 @@ _AT_ONCE = 16
 
 _BLOCKS_AT_ONCE = 64
 """Blocks of one call that are held in memory at the same time."""
+
+_SCATTERED = 8
+"""How many times as much as is wanted may be brought ahead of time."""
 
 _PORTION_BYTES = _BLOCKS_AT_ONCE * BLOCK_BYTES
 
@@ -78,11 +84,16 @@ class RemoteFile:
             found += self._read_blocks(self._cache, some)
         return found
 
-    def prefetch(self, ranges: Sequence[Range]) -> None:
-        """Begin to bring the blocks of these ranges into the cache; a fault waits for the read. Without a cache, nothing."""
-        if self._cache is None:
+    def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
+        """Begin to bring the blocks of these ranges into the cache; a fault waits for the read.
+
+        Not without a cache, nor where ranges are so scattered that the blocks would be many times as much, or fill the cache.
+        """
+        blocks = blocks_of(offsets, lengths)
+        wanted, brought = int(np.sum(lengths)), len(blocks) * BLOCK_BYTES
+        if self._cache is None or brought > min(_SCATTERED * wanted + 2 * BLOCK_BYTES, self._cache.budget // 2):
             return
-        cache, missing = self._cache, self._missing(self._cache, blocks_of(ranges))
+        cache, missing = self._cache, self._missing(self._cache, blocks)
         if missing:
 
             def bring() -> None:
@@ -138,7 +149,7 @@ class RemoteFile:
         return found
 
     def _read_blocks(self, cache: Cache, ranges: Sequence[Range]) -> list[bytes]:
-        blocks = blocks_of(ranges)
+        blocks = blocks_of([offset for offset, _ in ranges], [length for _, length in ranges])
         opened = {block: cache.open(self._name(block)) for block in blocks}
         try:
             brought = self._bring(cache, [block for block, descriptor in opened.items() if descriptor is None])

@@ -5,10 +5,14 @@ from __future__ import annotations
 import glob
 from typing import Any
 
-from ...errors import MissingExtraError, SourceError
+from ...errors import MissingExtraError
 from ...files.paths import FileSystem, LocalFileSystem, text_of
 from ...files.patterns import matches
-from ...wording import TEXT, brief, shown
+from ...files.remote.listing import RemoteFileSystem
+from ...files.storage_options import StorageOptions
+from ...files.urls import is_remote
+from ...wording import shown
+from .stores import StoreFiles
 
 
 def parquet_library() -> Any:
@@ -24,27 +28,22 @@ def parquet_library() -> Any:
     return pyarrow.parquet
 
 
-def resolve(filesystem: Any, path: Any) -> tuple[Any, str]:
-    """Returns the pyarrow file system and the path on it.
+def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, str]:
+    """Returns the pyarrow file system, or `StoreFiles`, and the path on it.
 
     Args:
-        filesystem: a pyarrow file system, an fsspec one, or None: local, or what a URI such as `s3://…` names.
-        path: a path, or with `filesystem=None` a URI.
+        filesystem: a pyarrow file system, an fsspec one, or None: local, or what a URL such as `s3://…` names.
+        path: a path, or with `filesystem=None` a URL.
+        storage: how stores are reached.
 
     Raises:
-        SourceError: pyarrow cannot make a file system of the URI.
         TypeError: `filesystem` is none.
     """
-    import pyarrow
     from pyarrow import fs
 
     name = text_of(path)
-    if filesystem is None and "://" in name:
-        try:
-            found, inner = fs.FileSystem.from_uri(name)
-        except (pyarrow.ArrowException, OSError) as error:
-            raise SourceError(f"{shown(name, TEXT)}: pyarrow cannot open this URI: {brief(error)}") from error
-        return found, str(inner)
+    if filesystem is None and is_remote(name):
+        return StoreFiles(storage), name
     if filesystem is None:
         return fs.LocalFileSystem(), name
     if isinstance(filesystem, fs.FileSystem):
@@ -63,6 +62,8 @@ def is_local(filesystem: Any) -> bool:
 
 def listing_of(filesystem: Any) -> FileSystem:
     """Returns what path expansion needs of a pyarrow file system."""
+    if isinstance(filesystem, StoreFiles):
+        return RemoteFileSystem(filesystem.options)
     return LocalFileSystem() if is_local(filesystem) else _ArrowFileSystem(filesystem)
 
 

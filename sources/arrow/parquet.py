@@ -23,12 +23,14 @@ from ...checks import whole_number
 from ...errors import SourceError
 from ...files.paths import Paths, expand, path_list
 from ...files.stamps import Stamp, check_unchanged, stamp_of
+from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...wording import brief, first_few, shown
 from ..block_cache import BlockCache
 from ..keys import Keys, check_key, check_keys
 from ..parts import read_by_part
 from .columns import Column, column_of
 from .files import is_local, listing_of, parquet_library, resolve
+from .stores import StoreFile, StoreFiles, chunks_of
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
 """The files of a directory that count."""
@@ -66,14 +68,13 @@ class _RowGroups:
     def decode(self, number: int) -> _Block:
         """Reads and decodes one row group; the file is open for just that time."""
         found, group = self.place(number)
-        with _open(self.filesystem, found.path) as (handle, stamp):
+        with _open(self.filesystem, found.path, found.stamp) as (handle, stamp):
             check_unchanged(found.path, found.stamp, stamp)
             # On the calling thread: the loader has threads of its own, and worker processes besides.
-            table = (
-                parquet_library()
-                .ParquetFile(handle)
-                .read_row_group(group, columns=list(self.columns), use_threads=False)
-            )
+            file = parquet_library().ParquetFile(handle)
+            if isinstance(handle, StoreFile):
+                handle.load(chunks_of(file.metadata.row_group(group), self.columns))
+            table = file.read_row_group(group, columns=list(self.columns), use_threads=False)
             block = _Block({name: column_of(table.column(name)) for name in self.columns})
             check_unchanged(found.path, found.stamp, _stamp(self.filesystem, found.path, handle))  # written meanwhile?
             return block
@@ -104,8 +105,9 @@ class ParquetDataSource:
         paths: a path, a glob, a directory (its `*.parquet` files) or a list of these. A glob and a directory are sorted
             by name; a list keeps its order.
         columns: the columns to read, in this order; default all.
-        filesystem: a pyarrow (or fsspec) file system; default the local one, or what a URI such as `s3://…` names.
+        filesystem: a pyarrow (or fsspec) file system; default the local one, or what a URL such as `s3://…` names.
         cache_bytes: bytes of decoded row groups that stay in memory, default 256 MiB; the last one always stays.
+        storage_options: how files in stores are reached and kept (docs/how-to.md).
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
@@ -133,10 +135,11 @@ class ParquetDataSource:
         columns: Sequence[str] | None = None,
         filesystem: Any = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        storage_options: StorageOptionsLike = None,
     ) -> None:
         parquet_library()
         self._cache_bytes = whole_number("cache_bytes", cache_bytes, 0, None, "a number of bytes, such as 2**30")
-        found, names = _find(paths, filesystem)
+        found, names = _find(paths, filesystem, storage_options_of(storage_options))
         inspected = [_inspect(found, name) for name in names]
         # A file without rows, as parallel writers leave, often lacks the types of the others: it has no say.
         filled = [(file, schema) for file, schema in inspected if any(file.group_rows)] or inspected[:1]
@@ -210,8 +213,8 @@ def _unreadable() -> tuple[type[BaseException], ...]:
     return (pyarrow.ArrowException, OSError, UnicodeError, OverflowError)
 
 
-def _find(paths: Paths, filesystem: Any) -> tuple[Any, list[str]]:
-    resolved = [resolve(filesystem, path) for path in path_list(paths)]
+def _find(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[Any, list[str]]:
+    resolved = [resolve(filesystem, path, storage) for path in path_list(paths)]
     found = resolved[0][0]
     if any(other != found for other, _ in resolved):
         raise ValueError("all paths of a ParquetDataSource must lie on one file system")
@@ -222,9 +225,9 @@ def _find(paths: Paths, filesystem: Any) -> tuple[Any, list[str]]:
 def _inspect(filesystem: Any, path: str) -> tuple[_File, Any]:
     """Reads a file's footer: its row groups and its Arrow schema."""
     try:
-        if not filesystem.get_file_info(path).size:
-            raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
         with _open(filesystem, path) as (handle, stamp):
+            if not stamp.size:
+                raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
             file = parquet_library().ParquetFile(handle)
             counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
             return _File(path, stamp, counts, _digest_of_footer(handle)), file.schema_arrow.remove_metadata()
@@ -233,13 +236,16 @@ def _inspect(filesystem: Any, path: str) -> tuple[_File, Any]:
 
 
 @contextmanager
-def _open(filesystem: Any, path: str) -> Iterator[tuple[Any, Stamp]]:
-    """The file, and the stamp that it has now."""
-    with filesystem.open_input_file(path) as handle:
+def _open(filesystem: Any, path: str, known: Stamp | None = None) -> Iterator[tuple[Any, Stamp]]:
+    """The file, and the stamp that it has now; a store is not asked whether it has the known one still: each answer tells."""
+    opened = filesystem.open(path, known) if isinstance(filesystem, StoreFiles) else filesystem.open_input_file(path)
+    with opened as handle:
         yield handle, _stamp(filesystem, path, handle)
 
 
 def _stamp(filesystem: Any, path: str, handle: Any) -> Stamp:
+    if isinstance(handle, StoreFile):
+        return handle.stamp
     return stamp_of(path) if is_local(filesystem) else Stamp(handle.size(), None)
 
 

@@ -12,7 +12,7 @@ from ...files.paths import PathLike, Paths
 from ...files.storage_options import StorageOptionsLike
 from ...formats.index import Found, Index, IndexKind
 from ...formats.json_lines import line_ranges, parsed
-from .source import IndexedSource
+from .source import IndexedSource, Ranges
 
 
 def _find(file: OpenFile) -> Found:
@@ -63,6 +63,10 @@ class JsonLinesDataSource(IndexedSource[Any]):
         super().__init__(paths, index_dir, max_open_files, storage_options)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
-        ranges = index.arrays["ranges"][places].tolist()
-        lines = file.read_many([(offset, length) for offset, length in ranges])
-        return [parsed(line, file.path, offset) for line, (offset, _) in zip(lines, ranges)]
+        offsets, lengths = (part.tolist() for part in self._ranges(index, places))
+        lines = file.read_many(list(zip(offsets, lengths)))
+        return [parsed(line, file.path, offset) for line, offset in zip(lines, offsets)]
+
+    def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
+        offsets, lengths = index.arrays["ranges"][places].T
+        return offsets, lengths

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeVar
+from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,15 @@ from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.reader_pool import ReaderPool, open_file_limit
 from ...files.stamps import Stamp, check_open_file
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ...files.urls import is_remote
 from ...formats.index import SUFFIX, Index, IndexKind, index_of
 from ...wording import brief, first_few
 from ..keys import Keys, check_key, check_keys
-from ..parts import read_by_part
+from ..parts import by_part, read_by_part
 
 RecordT = TypeVar("RecordT")
+Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Offsets, and lengths in bytes."""
 
 _INDEXING_THREADS = 16
 _NO_DATA = (SUFFIX, ".unfinished")
@@ -91,6 +94,10 @@ class IndexedSource(Generic[RecordT]):
         """
         raise NotImplementedError
 
+    def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
+        """What reading the records at these places takes of the file."""
+        raise NotImplementedError
+
     def _described(self) -> Any:
         """What besides the files decides what the records are, in plain values."""
         return None
@@ -112,8 +119,22 @@ class IndexedSource(Generic[RecordT]):
         checked = check_keys(keys, len(self), type(self).__name__)
         return read_by_part(checked, self._ends, self._read_file)
 
+    @property
+    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
+        """Takes the keys of records that will be asked for soon, of files in stores."""
+        return self._announce if any(map(is_remote, self._paths)) else None
+
+    def _announce(self, keys: npt.NDArray[np.int64]) -> None:
+        for number, some in by_part(keys, self._ends):
+            with self._pool.lend(number) as file:
+                file.prefetch(*self._ranges(self._index(number), self._places(number, some)))
+
+    def _places(self, number: int, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Numbers of records in their file."""
+        return keys - (self._ends[number - 1] if number else 0)
+
     def _read_file(self, number: int, keys: npt.NDArray[np.int64]) -> list[RecordT]:
-        places = keys - (self._ends[number - 1] if number else 0)
+        places = self._places(number, keys)
         index = self._index(number)
         with self._pool.lend(number) as file:
             try:

@@ -14,7 +14,7 @@ from ...files.storage_options import StorageOptionsLike
 from ...files.streams import stream_of
 from ...formats.index import Arrays, Found, Index, IndexKind
 from ...formats.tar import read_members, read_samples
-from .source import IndexedSource
+from .source import IndexedSource, Ranges
 
 
 def _find(file: OpenFile) -> Found:
@@ -80,6 +80,13 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         storage_options: StorageOptionsLike = None,
     ) -> None:
         super().__init__(paths, index_dir, max_open_files, storage_options)
+
+    def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
+        """From the first to the last member of each."""
+        arrays = index.arrays
+        first, last = arrays["firsts"][places], arrays["firsts"][places + 1] - 1
+        starts = arrays["offsets"][first]
+        return starts, arrays["offsets"][last] + arrays["sizes"][last] - starts
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
         arrays, words = index.arrays, index.words

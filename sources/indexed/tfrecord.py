@@ -16,7 +16,7 @@ from ...formats.example import Decoder
 from ...formats.index import Found, Index, IndexKind
 from ...formats.tfrecord import FRAME_BYTES, HEADER_BYTES, crc_function, first_damaged, record_table, wrong_checksum
 from ...wording import brief
-from .source import IndexedSource
+from .source import IndexedSource, Ranges
 
 
 def _find(file: OpenFile) -> Found:
@@ -72,14 +72,16 @@ class TFRecordDataSource(IndexedSource[Any]):
         super().__init__(paths, index_dir, max_open_files, storage_options)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
-        offsets = index.arrays["offsets"]
-        starts = offsets[places]
-        lengths = offsets[places + 1] - starts - FRAME_BYTES
-        records = file.read_many(list(zip((starts + HEADER_BYTES).tolist(), lengths.tolist())))
+        starts, lengths = self._ranges(index, places)
+        records = file.read_many(list(zip(starts.tolist(), lengths.tolist())))
         damaged = first_damaged(records, index.arrays["checksums"][places])
         if damaged is not None:
-            raise wrong_checksum(file.path, int(starts[damaged]))
+            raise wrong_checksum(file.path, int(starts[damaged]) - HEADER_BYTES)
         return records if self._decoder is None else self._decoded(file, records)
+
+    def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
+        starts, stops = (index.arrays["offsets"][some] for some in (places, places + 1))
+        return starts + HEADER_BYTES, stops - starts - FRAME_BYTES
 
     def _decoded(self, file: OpenFile, records: list[bytes]) -> list[Any]:
         assert self._decoder is not None

@@ -53,12 +53,13 @@ def integer_dtype(dtype: Any) -> np.dtype[Any]:
     return found
 
 
-def map_integers(path: str, dtype: np.dtype[Any] | None = None) -> Array:
+def map_integers(path: str, dtype: np.dtype[Any] | None = None, name: str = "") -> Array:
     """The integers of a file, read-only: what is looked at is read from the disk, and nothing is copied.
 
     Args:
         path: a `.npy` file, or a raw one.
         dtype: of a raw file; that of a `.npy` file must agree with it.
+        name: of the file in messages, default its path.
 
     Raises:
         SourceNotFoundError: there is no such file.
@@ -67,41 +68,68 @@ def map_integers(path: str, dtype: np.dtype[Any] | None = None) -> Array:
     try:
         with open(path, "rb") as file:
             is_npy = file.read(len(MAGIC)) == MAGIC
-        return _map_npy(path, dtype) if is_npy else _map_raw(path, dtype)
+        return _map_npy(path, dtype, name or path) if is_npy else _map_raw(path, dtype, name or path)
     except FileNotFoundError:
-        raise SourceNotFoundError(f"no file {shown(path, TEXT)}") from None
+        raise SourceNotFoundError(f"no file {shown(name or path, TEXT)}") from None
     except (OSError, ValueError, TypeError) as error:
-        raise SourceError(f"{brief(path)} cannot be read: {brief(error)}") from error
+        raise SourceError(f"{brief(name or path)} cannot be read: {brief(error)}") from error
 
 
-def _map_npy(path: str, dtype: np.dtype[Any] | None) -> Array:
+def _map_npy(path: str, dtype: np.dtype[Any] | None, name: str) -> Array:
     found: np.memmap[Any, Any] = np.load(path, mmap_mode="r")
-    if found.ndim != 1:
-        raise SourceError(
-            f"{brief(path)} has an array of shape {found.shape}; tokens have one axis. Save array.reshape(-1), and pass "
-            "document_length= if all documents are of one length."
-        )
-    if found.dtype.kind not in "iu":
-        raise SourceError(f"{brief(path)} has values of dtype {found.dtype}; tokens are integers.")
-    if dtype is not None and dtype != found.dtype:
-        raise SourceError(f"{brief(path)} has values of dtype {found.dtype}, not {dtype}; leave out dtype=.")
+    tokens_of_header(name, found.shape, found.dtype, dtype)
     return np.ndarray(found.shape, found.dtype, map_readable(path), found.offset)
 
 
-def _map_raw(path: str, dtype: np.dtype[Any] | None) -> Array:
-    size = os.path.getsize(path)
+def tokens_of_header(
+    name: str, shape: tuple[int, ...], found: np.dtype[Any], dtype: np.dtype[Any] | None
+) -> tuple[np.dtype[Any], int]:
+    """The dtype and number of tokens that a `.npy` file has.
+
+    Args:
+        name: of the file, for messages.
+        shape: of its array.
+        found: its dtype.
+        dtype: the one that was asked for, None for any.
+
+    Raises:
+        SourceError: they are no tokens, or of another dtype.
+    """
+    if len(shape) != 1:
+        raise SourceError(
+            f"{brief(name)} has an array of shape {shape}; tokens have one axis. Save array.reshape(-1), and pass "
+            "document_length= if all documents are of one length."
+        )
+    if found.kind not in "iu":
+        raise SourceError(f"{brief(name)} has values of dtype {found}; tokens are integers.")
+    if dtype is not None and dtype != found:
+        raise SourceError(f"{brief(name)} has values of dtype {found}, not {dtype}; leave out dtype=.")
+    return found, shape[0]
+
+
+def token_count(name: str, size: int, dtype: np.dtype[Any] | None) -> int:
+    """How many tokens a raw file has.
+
+    Raises:
+        SourceError: it is empty, or is no whole number of them; or nobody knows their dtype.
+    """
     if not size:
-        raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
+        raise SourceError(f"{brief(name)}: the file is empty (0 bytes)")
     if dtype is None:
         raise SourceError(
-            f"{brief(path)} is no .npy file; if it has bare tokens, pass their dtype=, such as np.uint16."
+            f"{brief(name)} is no .npy file; if it has bare tokens, pass their dtype=, such as np.uint16."
         )
     if size % dtype.itemsize:
         raise SourceError(
-            f"{brief(path)} has {size} bytes, which is no multiple of the {dtype.itemsize} of {dtype}; the file is cut off, "
+            f"{brief(name)} has {size} bytes, which is no multiple of the {dtype.itemsize} of {dtype}; the file is cut off, "
             "or dtype= is another one."
         )
-    return map_readable(path).view(dtype)
+    return size // dtype.itemsize
+
+
+def _map_raw(path: str, dtype: np.dtype[Any] | None, name: str) -> Array:
+    token_count(name, os.path.getsize(path), dtype)
+    return map_readable(path).view(np.dtype(dtype))
 
 
 def check_offsets(offsets: Array, tokens: int, name: str) -> None:

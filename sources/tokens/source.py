@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from functools import cached_property
 from types import TracebackType
 from typing import Any, ClassVar, Self, SupportsIndex
@@ -20,9 +21,12 @@ from ...checks import whole_number
 from ...errors import SourceError
 from ...files.paths import PathLike, text_of
 from ...files.stamps import Stamp, check_open_file, stamp_of
+from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ...files.urls import is_remote
 from ...wording import brief, shown
 from ..keys import Keys, check_key, check_keys
 from .files import Array, check_offsets, integer_dtype, map_integers, offsets_path
+from .remote import RemoteTokens, map_remote
 
 _OFFSETS_LOOKED_AT = 4096
 _PIECES_LOOKED_AT = 8
@@ -44,6 +48,8 @@ class TokenSource:
         dtype: of a raw file's tokens, such as `np.uint16`. A `.npy` file tells its own.
         document_length: in place of offsets: all documents have so many tokens. What remains at the end is left out.
         name: of the array in the record, default "tokens". None: the record is the array itself.
+        storage_options: how a file in a store is reached and kept (docs/how-to.md). Its documents are read when they are
+            asked for; its offsets are copied into the cache.
 
     Raises:
         SourceNotFoundError: a file is missing.
@@ -62,7 +68,6 @@ class TokenSource:
     {'tokens': array([4, 5], dtype=uint16)} {'tokens': array([3, 2])}
     """
 
-    reads_ahead: ClassVar[bool] = False  # a record is a view: the disk is read by what looks at it
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
@@ -73,7 +78,8 @@ class TokenSource:
     _name: str | None
     _stamps: dict[str, Stamp]
     _length: int
-    _mapped: tuple[Array, Array] | None
+    _storage: StorageOptions
+    _mapped: tuple[Array | RemoteTokens, Array] | None
     """Tokens and offsets, once they are mapped. One value, so that threads see both or none."""
 
     def __init__(
@@ -84,14 +90,17 @@ class TokenSource:
         dtype: npt.DTypeLike | None = None,
         document_length: int | None = None,
         name: str | None = "tokens",
+        storage_options: StorageOptionsLike = None,
     ) -> None:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name={shown(name)} must be a string, or None for records that are bare arrays.")
         self._path, self._name = text_of(path), name
         self._dtype = None if dtype is None else integer_dtype(dtype)
         self._documents = _documents(self._path, offsets, document_length)
-        self._mapped = tokens, found = _map(self._path, self._dtype, self._documents)
-        self._stamps = {file: stamp_of(file) for file in (self._path, self._documents) if isinstance(file, str)}
+        self._storage, self._stamps = storage_options_of(storage_options), {}
+        self._mapped = tokens, found = self._map()
+        files = [file for file in (self._path, self._documents) if isinstance(file, str)]
+        self._stamps = {file: stamp_of(file, self._storage) for file in files}
         _check(self._path, self._documents, len(tokens), found)
         self._length = len(found) - 1
 
@@ -114,16 +123,55 @@ class TokenSource:
         # A page that is no longer in the file would end the process (SIGBUS): this is the last moment for an error.
         self._check_unchanged()
         starts, stops, name = offsets[checked].tolist(), offsets[checked + 1].tolist(), self._name
+        if isinstance(tokens, RemoteTokens):
+            read = tokens.many(starts, stops)
+            return list(read) if name is None else [{name: document} for document in read]
         if name is None:
             return [tokens[start:stop] for start, stop in zip(starts, stops)]
         return [{name: tokens[start:stop]} for start, stop in zip(starts, stops)]
 
-    def _open(self) -> tuple[Array, Array]:
+    @property
+    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
+        """Takes the keys of documents that will be asked for soon, of a file in a store."""
+        return self._announce if is_remote(self._path) else None
+
+    def _announce(self, keys: npt.NDArray[np.int64]) -> None:
+        tokens, offsets = self._open()
+        if isinstance(tokens, RemoteTokens):
+            tokens.prefetch(offsets[keys], offsets[keys + 1])
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether reading takes time: of a mapped file a record is a view, and the disk is read by what looks at it."""
+        return is_remote(self._path)
+
+    def _open(self) -> tuple[Array | RemoteTokens, Array]:
         mapped = self._mapped
         if mapped is None:
             self._check_unchanged()
-            self._mapped = mapped = _map(self._path, self._dtype, self._documents)
+            self._mapped = mapped = self._map()
         return mapped
+
+    def _map(self) -> tuple[Array | RemoteTokens, Array]:
+        """Tokens and offsets."""
+        tokens: Array | RemoteTokens
+        if is_remote(self._path):
+            tokens = RemoteTokens(self._path, self._dtype, self._storage, self._stamps.get(self._path))
+        else:
+            tokens = map_integers(self._path, self._dtype)
+        if isinstance(self._documents, int):
+            return tokens, np.arange(0, len(tokens) + 1, self._documents)
+        return tokens, self._map_offsets(self._documents) if isinstance(self._documents, str) else self._documents
+
+    def _map_offsets(self, path: str) -> Array:
+        if is_remote(path):
+            return map_remote(path, self._storage, self._stamps.get(path))
+        if not os.path.exists(path) and path == offsets_path(self._path):
+            raise SourceError(
+                f"{brief(self._path)}: where do documents begin? There is no file {brief(path)}, which TokenWriter writes; "
+                "pass offsets=, or document_length= for documents of one length."
+            )
+        return map_integers(path)
 
     def _check_unchanged(self) -> None:
         for path, stamp in self._stamps.items():
@@ -143,7 +191,7 @@ class TokenSource:
         digest = hashlib.sha256(f"{tokens.dtype.str} {self._name!r}".encode())
         digest.update(offsets[_spread(len(offsets), _OFFSETS_LOOKED_AT)].astype("<i8").tobytes())
         for place in _spread(len(tokens), _PIECES_LOOKED_AT).tolist():
-            digest.update(tokens[place : place + _PIECE].tobytes())
+            digest.update(_piece(tokens, place).tobytes())
         told = {"records": self._length, "tokens": len(tokens), "content": digest.hexdigest()[:16]}
         return {"kind": "TokenSource", **told}
 
@@ -160,7 +208,7 @@ class TokenSource:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_path", "_documents", "_dtype", "_name", "_length")
+        kept = ("_path", "_documents", "_dtype", "_name", "_length", "_storage")
         stamps = {path: tuple(stamp) for path, stamp in self._stamps.items()}
         return {**{name: getattr(self, name) for name in kept}, "_stamps": stamps}
 
@@ -190,21 +238,9 @@ def _offsets(path: str, offsets: Any) -> str | Array:
     return array
 
 
-def _map(path: str, dtype: np.dtype[Any] | None, documents: str | int | Array) -> tuple[Array, Array]:
-    """Tokens and offsets."""
-    tokens = map_integers(path, dtype)
-    if isinstance(documents, int):
-        return tokens, np.arange(0, len(tokens) + 1, documents)
-    return tokens, _map_offsets(path, documents) if isinstance(documents, str) else documents
-
-
-def _map_offsets(path: str, offsets: str) -> Array:
-    if not os.path.exists(offsets) and offsets == offsets_path(path):
-        raise SourceError(
-            f"{brief(path)}: where do documents begin? There is no file {brief(offsets)}, which TokenWriter writes; pass "
-            "offsets=, or document_length= for documents of one length."
-        )
-    return map_integers(offsets)
+def _piece(tokens: Array | RemoteTokens, start: int) -> Array:
+    stop = min(start + _PIECE, len(tokens))
+    return tokens.many([start], [stop])[0] if isinstance(tokens, RemoteTokens) else tokens[start:stop]
 
 
 def _check(path: str, documents: str | int | Array, tokens: int, offsets: Array) -> None:

@@ -1,0 +1,93 @@
+"""Files in stores, as far as a Parquet source asks. In: URLs. Out: what pyarrow reads as a file."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ...files.opened import OpenFile, Range, open_file
+from ...files.stamps import Stamp
+from ...files.storage_options import StorageOptions
+
+
+class StoreFiles:
+    """All stores, with one set of options; stands in for a file system of pyarrow's."""
+
+    def __init__(self, options: StorageOptions) -> None:
+        self.options = options
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoreFiles) and self.options == other.options
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def open(self, path: str, stamp: Stamp | None) -> StoreFile:
+        """Open a file, of a version that is known or of any."""
+        return StoreFile(open_file(path, self.options, stamp))
+
+
+class StoreFile(io.RawIOBase):
+    """A remote file, read at any place."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file, self._place = file, 0
+        self._loaded: list[tuple[int, bytes]] = []
+
+    @property
+    def stamp(self) -> Stamp:
+        """Of the version that is read."""
+        return self._file.stamp
+
+    def load(self, ranges: Sequence[Range]) -> None:
+        """Bring what will be read from these ranges, all at once; it is kept until the file is closed."""
+        self._loaded = [(offset, data) for (offset, _), data in zip(ranges, self._file.read_many(ranges))]
+
+    def size(self) -> int:
+        """In bytes."""
+        return self._file.size
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """Bytes from `offset` on."""
+        for start, data in self._loaded:
+            if start <= offset and offset + length <= start + len(data):
+                return data[offset - start : offset - start + length]
+        return self._file.read(offset, length)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self.size()}[whence]
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        length = min(len(buffer), max(self.size() - self._place, 0))
+        buffer[:length] = self.read_at(length, self._place)
+        self._place += length
+        return length
+
+    def close(self) -> None:
+        self._loaded = []
+        self._file.close()
+        super().close()
+
+
+def chunks_of(group: Any, columns: Sequence[str]) -> list[Range]:
+    """Where the chunks of some columns lie in the file, by a row group's metadata."""
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    return [
+        (
+            min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset),
+            chunk.total_compressed_size,
+        )
+        for chunk in chunks
+        if chunk.path_in_schema.partition(".")[0] in columns
+    ]

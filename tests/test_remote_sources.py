@@ -1,0 +1,198 @@
+"""Sources on files in a store: the stream is that of local files, whatever happens on the way, and a window is few requests."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import test_sources_indexed as files
+from array_record.python import array_record_module
+from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
+from source_conformance import assert_same
+
+from millrace import (
+    ArrayRecordDataSource,
+    Batch,
+    BlockShuffle,
+    DataLoader,
+    IndexSampler,
+    ParquetDataSource,
+    TokenSource,
+    TokenWriter,
+)
+from millrace.errors import MillraceError
+from millrace.files.remote.ranges import BLOCK_BYTES
+from millrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
+
+COUNT = 120
+
+
+def array_records(path, records):
+    """Writes one file."""
+    writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1")
+    for record in records:
+        writer.write(record)
+    writer.close()
+
+
+def parquet(folder):
+    """Two files of two row groups, with a column that is not read."""
+    for number, keys in enumerate(np.array_split(np.arange(COUNT), 2)):
+        table = pa.table({"key": keys, "other": keys * 2, "text": [f"text {key}" for key in keys]})
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=30)
+
+
+def tokens(folder):
+    """Documents of unequal length."""
+    with TokenWriter(folder / "x.npy", np.uint16) as writer:
+        writer.extend(np.arange(key % 9) for key in range(COUNT))
+
+
+KINDS = {
+    "array_record": (
+        lambda folder: [
+            array_records(folder / f"{name}.array_record", map(files.content, range(first, first + 60)))
+            for name, first in (("a", 0), ("b", 60))
+        ],
+        ArrayRecordDataSource,
+    ),
+    "parquet": (parquet, lambda path, **more: ParquetDataSource(path, columns=["key", "text"], **more)),
+    "tokens": (tokens, lambda path, **more: TokenSource(f"{path}/x.npy", **more)),
+    "fixed_tokens": (
+        tokens,
+        lambda path, **more: TokenSource(f"{path}/x.npy", document_length=4, **more),
+    ),
+    "tfrecord": (lambda folder: files.in_three(folder, ".tfrecord", COUNT, files.tfrecords), TFRecordDataSource),
+    "tar": (lambda folder: files.in_three(folder, ".tar", COUNT, files.tar), TarDataSource),
+    "json_lines": (lambda folder: files.in_three(folder, ".jsonl", COUNT, files.json_lines), JsonLinesDataSource),
+}
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory):
+    """A store that has files of each kind in a folder of its name; and the folders, here."""
+    root = tmp_path_factory.mktemp("stored")
+    with moto_server() as address:
+        put(address, "", b"")
+        for name, (write, _) in KINDS.items():
+            (root / name).mkdir()
+            write(root / name)
+            for path in (root / name).iterdir():
+                put(address, f"{name}/{path.name}", path.read_bytes())
+        with proxy_to(address) as proxy:  # what the library opens once in a process is open now
+            TokenSource(f"s3://{BUCKET}/tokens/x.npy", storage_options=options(proxy, cache_dir=str(root / "cache")))
+        yield address, root
+
+
+@pytest.fixture
+def store(upstream, monkeypatch, tmp_path):
+    """A proxy before it; indices are kept in a folder of the test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    with proxy_to(upstream[0]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def to_store(store, tmp_path):
+    """Options that lead there, with a cache of their own."""
+    return options(store, cache_dir=str(tmp_path / "cache"), cache_bytes=2**26, timeout=0.5, tries=5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(error=20, truncate=7),
+        pytest.param(Faults(delay=0.05, error=20), marks=pytest.mark.long),
+        pytest.param(Faults(stall=9), marks=pytest.mark.long),
+        pytest.param(Faults(truncate=3), marks=pytest.mark.long),
+    ],
+    ids=["some", "delay", "stalls", "truncated"],
+)
+def test_records_are_those_of_local_files_under_faults(upstream, store, to_store, kind, faults):
+    """In any order, in a copy too that came by pickle; and so is the fingerprint."""
+    store.faults = faults
+    make = KINDS[kind][1]
+    remote, local = make(f"s3://{BUCKET}/{kind}", storage_options=to_store), make(str(upstream[1] / kind))
+    assert fingerprint_of(remote) == fingerprint_of(local)
+    keys = np.random.default_rng(0).permutation(len(local))
+    expected = local.__getitems__(keys)
+    assert_same(list(remote.__getitems__(keys)), list(expected))
+    assert_same(pickle.loads(pickle.dumps(remote))[3], local[3])
+    for source in (remote, local):
+        if hasattr(source, "close"):
+            source.close()
+
+
+@pytest.mark.parametrize("kind", ["tfrecord", pytest.param("array_record", marks=pytest.mark.long)])
+def test_workers_read_what_local_files_give(upstream, store, to_store, kind):
+    """Two processes, a shuffle of blocks, 5 % errors and answers that are cut off: the batches are the same."""
+    store.faults = Faults(error=20, truncate=15)
+    make = KINDS[kind][1]
+    streams = []
+    for source in (make(f"s3://{BUCKET}/{kind}", storage_options=to_store), make(str(upstream[1] / kind))):
+        sampler = IndexSampler(COUNT, shuffle=BlockShuffle(4, 4), seed=1, num_epochs=2)
+        operations = [Batch(8, batch_fn=list)]
+        with iter(DataLoader(data_source=source, sampler=sampler, operations=operations, worker_count=2)) as batches:
+            streams.append(list(batches))
+        source.close()
+    assert streams[0] == streams[1]
+
+
+def test_a_file_in_a_store_that_is_no_such_file_is_an_error(upstream, store, to_store):
+    """As of a local one: it names the URL."""
+    put(upstream[0], "bad/x.bin", b"not a file of records" * 10000)
+    put(upstream[0], "bad/empty.bin", b"")
+    for name in ("x", "empty"):
+        url = f"s3://{BUCKET}/bad/{name}.bin"
+        for make in (ArrayRecordDataSource, ParquetDataSource, TokenSource, TFRecordDataSource):
+            with pytest.raises(MillraceError, match=f"bad/{name}.bin"):
+                make(url, storage_options=to_store)
+
+
+def test_a_window_of_blocks_is_few_requests(upstream, store, to_store, tmp_path):
+    """At most 2 % of what single records take, by requests that are begun before the records are wanted."""
+    count, size = 12_000, 900
+    path = tmp_path / "large.tfrecord"
+    random = np.random.default_rng(0)
+    path.write_bytes(b"".join(map(files.framed, (random.bytes(size) for _ in range(count)))))
+    put(upstream[0], "large.tfrecord", path.read_bytes())
+    asked = {}
+    for name, shuffle, cache_bytes in (("blocks", BlockShuffle(256, 8), 6 * BLOCK_BYTES), ("full", True, 0)):
+        source = TFRecordDataSource(
+            f"s3://{BUCKET}/large.tfrecord", storage_options={**to_store, "cache_bytes": cache_bytes}
+        )
+        sampler = IndexSampler(count, shuffle=shuffle, seed=1, num_epochs=1)
+        before = store.reads
+        with iter(DataLoader(data_source=source, sampler=sampler, operations=[Batch(100, batch_fn=len)])) as batches:
+            done = sum(1 for batch in (next(batches) for _ in range(120 if name == "blocks" else 3)))
+        asked[name] = (store.reads - before) / done
+        source.close()
+    assert asked["blocks"] <= 0.02 * asked["full"]
+
+
+def test_options_come_from_the_environment_too(upstream, store, to_store, monkeypatch, tmp_path):
+    """Those of the store by its own names, and ours."""
+    known = {
+        "AWS_ENDPOINT_URL": store.url,
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_REGION": "us-east-1",
+    }
+    for name, value in {
+        **known,
+        "MILLRACE_CACHE_DIR": str(tmp_path / "own"),
+        "MILLRACE_CACHE_BYTES": "2000000",
+    }.items():
+        monkeypatch.setenv(name, value)
+    source = JsonLinesDataSource(f"s3://{BUCKET}/json_lines")
+    assert source[5] == json.loads(json.dumps({"key": 5, "text": "é" * 5}))
+    source.close()
+    assert 0 < sum(path.stat().st_size for path in Path(tmp_path, "own").glob("*/*")) <= 2_000_000
+    assert not os.path.exists(to_store["cache_dir"])
