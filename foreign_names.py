@@ -1,6 +1,6 @@
-"""Names of Grain and PyTorch that people look for in `millrace`: where they are here.
+"""Names of Grain and PyTorch that people look for in `millrace`, and arguments of their loaders: where they are here.
 
-In: a name that the package has not. Out: the end of the message of an AttributeError.
+In: a name that the package, or a function of it, has not. Out: the end of the message of an error.
 """
 
 from __future__ import annotations
@@ -67,6 +67,39 @@ _OF_GRAIN = (
 )
 
 
+_BATCH = "a Batch among the operations, operations=[…, millrace.Batch(batch_size)], or millrace.load(…, batch_size=…)"
+
+_ARGUMENTS = {
+    "batch_sampler": f"use sampler= with {_BATCH}",
+    "batch_size": f"use {_BATCH}",
+    "collate_fn": "use millrace.Batch(batch_size, batch_fn=…)",
+    "data_source": "pass the source first, millrace.load(source, …)",
+    "dataset": "use data_source=",
+    "drop_last": "use millrace.Batch(batch_size, drop_remainder=True)",
+    "drop_remainder": "use millrace.Batch(batch_size, drop_remainder=True)",
+    "generator": "use seed= of the sampler, millrace.IndexSampler(len(source), shuffle=True, seed=…)",
+    "in_order": "leave it out: batches always come in order",
+    "multiprocessing_context": "leave it out: workers start in the same way everywhere, and your program needs no guard",
+    "num_epochs": "use sampler=millrace.IndexSampler(len(source), num_epochs=…), or millrace.load(…, num_epochs=…)",
+    "num_workers": "use worker_count=",
+    "operations": "use transformations=, a list",
+    "persistent_workers": "leave it out: with num_epochs=n one iterator runs through all epochs, with the same workers",
+    "pin_memory": "leave it out: loader.to_device(device) puts batches on devices, ahead of your loop",
+    "pin_memory_device": "leave it out: loader.to_device(device) puts batches on devices, ahead of your loop",
+    "prefetch_factor": "use worker_buffer_size=",
+    "sampler": "use millrace.DataLoader(data_source=…, sampler=…), as load makes the sampler itself",
+    "seed": "use sampler=millrace.IndexSampler(len(source), seed=…), or millrace.load(…, seed=…)",
+    "shuffle": "use sampler=millrace.IndexSampler(len(source), shuffle=True, seed=…), or millrace.load(…, shuffle=True)",
+    "source": "use data_source=",
+    "transform": "use operations=[…], or millrace.load(…, transformations=[…])",
+    "transformations": "use operations=",
+    "transforms": "use operations=[…], or millrace.load(…, transformations=[…])",
+    "worker_init_fn": "leave it out: operations draw from the generator of a RandomMapTransform, and sources open files when "
+    "they are first read",
+}
+"""What to write for a name of another library, or for a name that only the other of `DataLoader` and `load` has."""
+
+
 def remark(name: str) -> str:
     """What there is to say of a name of another library; nothing for any other name.
 
@@ -89,3 +122,12 @@ def remark(name: str) -> str:
 def no_attribute(name: str) -> AttributeError:
     """The error for a name that the package has not."""
     return AttributeError(f"module 'millrace' has no attribute {shown(name)}{remark(name)}")
+
+
+def argument_instead(name: str) -> str:
+    """What to write for an argument that `DataLoader` or `load` has not.
+
+    >>> argument_instead("num_workers")
+    'use worker_count='
+    """
+    return _ARGUMENTS.get(name, "see help(millrace.DataLoader) for the names there are")

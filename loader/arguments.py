@@ -12,38 +12,6 @@ from ..checks import one_of, warn, whole_number
 from ..wording import a_kind_of, brief, shown
 from .options import ExecutionOptions, ReadOptions
 
-_BATCH = "a Batch among the operations, operations=[…, millrace.Batch(batch_size)], or millrace.load(…, batch_size=…)"
-
-_INSTEAD = {
-    "batch_sampler": f"use sampler= with {_BATCH}",
-    "batch_size": f"use {_BATCH}",
-    "collate_fn": "use millrace.Batch(batch_size, batch_fn=…)",
-    "data_source": "pass the source first, millrace.load(source, …)",
-    "dataset": "use data_source=",
-    "drop_last": "use millrace.Batch(batch_size, drop_remainder=True)",
-    "drop_remainder": "use millrace.Batch(batch_size, drop_remainder=True)",
-    "generator": "use seed= of the sampler, millrace.IndexSampler(len(source), shuffle=True, seed=…)",
-    "in_order": "leave it out: batches always come in order",
-    "multiprocessing_context": "leave it out: workers start in the same way everywhere, and your program needs no guard",
-    "num_epochs": "use sampler=millrace.IndexSampler(len(source), num_epochs=…), or millrace.load(…, num_epochs=…)",
-    "num_workers": "use worker_count=",
-    "operations": "use transformations=, a list",
-    "persistent_workers": "leave it out: with num_epochs=n one iterator runs through all epochs, with the same workers",
-    "pin_memory": "leave it out: loader.to_device(device) puts batches on devices, ahead of your loop",
-    "pin_memory_device": "leave it out: loader.to_device(device) puts batches on devices, ahead of your loop",
-    "prefetch_factor": "use worker_buffer_size=",
-    "sampler": "use millrace.DataLoader(data_source=…, sampler=…), as load makes the sampler itself",
-    "seed": "use sampler=millrace.IndexSampler(len(source), seed=…), or millrace.load(…, seed=…)",
-    "shuffle": "use sampler=millrace.IndexSampler(len(source), shuffle=True, seed=…), or millrace.load(…, shuffle=True)",
-    "source": "use data_source=",
-    "transform": "use operations=[…], or millrace.load(…, transformations=[…])",
-    "transformations": "use operations=",
-    "transforms": "use operations=[…], or millrace.load(…, transformations=[…])",
-    "worker_init_fn": "leave it out: operations draw from the generator of a RandomMapTransform, and sources open files when "
-    "they are first read",
-}
-"""What to write for a name of another library, or for a name that only the other of `DataLoader` and `load` has."""
-
 _FORMS = {
     "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, millrace.Batch(32)]), or the short form "
     "millrace.load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
@@ -65,12 +33,7 @@ class LoaderOptions(TypedDict, total=False):
 
 
 def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str]) -> None:
-    """Refuse what `DataLoader` or `load` does not take.
-
-    Args:
-        function: which of the two.
-        unnamed: arguments without a name that are too many.
-        unknown: names that it does not have.
+    """Refuse what `DataLoader` or `load`, the `function`, does not take: arguments without a name, and unknown names.
 
     Raises:
         TypeError: there is one; the message says what to write instead.
@@ -78,8 +41,9 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str]) -> Non
     if unnamed:
         raise TypeError(f"millrace.{function} takes its arguments by name: {_FORMS[function]}.")
     for name in unknown:
-        remedy = _INSTEAD.get(name, "see help(millrace.DataLoader) for the names there are")
-        raise TypeError(f"there is no argument {brief(name)}=; {remedy}.")
+        from ..foreign_names import argument_instead
+
+        raise TypeError(f"there is no argument {brief(name)}=; {argument_instead(name)}.")
 
 
 def as_list(name: str, operations: Any) -> Sequence[Any]:

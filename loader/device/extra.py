@@ -11,10 +11,7 @@ from ...errors import MissingExtraError
 
 
 def jax_for(what: str) -> Any:
-    """The module `jax`.
-
-    Args:
-        what: needs it, for the message.
+    """The module `jax`, which `what` needs.
 
     Raises:
         MissingExtraError: it is not installed.

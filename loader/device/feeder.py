@@ -5,6 +5,7 @@ In: an upstream iterator and a sharding. Out: trees of `jax.Array`, and at any m
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections.abc import Sequence
@@ -241,7 +242,7 @@ class DeviceFeeder(Standing):
             self._left.stop()
             self._finalizer.detach()
 
-    def _settle(self, seconds: float | None = None) -> bool:
+    def _settle(self, seconds: float = math.inf) -> bool:
         """Have the run end, and wait until nobody but the caller uses the upstream iterator; False after `seconds`."""
         self._leave_run()
         if self._left is None or not self._left.join(seconds):

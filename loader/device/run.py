@@ -16,6 +16,7 @@ never gets to run Python again.
 from __future__ import annotations
 
 import atexit
+import math
 import threading
 import time
 import weakref
@@ -68,17 +69,7 @@ class Intake:
 
 
 class Run:
-    """From one beginning to one end.
-
-    Args:
-        intake: for the reader thread.
-        stepper: brings batches to devices; for the transfer thread.
-        host_buffer: batches that may wait on the host …
-        device_buffer: … and on the devices.
-
-    Attributes:
-        ready: what the user takes: `Delivered` and `Failed`; last `End`, or a `Failed` that is final.
-    """
+    """From one beginning to one end. The user takes from `ready`: `Delivered`, `Failed`; last `End`, or a final `Failed`."""
 
     def __init__(self, intake: Intake, stepper: Stepper, host_buffer: int, device_buffer: int) -> None:
         self._intake = intake
@@ -120,14 +111,10 @@ class Run:
         self._abandoned = True
         self.stop()
 
-    def join(self, seconds: float | None = None) -> bool:
-        """Wait until a transfer that has begun is done and, at most `seconds`, until the source has returned.
-
-        Returns:
-            Whether both threads have ended, or were never started.
-        """
+    def join(self, seconds: float = math.inf) -> bool:
+        """Wait for a transfer that has begun and, at most `seconds`, for the source; whether it has returned."""
         wait_until(lambda: not self._transferrer.is_alive())
-        return wait_until(lambda: not self._reader.is_alive(), float("inf") if seconds is None else seconds)
+        return wait_until(lambda: not self._reader.is_alive(), seconds)
 
     def _read_all(self) -> None:
         while self._loaded.wait_for_room():

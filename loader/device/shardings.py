@@ -7,8 +7,8 @@ sharding for each leaf, checked. Imports jax; what is known of a batch's layout 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import jax
@@ -131,29 +131,17 @@ def with_rank(sharding: Sharding, rank: int) -> Sharding:
     return NamedSharding(sharding.mesh, first, memory_kind=sharding.memory_kind)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """How a sharding divides axes."""
-
-    whole: tuple[int, ...]  # pieces of each axis of the global array
-    own: tuple[int, ...]  # how many of them this process holds
-
-
 @lru_cache(maxsize=256)
-def parts_of(sharding: NamedSharding, rank: int) -> Parts:
-    """How a leaf with so many axes is divided."""
+def parts_of(sharding: NamedSharding, rank: int) -> tuple[int, tuple[int, ...]]:
+    """How a leaf with so many axes is divided: pieces of its leading axis that this process holds, and of each axis of all."""
     entries = [*sharding.spec, *[None] * rank][:rank]
     whole = tuple(_size(sharding.mesh, entry) for entry in entries)
     held = sharding.addressable_devices_indices_map(whole).values()
-    own = tuple(len({index[axis].indices(whole[axis])[0] for index in held}) for axis in range(rank))
-    return Parts(whole, own)
+    return len({index[0].indices(whole[0])[0] for index in held}) if rank else 1, whole
 
 
 def _size(mesh: Mesh, entry: Any) -> int:
-    size = 1
-    for name in _names(entry):
-        size *= mesh.shape[name]
-    return size
+    return prod(mesh.shape[name] for name in _names(entry))
 
 
 def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -163,13 +151,13 @@ def global_shape(sharding: Sharding, shape: tuple[int, ...]) -> tuple[int, ...] 
     """
     if not isinstance(sharding, NamedSharding) or not shape:
         return None
-    parts = parts_of(sharding, len(shape))
-    return (shape[0] // parts.own[0] * parts.whole[0], *shape[1:])
+    own_rows, whole = parts_of(sharding, len(shape))
+    return (shape[0] // own_rows * whole[0], *shape[1:])
 
 
 def rows_divisor(sharding: Sharding, rank: int) -> int:
     """Number that this process's rows must be a multiple of."""
-    return parts_of(sharding, rank).own[0] if isinstance(sharding, NamedSharding) and rank else 1
+    return parts_of(sharding, rank)[0] if isinstance(sharding, NamedSharding) else 1
 
 
 def divides_rows(sharding: Sharding, rank: int) -> bool:
@@ -192,8 +180,8 @@ def check(name: str, shape: tuple[int, ...], sharding: Sharding) -> None:
     """
     if not isinstance(sharding, NamedSharding):
         return  # others are rare; jax explains those
-    parts = parts_of(sharding, len(shape))
-    for axis, (size, count) in enumerate(zip(shape, (*parts.own[:1], *parts.whole[1:]))):
+    own_rows, whole = parts_of(sharding, len(shape))
+    for axis, (size, count) in enumerate(zip(shape, (own_rows, *whole[1:]))):
         if size % count:
             raise ShardingError(_indivisible(name, shape, sharding, axis, count))
 

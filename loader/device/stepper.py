@@ -24,14 +24,7 @@ Stopped = Callable[[], bool]
 
 
 class Stepper:
-    """Makes the steps of one run.
-
-    Args:
-        description: of the feeder.
-        upstream: what is read from.
-        transfer: brings batches to devices.
-        agreement: with the other processes; None: no other has a part in the run.
-    """
+    """Makes the steps of one run; without an `agreement` no other process has a part in it."""
 
     def __init__(
         self, description: DeviceLoader, upstream: Upstream, transfer: Transfer, agreement: Agreement | None

@@ -162,11 +162,7 @@ class Transfer:
         )
 
     def put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
-        """The batch on its devices, and the mask.
-
-        Args:
-            prepared: what `prepare` gave.
-            rows: to fill the batch up to, with zeros; None leaves it as it is.
+        """The batch on its devices, filled up with zeros to `rows` unless that is None; and the mask.
 
         Raises:
             ShardingError: a leaf cannot be divided.

@@ -53,11 +53,7 @@ Verdict = Go | Stop | Refuse
 
 
 def decide(offers: Mapping[int, Offer], step: int) -> Verdict:
-    """What to do at a step.
-
-    Args:
-        offers: by process.
-        step: for the message.
+    """What to do at a step, from the offers by process.
 
     >>> decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=8)}, 3)
     Go(rows=None, certain=0)

@@ -16,12 +16,7 @@ from .tuned import MAX_REREAD_UNITS, MAX_UNITS, REREAD_BYTES, TASK_BYTES, TASK_S
 
 
 class Pace:
-    """What tasks take, and the length of the next one.
-
-    Args:
-        spans: positions in a span, of each stage that has such.
-        stages: of the pipeline.
-    """
+    """What tasks take, and the length of the next one. `spans`: positions in a span, of each stage that has such."""
 
     def __init__(self, spans: Mapping[int, int], stages: int = 1) -> None:
         self._spans = spans

@@ -34,13 +34,10 @@ def create(size: int) -> int:
 
 
 def attach(descriptor: int, size: int, fresh: bool = False) -> NDArray[np.uint8]:
-    """The memory of a descriptor, writable. It stays mapped as long as the array lives.
+    """The memory of a descriptor, which may be closed then, writable. It stays mapped as long as the array lives.
 
-    Args:
-        descriptor: may be closed as soon as this returns.
-        size: bytes.
-        fresh: nobody has written to it yet. If it is large, it gets its pages now, large ones where there are any:
-            writes are a tenth faster ever after.
+    Where it is `fresh`, nobody has written to it yet, and large, it gets its pages now, large ones where there are any: writes
+    are a tenth faster ever after.
     """
     try:
         return _attach(descriptor, size, fresh)
