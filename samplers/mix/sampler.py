@@ -51,7 +51,8 @@ class MixSampler:
             source itself, for all of them in an order that `shuffle` and `seed` decide; or an `IndexSampler`, for an order and
             a number of epochs of its own.
         weights: a dict by name or a list, of numbers that need not sum to one; 0 draws nothing. Or a schedule of these,
-            `[(0, {…}), (10_000, {…})]`, each with the step from which it holds. None (default): all equal.
+            `[(0, {…}), (10_000, {…})]`, each with the step from which it holds. None (default): all equal. The order
+            in which a dict lists the parts changes nothing.
         shuffle: whether the parts given by their numbers of records are shuffled, each epoch anew; needs `seed`.
         seed: int in `[0, 2^32)`, also for the random operations.
         when_exhausted: "first" (default): the mix ends when a part is to be drawn that has ended; "all": it goes on without
