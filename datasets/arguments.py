@@ -90,6 +90,12 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
+_OF_WRONG_KIND = {
+    False: "pass what MapDataset.source() gives, or join streams, IterDataset.mix or zip",
+    True: "pass what MapDataset.source() or to_iter_dataset() gives",
+}
+
+
 def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
     """Datasets, and their names where they are given in a dict. Where streams are wanted, `MapDataset`s are made such.
 
@@ -106,14 +112,15 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
     if not isinstance(listed, (list, tuple)):
         raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets, or a dict of them by name.")
-    if not hasattr(kind, "to_iter_dataset"):
+    streams = not hasattr(kind, "to_iter_dataset")
+    if streams:
         listed = [each.to_iter_dataset() if hasattr(each, "to_iter_dataset") else each for each in listed]
     for number, dataset in enumerate(listed):
         if not isinstance(dataset, kind):
             label = names[number] if names else number
             raise TypeError(
-                f"{method}: dataset {label} is {a_kind_of(dataset)}, not a {kind.__name__}; pass what "
-                "MapDataset.source() or to_iter_dataset() gives."
+                f"{method}: dataset {label} is {a_kind_of(dataset)}, not {'an' if streams else 'a'} {kind.__name__}; "
+                f"{_OF_WRONG_KIND[streams]}."
             )
     if not listed:
         raise ValueError(f"{method} needs at least one dataset; there is none.")

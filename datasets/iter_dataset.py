@@ -159,11 +159,13 @@ class IterDataset(IterMethods[T], Remarks):
         return IterDataset._of(zipped([each._stream for each in listed], names, strict))
 
     @staticmethod
-    def interleave(datasets: Sequence[IterDataset[Any]], cycle_length: int | None = None) -> IterDataset[Any]:
+    def interleave(
+        datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]], cycle_length: int | None = None
+    ) -> IterDataset[Any]:
         """An element of each of the streams that are open, in turn; where one ends, the next one is opened in its place.
 
         Args:
-            datasets: in a list.
+            datasets: in a list, or in a dict by name.
             cycle_length: how many are open at a time; None (default): all.
 
         >>> from millrace import IterDataset, MapDataset
@@ -171,7 +173,7 @@ class IterDataset(IterMethods[T], Remarks):
         >>> "".join(IterDataset.interleave(files, cycle_length=2))
         'ababcc'
         """
-        listed, _ = as_named("interleave", datasets, IterDataset)
-        return IterDataset._of(interleaved([each._stream for each in listed], cycle_length))
+        listed, names = as_named("interleave", datasets, IterDataset)
+        return IterDataset._of(interleaved([each._stream for each in listed], names, cycle_length))
 
     to_device = to_device

@@ -54,11 +54,12 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
     return _joined(streams, Apply(joined, (Together(len(streams), names or ()),)), 1)
 
 
-def interleaved(streams: Sequence[Stream], cycle_length: int | None) -> Stream:
+def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None) -> Stream:
     """An element of each of the open streams, in turn."""
     count = len(streams)
     cycle = count if cycle_length is None else whole_number("cycle_length", cycle_length, 1, None, "a positive number")
-    inputs = tuple(_named(stream.tree, str(number)) for number, stream in enumerate(streams))
+    labels = names or map(str, range(count))
+    inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
     return _joined(streams, Joined(inputs, Interleaved(count, min(cycle, count))))
 
 

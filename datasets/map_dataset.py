@@ -221,8 +221,8 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step)))
 
     @staticmethod
-    def zip(datasets: Sequence[MapDataset[Any]]) -> MapDataset[tuple[Any, ...]]:
-        """Tuples of the elements that datasets of one length have at the same index.
+    def zip(datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]]) -> MapDataset[Any]:
+        """The elements that datasets of one length have at the same index: in a tuple, or in a dict where the datasets are.
 
         Raises:
             ValueError: there is none, or their lengths differ.
@@ -230,11 +230,11 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         >>> list(MapDataset.zip([MapDataset.range(2), MapDataset.range(5, 7)]))
         [(0, 5), (1, 6)]
         """
-        nodes = tuple(_nodes("zip", datasets).values())
-        lengths = [node.length for node in nodes]
-        if len(set(lengths)) > 1:
+        nodes = _nodes("zip", datasets)
+        lengths = {name: node.length for name, node in nodes.items()}
+        if len({*lengths.values()}) > 1:
             raise ValueError(f"zip: the datasets must have one length, not {shown(lengths)}; slice the longer ones.")
-        return Chain(Zipped(nodes))
+        return Chain(Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ()))
 
     def _made(self, node: Node) -> MapDataset[Any]:
         return Chain(node)

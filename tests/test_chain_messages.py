@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from millrace import IterDataset, MapDataset
-from millrace.errors import BatchError, PackError
+from millrace.errors import BatchError, CheckpointError, PackError
 
 NUMBERS = MapDataset.range(6)
 
@@ -68,6 +68,23 @@ def test_names_of_datasets_are_text(joined):
     """Numbers would be other names in weights and elements than were given."""
     with pytest.raises(TypeError, match=r"the name 1 is an int; pass a dict with names of type str"):
         joined({1: NUMBERS, 2: NUMBERS})
+
+
+def test_datasets_that_are_joined_in_a_dict_keep_their_names():
+    """In elements of a zip, at an index and in a stream; in the records of what is interleaved."""
+    zipped = MapDataset.zip({"x": NUMBERS, "y": NUMBERS.map(lambda x: x * 10)})
+    assert zipped[2] == list(zipped)[2] == zipped[[2]][0] == {"x": 2, "y": 20}
+    with pytest.raises(CheckpointError, match="chain"):
+        iter(MapDataset.zip([NUMBERS, NUMBERS.map(abs)])).set_state(iter(zipped).get_state())
+    iterator = iter(IterDataset.interleave({"a": NUMBERS, "b": NUMBERS}))
+    assert next(iterator) == 0
+    assert iterator.last_records().keys() == {"a", "b"}
+
+
+def test_streams_are_not_joined_as_datasets_with_random_access():
+    """The error says whose method does it."""
+    with pytest.raises(TypeError, match=r"dataset 1 is an IterDataset, not a MapDataset; .* IterDataset.mix"):
+        MapDataset.mix([NUMBERS, NUMBERS.to_iter_dataset()])
 
 
 def test_the_length_of_streams_that_come_together_is_said_to_be_unknown():

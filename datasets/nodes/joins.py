@@ -188,9 +188,10 @@ class ChosenKeys:
 
 @dataclass(frozen=True, eq=False)
 class Zipped(Node):
-    """Tuples of the elements that several nodes of one length have at an index."""
+    """The elements that several nodes of one length have at an index: in tuples, or in dicts where there are names."""
 
     nodes: tuple[Node, ...]
+    names: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -209,17 +210,20 @@ class Zipped(Node):
 
     def records(self, indices: Indices) -> Sequence[Any]:
         """As the base says."""
-        return list(zip(*(node.records(indices) for node in self.nodes)))
+        return list(map(self._together, zip(*(node.records(indices) for node in self.nodes))))
 
     def getter(self) -> Get:
         """As the base says."""
         gets = [node.getter() for node in self.nodes]
-        return lambda index: tuple(get(index) for get in gets)
+        return lambda index: self._together(tuple(get(index) for get in gets))
+
+    def _together(self, elements: tuple[Any, ...]) -> Any:
+        return dict(zip(self.names, elements)) if self.names else elements
 
     @property
     def parameters(self) -> Any:
-        """None: there are none."""
-        return None
+        """As the base says: the names, if there are any."""
+        return list(self.names) or None
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) ->
         TypeError: it is endless, or an operation decides how many there are.
     """
     if pipeline.endless:
-        raise TypeError("this stream never ends, so it has no len(); pass num_epochs= to the sampler.")
+        raise TypeError("this stream never ends, so it has no len(); pass num_epochs= to the sampler, or to repeat().")
     if not pipeline.aligned:
         raise TypeError(
             "the number of elements is unknown before they are read, because of a Filter, a FlatMap, a Pack, streams that come "
@@ -126,7 +126,8 @@ def _aligned(pipeline: Pipeline, name: str) -> tuple[Leaf, Stage]:
     """The leaf and the stage of a pipeline whose steps are known before anything is read."""
     if not pipeline.aligned:
         raise TypeError(
-            'a Filter, a FlatMap, a Pack or on_error="skip" decides which records make an element, so that they are unknown '
-            f"before they are read; {name} works for pipelines without. iterator.last_records() works for all."
+            'a Filter, a FlatMap, a Pack, a join of streams (mix, zip, limit and so on) or on_error="skip" decides which '
+            f"records make an element, so that they are unknown before they are read; {name} works for pipelines without. "
+            "iterator.last_records() works for all."
         )
     return pipeline.leaf, pipeline.stages[0]
