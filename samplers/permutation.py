@@ -33,8 +33,11 @@ stay inside bounds that a truly random order, too, leaves for one seed in ten.""
 BLOCK = 16384
 """Numbers worked on at a time: enough to pay for NumPy's calls, few enough for the caches."""
 
-MIN_RUN = 1024
+MIN_RUN = 512
 """Numbers of one epoch that are worth a block of their own: with one set of keys they take half the time."""
+
+MAX_SIDE = 1024
+"""Sides of tables of which the hash of every coordinate is worth to be kept: to look it up takes a third of the time."""
 
 MAX_SIZE = 1 << 55
 """A hash of 36 bits times a side of at most 28 bits fits 64 bits."""
@@ -92,8 +95,8 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
     rounds = ROUNDS_SMALL if size < SMALL else ROUNDS
     out = np.empty(len(places), dtype=np.int64)
     for block in _blocks(epochs):
-        keys, column = _keys_of_block(seed, epochs[block], rounds)
-        out[block] = _permute_block(places[block].astype(_WORD), keys, column, size)
+        shifts, column = _shifts_of_block(seed, epochs[block], rounds, size)
+        out[block] = _permute_block(places[block].astype(_WORD), shifts, column, size)
     return out
 
 
@@ -134,10 +137,10 @@ def place_of(key: int, epoch: int, size: int, seed: int) -> int:
     """
     if size == 1:
         return 0
-    keys = _round_keys_of(seed, epoch, ROUNDS_SMALL if size < SMALL else ROUNDS)
+    shifts = _Hashed(_round_keys_of(seed, epoch, ROUNDS_SMALL if size < SMALL else ROUNDS), size)
     numbers = np.array([key], dtype=_WORD)
     while True:
-        numbers = _encipher(numbers, keys, None, size, back=True)
+        numbers = _encipher(numbers, shifts, None, size, back=True)
         if numbers[0] < size:
             return int(numbers[0])
 
@@ -151,22 +154,72 @@ def _blocks(epochs: Positions) -> Iterator[slice]:
             yield slice(start, min(start + BLOCK, last))
 
 
-def _keys_of_block(seed: int, epochs: Positions, rounds: int) -> tuple[Words, Positions | None]:
-    """Round keys for the epochs that occur, and for each number which of them is its own (None: all have the only one)."""
+class _Hashed:
+    """The shifts of each round, hashed anew: by `keys` of shape `[rounds, epochs]`."""
+
+    def __init__(self, keys: Words, size: int) -> None:
+        self.rounds = len(keys)
+        self._keys = keys
+        self._lengths = tuple(map(_WORD, table_shape(size)))
+
+    def of(self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words) -> None:
+        """Those of round `number` for coordinates, into `shift`; `column`: whose epoch is which, if not all have one."""
+        key = self._keys[number] if column is None else self._keys[number][column]
+        _hash(fixed, key, self._lengths[number % 2], shift, scratch)
+
+
+class _Kept:
+    """The shifts of each round, looked up: of every coordinate, in each of the epochs."""
+
+    def __init__(self, keys: Words, size: int) -> None:
+        self.rounds = len(keys)
+        rows, columns = table_shape(size)
+        self._sides = columns, rows  # of the coordinate that stays, in even rounds and in odd ones
+        self._tables = [self._table(keys[number], number, (rows, columns)[number % 2]) for number in range(self.rounds)]
+
+    def _table(self, keys: Words, number: int, length: int) -> Words:
+        fixed = np.tile(np.arange(self._sides[number % 2], dtype=_WORD), (len(keys), 1))
+        shift = np.empty_like(fixed)
+        _hash(fixed, keys[:, None], _WORD(length), shift, np.empty_like(fixed))
+        return shift.ravel()
+
+    def of(self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words) -> None:
+        """As that of `_Hashed`."""
+        places = fixed.view(np.int64)
+        if column is not None:
+            places = np.multiply(column, self._sides[number % 2], out=scratch.view(np.int64))
+            np.add(places, fixed.view(np.int64), out=places)
+        self._tables[number].take(places, out=shift, mode="clip")
+
+
+def _shifts_of_block(seed: int, epochs: Positions, rounds: int, size: int) -> tuple[_Hashed | _Kept, Positions | None]:
+    """The shifts in the epochs that occur, and for each number which of them is its own (None: all have the only one)."""
     first, last = int(epochs.min()), int(epochs.max())
+    side = max(table_shape(size))
     if first == last:
-        return _round_keys_of(seed, first, rounds), None
+        return (_kept if side <= MAX_SIDE else _hashed)(seed, first, rounds, size), None
     if last - first < len(epochs):
-        return round_keys(seed, np.arange(first, last + 1), rounds), epochs - first
-    distinct, column = np.unique(epochs, return_inverse=True)
-    return round_keys(seed, distinct, rounds), column
+        distinct, column = np.arange(first, last + 1), epochs - first
+    else:
+        distinct, column = np.unique(epochs, return_inverse=True)
+    worth = side <= MAX_SIDE and side * len(distinct) <= len(epochs)
+    return (_Kept if worth else _Hashed)(round_keys(seed, distinct, rounds), size), column
 
 
-def _permute_block(numbers: Words, keys: Words, column: Positions | None, size: int) -> Words:
-    numbers = _encipher(numbers, keys, column, size)
+@lru_cache(maxsize=128)
+def _kept(seed: int, epoch: int, rounds: int, size: int) -> _Kept:
+    return _Kept(_round_keys_of(seed, epoch, rounds), size)
+
+
+def _hashed(seed: int, epoch: int, rounds: int, size: int) -> _Hashed:
+    return _Hashed(_round_keys_of(seed, epoch, rounds), size)
+
+
+def _permute_block(numbers: Words, shifts: _Hashed | _Kept, column: Positions | None, size: int) -> Words:
+    numbers = _encipher(numbers, shifts, column, size)
     outside = np.flatnonzero(numbers >= _WORD(size))
     while outside.size:
-        walked = _encipher(numbers[outside], keys, None if column is None else column[outside], size)
+        walked = _encipher(numbers[outside], shifts, None if column is None else column[outside], size)
         numbers[outside] = walked
         outside = outside[walked >= _WORD(size)]
     return numbers
@@ -179,27 +232,25 @@ def table_shape(size: int) -> tuple[int, int]:
     return rows, -(-size // rows)
 
 
-def _encipher(numbers: Words, keys: Words, column: Positions | None, size: int, back: bool = False) -> Words:
+def _encipher(
+    numbers: Words, shifts: _Hashed | _Kept, column: Positions | None, size: int, back: bool = False
+) -> Words:
     """One pass of the network over the table's cells, or its inverse."""
-    rows, columns = (_WORD(side) for side in table_shape(size))
-    cell_row = numbers // columns
-    cell_column = numbers - cell_row * columns
+    lengths = tuple(map(_WORD, table_shape(size)))
+    cell_row = numbers // lengths[1]
+    cells = cell_row, numbers - cell_row * lengths[1]
     shift, scratch = np.empty_like(numbers), np.empty_like(numbers)
-    for number in range(len(keys) - 1, -1, -1) if back else range(len(keys)):
-        key = keys[number] if column is None else keys[number][column]
-        if number % 2 == 0:
-            _shift_axis(cell_row, rows, cell_column, key, shift, scratch, back)
-        else:
-            _shift_axis(cell_column, columns, cell_row, key, shift, scratch, back)
-    np.multiply(cell_row, columns, out=cell_row)
-    np.add(cell_row, cell_column, out=cell_row)
+    for number in range(shifts.rounds - 1, -1, -1) if back else range(shifts.rounds):
+        axis = number % 2
+        shifts.of(number, cells[1 - axis], column, shift, scratch)
+        _move(cells[axis], lengths[axis], shift, scratch, back)
+    np.multiply(cell_row, lengths[1], out=cell_row)
+    np.add(cell_row, cells[1], out=cell_row)
     return cell_row
 
 
-def _shift_axis(
-    moving: Words, length: np.uint64, fixed: Words, key: Words, shift: Words, scratch: Words, back: bool
-) -> None:
-    """`moving = (moving ± hash(fixed, key) scaled to [0, length)) mod length`, in place, without a division."""
+def _hash(fixed: Words, key: Words, length: np.uint64, shift: Words, scratch: Words) -> None:
+    """`shift = hash(fixed, key) scaled to [0, length)`."""
     np.add(fixed, key, out=shift)
     np.multiply(shift, _MULTIPLIER_1, out=shift)
     np.right_shift(shift, _WORD(32), out=scratch)
@@ -208,6 +259,10 @@ def _shift_axis(
     np.right_shift(shift, _WORD(28), out=shift)
     np.multiply(shift, length, out=shift)
     np.right_shift(shift, _WORD(36), out=shift)
+
+
+def _move(moving: Words, length: np.uint64, shift: Words, scratch: Words, back: bool) -> None:
+    """`moving = (moving ± shift) mod length`, in place, without a division."""
     if back:
         np.subtract(length, shift, out=shift)
     np.add(moving, shift, out=moving)

@@ -1,4 +1,4 @@
-"""In: the columns of several sources, and keys of a mix of them. Out: batches, one `np.take` for each part and column.
+"""In: the columns of several sources, and keys of a mix of them. Out: rows, one `np.take` for each part and column.
 
 Keys are those of a `MixedSource`: record i of part p, of n parts, is i·n + p.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,10 +68,10 @@ class _LastGroups:
 
 
 class MixedColumn:
-    """One column of several sources, as far as a batch needs it: an array that is read by the keys of a mix."""
+    """One column of several sources, as far as batches need it: an array that is read by the keys of a mix."""
 
     def __init__(self, parts: Sequence[Array], groups: _LastGroups) -> None:
-        self._parts = list(parts)
+        self._takes = [part.take for part in parts]
         self._groups = groups
         self.dtype = parts[0].dtype
         self.shape = (sum(map(len, parts)), *parts[0].shape[1:])
@@ -80,13 +80,13 @@ class MixedColumn:
     def __len__(self) -> int:
         return int(self.shape[0])
 
-    def take(self, keys: Int64s, axis: Literal[0], out: Array, mode: Literal["clip"]) -> None:
-        """As `np.ndarray.take`: the rows of `keys` into `out`."""
+    def rows_of(self, keys: Int64s) -> tuple[Array, Int64s]:
+        """The rows of `keys`, part by part, and where each of the keys' rows stands among them."""
         groups = self._groups.of(keys)
-        rows = np.empty_like(out)
+        rows = np.empty((len(keys), *self.shape[1:]), self.dtype)
         for part, start, stop in groups.slices:
-            self._parts[part].take(groups.indices[start:stop], axis, rows[start:stop], mode)
-        rows.take(groups.back, axis, out, mode)
+            self._takes[part](groups.indices[start:stop], 0, rows[start:stop], "clip")
+        return rows, groups.back
 
 
 def mixed_columns(columns: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from millrace.errors import CheckpointError
 from millrace.samplers.mix.order import MixOrder
-from millrace.samplers.mix.sampler.weights import RAMP
+from millrace.samplers.mix.weights import RAMP
 
 FAR = 10**15
 
@@ -81,6 +81,23 @@ def test_an_array_longer_than_a_block_gives_the_same():
     parts = [order.places(np.arange(start, start + 1000)) for start in range(0, 20_000, 1000)]
     for number in (0, 1):
         assert np.array_equal(long[number], np.concatenate([some[number] for some in parts]))
+
+
+@pytest.mark.parametrize("first", [0, 700, FAR])
+def test_positions_that_follow_one_another_are_found_part_by_part(first):
+    """Many in a stage at once, also in one that makes up for another, and over the ends of stages, as `places` finds each."""
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        starts = [0, *np.cumsum(generator.integers(1, 50_000, seed % 4)).tolist()]
+        order = MixOrder.of([(start, generator.dirichlet([0.4] * 35)) for start in starts])
+        positions = np.arange(first, first + 70_000)
+        parts, indices = np.full(70_000, -1), np.full(70_000, -1)
+        for part, some, places in order.by_part(positions):
+            assert (parts[places] == -1).all()
+            parts[places], indices[places] = part, some
+        expected = order.places(positions)
+        assert np.array_equal(parts, expected[0])
+        assert np.array_equal(indices, expected[1])
 
 
 def test_position_of_is_the_inverse():

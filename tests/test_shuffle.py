@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from millrace import IndexSampler
+from millrace.samplers.permutation import permute, permute_one, place_of
 
 SIZES = [60_000, 1_281_167, 10**7, 10**9, 10**10, 10**12]
 WINDOW, BUCKETS, SEEDS = 1024, 64, range(8)
@@ -99,3 +100,15 @@ def test_large_epochs_are_permutations(records):
     for epoch in (0, 5):
         order = IndexSampler(records, shuffle=True, seed=4).record_keys(np.arange(records) + epoch * records)
         assert (np.bincount(order, minlength=records) == 1).all()
+
+
+@pytest.mark.parametrize("size", [2, 41, 1714, 16_383, 16_384, 1 << 20, (1 << 20) + 5000, 10**9])
+@pytest.mark.parametrize("count", [3, 700, 20_000])
+def test_many_places_and_single_ones_are_sent_alike(size, count):
+    """Whether hashes are kept or not, in one epoch or over the ends of many; and back again."""
+    positions = np.arange(size // 2, size // 2 + count)
+    found = permute(positions % size, positions // size, size, seed=5)
+    for number in {0, 1, 2, count // 2, count - 1}:
+        epoch, place = divmod(int(positions[number]), size)
+        assert permute_one(place, epoch, size, 5) == found[number]
+        assert place_of(int(found[number]), epoch, size, 5) == place

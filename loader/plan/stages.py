@@ -27,8 +27,8 @@ MIN_SPAN, MAX_SPAN = 32, 1024
 MAX_PARTS = 32
 """Parts of a task that ended its worker: each is tried on its own, and divided again if it does so too."""
 
-COLUMN_BYTES = 1 << 20
-"""Bytes of columns in a unit from which a span is one unit."""
+COLUMN_UNITS, MIXED_UNITS, COLUMN_BYTES = 2, 8, 2 << 20
+"""Units in a span that is read as columns, and in one of a mix, which takes a call for each part; and bytes, at most."""
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,12 @@ def span_length(stage: Stage, following: Stage | None) -> int:
     return min(max(wanted, MIN_SPAN), MAX_SPAN)
 
 
-def column_span_length(unit: int, row_bytes: int) -> int:
-    """Positions in a span that is read as columns: two units, unless they are large.
+def column_span_length(unit: int, row_bytes: int, most: int) -> int:
+    """Positions in a span that is read as columns: so many units, unless they are large.
 
-    Such a unit takes little longer than a task. More than two would push one another's results out of the caches.
+    Such a unit takes little longer than a task. But more would push one another's results out of the caches.
     """
-    return 2 * unit if unit * row_bytes <= COLUMN_BYTES else unit
+    return min(most, max(COLUMN_BYTES // (unit * row_bytes), 1)) * unit if row_bytes else most * unit
 
 
 class Span(NamedTuple):

@@ -15,6 +15,7 @@ from ...operations import Operation
 from ...operations.protocol import Allocate, ArraySpec, Element
 from ...operations.trees import flatten
 from ...sources import reader_of
+from ...sources.mixed_columns import MixedColumn
 from ..plan.leaf import KeyBlocks, Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, SAMPLER, explained, place
@@ -68,7 +69,7 @@ class ColumnReader:
 
     def __init__(self, columns: Any, batch: Operation, allocate: Allocate) -> None:
         leaves, self._structure = flatten(columns)
-        self._leaves: list[NDArray[Any]] = leaves
+        self._leaves: list[Any] = leaves
         self._allocate = allocate
         self.batch_size = batch.takes or 1
         self._drop_remainder = batch.drops_remainder
@@ -85,15 +86,14 @@ class ColumnReader:
     def batches(self, keys: NDArray[np.int64]) -> list[Element]:
         """The batches of a span, in order."""
         size = self.batch_size
-        if len(keys) == size:
-            return [self._batch_of(keys)]
         cut = len(keys) - len(keys) % size if self._drop_remainder else len(keys)
-        return [self._batch_of(keys[start : start + size]) for start in range(0, cut, size)]
+        rows = [leaf.rows_of(keys) if isinstance(leaf, MixedColumn) else (leaf, keys) for leaf in self._leaves]
+        return [self._batch_of(rows, start, min(start + size, cut)) for start in range(0, cut, size)]
 
-    def _batch_of(self, keys: NDArray[np.int64]) -> Element:
-        specs = self._specs if len(keys) == self.batch_size else self._specs_of(len(keys))
+    def _batch_of(self, rows: list[tuple[NDArray[Any], NDArray[np.int64]]], start: int, stop: int) -> Element:
+        specs = self._specs if stop - start == self.batch_size else self._specs_of(stop - start)
         arrays = self._allocate(specs)
-        for leaf, array in zip(self._leaves, arrays):
-            # The keys are within bounds, as the leaf checked: "clip" only spares the buffer that "raise" needs.
-            leaf.take(keys, 0, array, "clip")
+        for (column, places), array in zip(rows, arrays):
+            # The places are within bounds, as the leaf checked: "clip" only spares the buffer that "raise" needs.
+            column.take(places[start:stop], 0, array, "clip")
         return self._structure.unflatten(arrays)

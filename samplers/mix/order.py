@@ -6,7 +6,7 @@ In: positions. Out: parts, and the index of the element within its part. Pure; n
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,9 @@ BLOCK = 8192
 
 FEW = 64
 """So many positions take less time one by one."""
+
+MANY, MOST = 4096, 1 << 16
+"""So many that follow one another, in a stage, take less time part by part; and no more of them at a time."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,19 @@ class MixOrder:
         parts, indices = zip(*map(self._tables.places, cuts))
         return np.concatenate(parts), np.concatenate(indices)
 
+    def by_part(self, positions: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
+        """Each part that stands at one of many positions: its number, the indices of its elements, and their places there."""
+        first, last = int(positions[0]), int(positions[-1])
+        numbers = range(bisect_right(self._starts, first) - 1, bisect_right(self._starts, last))
+        if len(positions) < MANY * len(numbers) or not (np.diff(positions) == 1).all():
+            yield from _grouped(*self.places(positions))
+            return
+        for number in numbers:
+            stop = min(self._starts[number + 1], last + 1) if number + 1 < len(self._starts) else last + 1
+            for start in range(max(self._starts[number], first), stop, MOST):
+                for part, index, places in self._stages[number].by_part(start, min(start + MOST, stop)):
+                    yield part, np.arange(index, index + len(places)), places + (start - first)
+
     def place(self, position: int) -> tuple[int, int]:
         """The part at one position, and the index of its element there."""
         stage = self._stage(position)
@@ -184,6 +200,14 @@ class MixOrder:
             return cls(names, stages_of([(start, weights) for start, weights in values["stages"]], names))
         except (TypeError, ValueError, LookupError):
             raise CheckpointError(f"the state is damaged: mix={shown(values)}.") from None
+
+
+def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
+    """Each of the parts: its number, its indices, and their places."""
+    by_part = np.argsort(parts.astype(np.int16) if parts.max() < 1 << 15 else parts, kind="stable")
+    in_order = parts[by_part]
+    for places in np.split(by_part, np.flatnonzero(in_order[1:] != in_order[:-1]) + 1):
+        yield int(parts[places[0]]), indices[places], places
 
 
 def _names_in(weights: Any) -> tuple[str, ...]:

@@ -172,14 +172,10 @@ class MixSampler:
         Args:
             positions: `int64[n]`, global positions in `[0, len(self))`; not checked.
         """
-        numbers, indices = self.order.places(positions)
         keys = np.empty(len(positions), dtype=np.int64)
-        order = np.argsort(numbers.astype(np.int16) if len(self._parts) < 1 << 14 else numbers, kind="stable")
-        touched, firsts = np.unique(numbers[order], return_index=True)
-        for number, chosen in zip(touched.tolist(), np.split(order, firsts[1:])):
+        for number, indices, places in self.order.by_part(positions) if len(positions) else ():
             name = self.order.names[number]
-            place = self._place_of(name)
-            keys[chosen] = self._keys_in(name, indices[chosen]) * len(self._parts) + place
+            keys[places] = self._keys_in(name, indices) * len(self._parts) + self._place_of(name)
         return keys
 
     @property

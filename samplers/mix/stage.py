@@ -23,7 +23,7 @@ Int64s = NDArray[np.int64]
 
 BITS = 62
 ONE = 1 << BITS
-_HALF, _MASK = 31, (1 << 31) - 1
+_HALF, _MASK, _LOW = 31, (1 << 31) - 1, (1 << 16) - 1
 
 
 class Node(NamedTuple):
@@ -110,6 +110,11 @@ class Stage:
             counts[part] += visits
         return counts
 
+    def by_part(self, start: int, stop: int) -> Iterator[tuple[int, int, Int64s]]:
+        """Each part drawn from a position to another, at most 2^16 after it: its number, its first element, and its places."""
+        for part, visits, places in _parted(self.root, range(start - self.start, stop - self.start), None):
+            yield part, self.counts[part] + visits.start, places
+
     @cached_property
     def _ways(self) -> dict[int, Way]:
         """The way to each part that is drawn."""
@@ -133,6 +138,38 @@ def _visits(branch: Branch, visits: int) -> Iterator[tuple[int, int]]:
     left = min(max((branch.ratio * visits + branch.phase) >> BITS, 0), visits)
     yield from _visits(branch.left, left)
     yield from _visits(branch.right, visits - left)
+
+
+def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tuple[int, range, Int64s]]:
+    """The parts that visits of a branch, one after the other, come to; the first places are all."""
+    if places is None:
+        places = np.arange(len(visits))
+    if isinstance(branch, int):
+        yield branch, visits, places
+        return
+    left = _left_before(branch, visits)
+    first, last = int(left[0]), int(left[-1])
+    goes_left = left[1:] != left[:-1]
+    if first < last:
+        yield from _parted(branch.left, range(first, last), places.compress(goes_left))
+    if last - first < len(visits):
+        rest = range(visits.start - first, visits.stop - last)
+        yield from _parted(branch.right, rest, places.compress(~goes_left))
+
+
+def _left_before(node: Node, visits: range) -> Int64s:
+    """How often a node goes left before each of some visits, and after the last: at most 2^16 of them, so that 62 bits do."""
+    base = node.ratio * visits.start + node.phase
+    whole, fraction = base >> BITS, base & (ONE - 1)
+    number = np.arange(len(visits) + 1)
+    low = number * (node.ratio & _LOW) + (fraction & _LOW)
+    low >>= 16
+    high = number * (node.ratio >> 16)
+    high += low
+    high += fraction >> 16
+    high >>= BITS - 16
+    high += whole
+    return high if 0 <= node.phase < ONE else np.clip(high, 0, number + visits.start)
 
 
 def _ways_in(branch: Branch, way: Way) -> Iterator[tuple[int, Way]]:
