@@ -57,7 +57,7 @@ class FileInput:
         """Reads a stream to its end."""
         if self.form.source is not None:
             return len(self.form.source(name))
-        return sum(1 for _ in self._stream(name, on_damage))
+        return sum(len(chunk.records) for chunk in self._from_stream(Part(name), on_damage))
 
     def read(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
         """The records of a part; the file is the one that the conversion began with, from the first to the last."""
@@ -65,8 +65,7 @@ class FileInput:
         if self.form.source is not None:
             yield from self._from_source(self.form.source(part.name), part, on_damage)
         else:
-            records = self._stream(part.name, on_damage)
-            yield from self._chunks(part, islice(records, part.start, part.stop))
+            yield from self._from_stream(part, on_damage)
         check_unchanged(part.name, self._stamps[part.name], _stamp(part.name))
 
     def weight(self, part: Part) -> float:
@@ -77,39 +76,36 @@ class FileInput:
         """By what the format counts."""
         return f"{brief(part.name)}, {self.form.place} {place}"
 
-    def _stream(self, name: str, on_damage: OnDamage) -> Records:
-        if self.form.stream is None:
-            raise TypeError(self.form.name)
-        some = False
-        try:
-            for found in self.form.stream(name, self.types, on_damage):
-                some = True
-                yield found
-        except SourceError as error:  # what follows is lost: a file that is cut off, a length that is damaged
-            if on_damage is None or not some:
-                raise
-            on_damage(error)
-
     def _from_source(self, source: Any, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
         each = self._stamps[part.name].size / max(len(source), 1)
         some = min(CHUNK_RECORDS, max(1, int(CHUNK_BYTES / max(each, 1))))
         return read_source(source, part, some, each, on_damage)
 
-    def _chunks(self, part: Part, records: Records) -> Iterator[Chunk]:
+    def _from_stream(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
         """Some records at a time: no more than a number of them, or of bytes."""
         in_bytes = self.form.place == "byte"
         tells = in_bytes and compression_of(part.name) is None
         found: list[Any] = []
         places: list[int] = []
         first: int | None = None
-        for place, record in records:
-            found.append(record)
-            places.append(place)
-            if len(found) == CHUNK_RECORDS or (in_bytes and place - places[0] > CHUNK_BYTES):
-                first = places[0] if first is None else first
-                yield Chunk(found, places, float(place - first) if tells else 0.0)
-                found, places = [], []
+        try:
+            for place, record in islice(self._records(part.name, on_damage), part.start, part.stop):
+                found.append(record)
+                places.append(place)
+                if len(found) == CHUNK_RECORDS or (in_bytes and place - places[0] > CHUNK_BYTES):
+                    first = places[0] if first is None else first
+                    yield Chunk(found, places, float(place - first) if tells else 0.0)
+                    found, places = [], []
+        except SourceError as error:  # what follows is lost: a file that is cut off, a length that is damaged
+            if on_damage is None or not (found or first is not None):
+                raise
+            on_damage(error)
         yield Chunk(found, places, self.weight(part))
+
+    def _records(self, name: str, on_damage: OnDamage) -> Records:
+        if self.form.stream is None:
+            raise TypeError(self.form.name)
+        return self.form.stream(name, self.types, on_damage)
 
 
 def _stamp(path: str) -> Stamp:

@@ -1,0 +1,123 @@
+"""`millrace convert` and `millrace verify`, and what a person sees of a conversion."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from conversions import RECORDS, content, convert, read, write_tfrecords
+
+import millrace
+from millrace.conversion.progress import Progress
+from millrace.tools.command_line import main
+
+
+@pytest.fixture
+def tfrecords(tmp_path):
+    """Three files, one of them compressed."""
+    return write_tfrecords(tmp_path / "in")
+
+
+def test_the_command_does_what_the_function_does(tfrecords, tmp_path, capsys):
+    """With globs, several paths and options of the writer; a line says what was made."""
+    sources = [str(tfrecords / "[ab].*"), str(tfrecords / "c.tfrecord-00000-of-00001")]
+    target = tmp_path / "one" / "out"
+    options = ["--workers", "0", "--shards", "2", "--option", "group_size=4", "--option", "uncompressed"]
+    assert main(["convert", *sources, str(target), *options]) == 0
+    assert capsys.readouterr().out == "100 records in 2 shards, 262,144 bytes\n"
+    convert(sources, tmp_path / "two" / "out", shards=2, options={"group_size": 4, "uncompressed": ""})
+    assert content(target) == content(tmp_path / "two" / "out")
+    assert read(target) == RECORDS
+
+
+def test_damaged_records_are_told_on_the_command_line(tfrecords, tmp_path, capsys):
+    """Without --on-error skip by an error, with it by their number and the first reasons."""
+    path = tfrecords / "a.tfrecord"
+    path.write_bytes(path.read_bytes()[:-1])
+    arguments = ["convert", str(tfrecords), str(tmp_path / "out"), "--workers", "0"]
+    assert main(arguments) == 2
+    assert "millrace: " in (told := capsys.readouterr().err)
+    assert "a.tfrecord: the file ends inside the record at byte" in told
+    assert main([*arguments[:2], str(tmp_path / "two"), *arguments[3:], "--on-error", "skip"]) == 0
+    output = capsys.readouterr()
+    assert "99 records in 3 shards" in output.out
+    assert "; 1 damaged records were left out" in output.out
+    assert "left out: " in output.err
+
+
+def test_verify_has_an_exit_status(tfrecords, tmp_path, capsys):
+    """0 if all is right, 1 and a line for each thing that is not, 2 for a folder that is none."""
+    convert(tfrecords, tmp_path / "out")
+    assert main(["verify", str(tmp_path / "out")]) == 0
+    (tmp_path / "out" / "a.array_record").write_bytes(b"")
+    assert main(["verify", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().out == "a.array_record has 0 bytes, not 131,072\n"
+    assert main(["verify", str(tmp_path / "nowhere")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--shards", "0"], "shards=0 must be at least 1"),
+        (["--from", "xml"], "use one of tfrecord"),
+        (["--to", "tokens", "--tokenizer", "nowhere.json"], "no file 'nowhere.json' of a tokenizer"),
+        (["--", "--project", "x"], "go with runner="),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(arguments, named, tfrecords, tmp_path, capsys):
+    """And the exit status is 2."""
+    assert main(["convert", str(tfrecords), str(tmp_path / "out"), "--workers", "0", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("millrace: ")
+    assert named in told
+    assert told.count("\n") == 1
+
+
+class Terminal(io.StringIO):
+    """What is written to it is kept."""
+
+    def isatty(self):
+        return True
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
+    """Both tell shards, records and their rate, what was read and the time that is left."""
+    for stream in (Terminal(), io.StringIO()):
+        with Progress((2, 3), 2e6, "B", True, stream) as progress:
+            progress._told -= 60  # as if the last line had been told a minute ago
+            progress._began -= 60
+            progress.advance(1000, 1e6)
+            first = stream.getvalue()
+            progress.shard_done()
+            progress.shard_done()
+            progress.advance(1000, 1e6)
+        text = stream.getvalue()
+        if stream.isatty():
+            assert "3/3 shards" in text
+            assert "1.00M/2.00M" in text or "2.00M/2.00M" in text
+        else:
+            assert first.startswith("1/3 shards, 1,000 records, 1")
+            assert first.endswith(", 1.00MB of 2.00MB read, 01:00 left\n")
+            assert text.count("\n") == 2
+            assert "3/3 shards, 2,000 records" in text
+
+
+def test_nothing_is_shown_where_nothing_is_wanted(tfrecords, tmp_path, capsys):
+    """With progress=False; by default, a last line says what was done."""
+    convert(tfrecords, tmp_path / "one")
+    assert capsys.readouterr() == ("", "")
+    convert(tfrecords, tmp_path / "two", progress=True)
+    assert capsys.readouterr().err.startswith("3/3 shards, 100 records, ")
+
+
+def test_a_word_that_is_no_format_is_told(tmp_path):
+    """Files of several formats in one folder, or of none that is known."""
+    (tmp_path / "a.tfrecord").write_bytes(b"")
+    (tmp_path / "b.jsonl").write_bytes(b"")
+    (tmp_path / "c.xyz").write_bytes(b"")
+    for source, message in (
+        (tmp_path, "files of several formats: json_lines, tfrecord"),
+        (tmp_path / "c.xyz", "unknown"),
+    ):
+        with pytest.raises(millrace.errors.ConversionError, match=message):
+            convert(source, tmp_path / "out")
