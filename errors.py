@@ -13,6 +13,10 @@ class SourceError(MillraceError):
     """A source cannot be opened or read; the message names the file and, where there is one, the record key."""
 
 
+class NoRecordsError(SourceError):
+    """A source has no records at all."""
+
+
 class SourceNotFoundError(SourceError, FileNotFoundError):
     """A path, glob or directory matches no file."""
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from ..checks import whole_number
 from ..errors import ConversionError
 from ..files.paths import PathLike, text_of
+from ..files.storage_options import StorageOptionsLike
 from ..wording import brief, first_few
 from .job import Job, Part, Receipt, Report, Shard
 from .manifest import Manifest, manifest_in
@@ -38,6 +39,7 @@ def convert(
     options: Mapping[str, Any] | None = None,
     tokenizer: PathLike | None = None,
     column: str | None = None,
+    storage_options: StorageOptionsLike = None,
     runner: str | None = None,
     runner_options: Sequence[str] = (),
     progress: bool = True,
@@ -48,11 +50,11 @@ def convert(
     again, and the result is the same bytes, whatever the number of workers.
 
     Args:
-        source: a path, a glob, a folder or a list of these; a folder of a Hugging Face dataset; or any source.
+        source: a path, a glob, a folder or a list of these; a folder of images or of a Hugging Face dataset; or any source.
         target: a folder. It may hold what an earlier run of the same conversion wrote.
         to: "array_record", "parquet", or "tokens" for `TokenSource`.
-        source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy", "huggingface" or "tfds".
-            Default: by the names of the files.
+        source_format: "tfrecord", "tar", "json_lines", "csv", "parquet", "array_record", "npy", "images",
+            "huggingface" or "tfds". Default: by the names of the files.
         split: of a TFDS or Hugging Face dataset.
         shards: so many files of about the same number of records; default one for each input file, or one for a source.
         workers: processes, default one for each core; 0 converts in the calling thread.
@@ -66,6 +68,7 @@ def convert(
             for tokens `dtype` and `add_special_tokens`.
         tokenizer: the path of a tokenizer's file, of the library tokenizers. Default: records are tokens already.
         column: where a record that is a dict has its text, default "text"; or its tokens, default "tokens".
+        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to.md`.
         runner: a runner of Apache Beam, such as "DirectRunner"; default none, and processes of this machine.
         runner_options: for Beam, as on its command line.
         progress: whether to show it on standard error.
@@ -88,7 +91,19 @@ def convert(
     path = os.path.abspath(text_of(target))
     file = None if tokenizer is None else text_of(tokenizer)
     wanted = Wanted(
-        source, to, source_format, split, shards, on_error, decode, transform, encode, options or {}, file, column
+        source,
+        to,
+        source_format,
+        split,
+        shards,
+        on_error,
+        decode,
+        transform,
+        encode,
+        options or {},
+        file,
+        column,
+        storage_options,
     )
     job, identity = prepared(wanted, path)
     make: _Make = partial(_on_this_machine, workers=_workers(workers))

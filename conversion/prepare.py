@@ -10,6 +10,7 @@ from typing import Any
 
 from ..checks import one_of, whole_number
 from ..errors import ConversionError
+from ..files.storage_options import StorageOptionsLike
 from ..wording import shown
 from .inputs.find import find_input
 from .inputs.from_files import FileInput
@@ -18,6 +19,7 @@ from .outputs.array_record import ArrayRecordOutput
 from .outputs.parquet import ParquetOutput, schema_of
 from .outputs.tokens import TokensOutput
 from .steps import DECODERS, SingleNumbers, Step, identity_of
+from .target import Target
 
 LOOKED_AT = 1000
 """So many records tell the columns of Parquet."""
@@ -39,6 +41,7 @@ class Wanted:
     options: Mapping[str, Any]
     tokenizer: str | None
     column: str | None
+    storage_options: StorageOptionsLike
 
 
 def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
@@ -50,7 +53,9 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
         SourceError: the source cannot be read.
     """
     _check(wanted)
-    found = find_input(wanted.source, wanted.source_format, wanted.split)
+    found = find_input(
+        wanted.source, wanted.source_format, wanted.split, Target(target).index_dir, wanted.storage_options
+    )
     decode, skips = _decoding(wanted, found), wanted.on_error == "skip"
     steps = _steps(wanted, decode, found, skips)
     output = _output(wanted, found, steps, skips)

@@ -40,6 +40,11 @@ class Target:
         """The path of a file in it."""
         return os.path.join(self.path, *name.split("/"))
 
+    @property
+    def index_dir(self) -> str:
+        """Where indices of input files are kept while they are read."""
+        return self._work("indices")
+
     def manifest(self) -> dict[str, Any] | None:
         """What `manifest.json` says, if there is one.
 

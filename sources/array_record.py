@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..checks import whole_number
-from ..errors import MissingExtraError, SourceError, SourceNotFoundError
+from ..errors import MissingExtraError, NoRecordsError, SourceError, SourceNotFoundError
 from ..files.opened import OpenFile, local_copy, open_file
 from ..files.paths import PathLike, find_files, path_list, text_of
 from ..files.reader_pool import ReaderPool, open_file_limit
@@ -147,7 +147,7 @@ class ArrayRecordDataSource:
         self._digest, self._index = _digests(self._parts, contents)
         self._prepare()
         if not len(self):
-            raise SourceError(f"no records in {first_few([part.path for part in wanted])}")
+            raise NoRecordsError(f"no records in {first_few([part.path for part in wanted])}")
 
     def _prepare(self) -> None:
         lengths = [(part.stop or 0) - part.start for part in self._parts]

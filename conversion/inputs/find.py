@@ -6,25 +6,31 @@ import os
 from importlib import import_module
 from typing import Any
 
+from ... import sources
 from ...errors import ConversionError, MissingExtraError, SourceError
-from ...files.paths import find_files, path_list, text_of
+from ...files.paths import find_files, text_of
+from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...wording import brief, first_few, shown
 from ..job import Input
 from .formats import FORMATS, format_of
 from .from_files import FileInput
 from .from_source import SourceInput
 
-OTHER_FORMATS = ("tfds", "huggingface")
+OTHER_FORMATS = ("images", "huggingface", "tfds")
 """Of sources that are told by a path or a name, besides files."""
 
 
-def find_input(source: Any, source_format: str | None, split: str | None) -> Input:
+def find_input(
+    source: Any, source_format: str | None, split: str | None, index_dir: str, storage_options: StorageOptionsLike
+) -> Input:
     """The input that a source is.
 
     Args:
-        source: paths of files; a folder of a Hugging Face dataset; the name of a TFDS dataset; or any source.
-        source_format: of files, "huggingface" or "tfds"; None: by the names of the files.
+        source: paths of files; a folder of images or a Hugging Face dataset; the name of a TFDS dataset; or any source.
+        source_format: of files, "images", "huggingface" or "tfds"; None: by the names of the files.
         split: of a dataset that has several.
+        index_dir: where indices of files are kept.
+        storage_options: how files in a store are reached.
 
     Raises:
         ConversionError: the format is unknown, or cannot be told.
@@ -36,13 +42,17 @@ def find_input(source: Any, source_format: str | None, split: str | None) -> Inp
         )
     if not _is_paths(source):
         return SourceInput(source)
+    if source_format == "images":
+        return SourceInput(sources.ImageFolderDataSource(source, storage_options=storage_options))
     if source_format == "tfds":
-        from ...sources import TfdsDataSource
-
-        return SourceInput(TfdsDataSource(text_of(source), split or "train"))
+        return SourceInput(sources.TfdsDataSource(text_of(source), split or "train"))
     if source_format == "huggingface" or (source_format is None and _is_hugging_face(source)):
         return SourceInput(_hugging_face(text_of(source), split))
-    return _files(source, source_format)
+    forms = [FORMATS[source_format]] if source_format else list(FORMATS.values())
+    patterns = tuple(pattern for form in forms for pattern in form.patterns)
+    names = list(dict.fromkeys(find_files(source, patterns, storage_options)))
+    form = forms[0] if source_format else format_of(names)
+    return FileInput(names, form, index_dir, storage_options_of(storage_options))
 
 
 def _is_paths(source: Any) -> bool:
@@ -50,12 +60,6 @@ def _is_paths(source: Any) -> bool:
     return isinstance(source, paths) or (
         isinstance(source, (list, tuple)) and bool(source) and all(isinstance(item, paths) for item in source)
     )
-
-
-def _files(source: Any, source_format: str | None) -> FileInput:
-    forms = [FORMATS[source_format]] if source_format else list(FORMATS.values())
-    names = list(dict.fromkeys(find_files(path_list(source), tuple(p for form in forms for p in form.patterns))))
-    return FileInput(names, forms[0] if source_format else format_of(names))
 
 
 def _is_hugging_face(source: Any) -> bool:

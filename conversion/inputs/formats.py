@@ -6,13 +6,15 @@ Each format's library is imported when the first file is opened.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
 
+from ... import sources
 from ...errors import ConversionError
+from ...files.storage_options import StorageOptions
 from ...files.streams import open_stream
 from ...wording import first_few, shown
 from ..job import OnDamage
@@ -24,55 +26,64 @@ Records = Iterator[tuple[int, Any]]
 
 
 @dataclass(frozen=True)
+class Opening:
+    """What is needed to open files besides their paths."""
+
+    types: Mapping[str, str]
+    """Of the columns of CSV files."""
+    index_dir: str
+    """Where indices are kept, of files that are read at random."""
+    storage: StorageOptions
+
+
+@dataclass(frozen=True)
 class Format:
-    """How files of one format are read: as a stream, or by a source with random access."""
+    """How files of one format are read: as a stream, or by a source with random access. Some have both."""
 
     name: str
     suffixes: tuple[str, ...]
     """What names of files have; also before a compression's suffix, or a number as in `.tfrecord-00000-of-00010`."""
     place: str
-    """What a record's place counts."""
+    """What a record's place counts, in a stream."""
     encode: str
     """How records that are no bytes become bytes: "example" or "json"."""
-    stream: Callable[[str, Any, OnDamage], Records] | None = None
-    """Reads a file: path, CSV's types of columns, who is told of damage."""
-    source: Callable[[str], Any] | None = None
+    stream: Callable[[str, Opening, OnDamage], Records] | None = None
+    source: Callable[[str, Opening], Any] | None = None
 
     @property
     def patterns(self) -> tuple[str, ...]:
         """The files of a folder that count."""
-        return tuple(f"*{suffix}{end}" for suffix in self.suffixes for end in ("", "-*-of-*", *self._compressed()))
-
-    def _compressed(self) -> tuple[str, ...]:
-        return COMPRESSED if self.stream is not None else ()
+        ends = ("", "-*-of-*", *(COMPRESSED if self.stream is not None else ()))
+        return tuple(f"*{suffix}{end}" for suffix in self.suffixes for end in ends)
 
 
-def _stream(module: str, path: str, _: Any, on_damage: OnDamage) -> Records:
+def _stream(module: str, path: str, opening: Opening, on_damage: OnDamage) -> Records:
     read = import_module(f"...formats.{module}", __package__).read_records
-    with open_stream(path, "auto") as stream:
+    with open_stream(path, "auto", opening.storage) as stream:
         yield from read(stream, path, on_damage)
 
 
-def _csv(path: str, types: Any, on_damage: OnDamage) -> Records:
+def _csv(path: str, opening: Opening, on_damage: OnDamage) -> Records:
     from .comma_separated import read_records
 
-    with open_stream(path, "auto") as stream:
-        yield from read_records(stream, path, types, on_damage)
+    with open_stream(path, "auto", opening.storage) as stream:
+        yield from read_records(stream, path, opening.types, on_damage)
 
 
-def _array_record(path: str) -> Any:
-    from ...sources import ArrayRecordDataSource
-
-    return ArrayRecordDataSource(path)
-
-
-def _parquet(path: str) -> Any:
-    from ...sources import ParquetDataSource
-
-    return ParquetDataSource(path)
+def _indexed(name: str, path: str, opening: Opening) -> Any:
+    source = getattr(sources, name)
+    return source(path, index_dir=opening.index_dir, storage_options=opening.storage)
 
 
-def _npy(path: str) -> Any:
+def _array_record(path: str, opening: Opening) -> Any:
+    return sources.ArrayRecordDataSource(path)
+
+
+def _parquet(path: str, opening: Opening) -> Any:
+    return sources.ParquetDataSource(path)
+
+
+def _npy(path: str, opening: Opening) -> Any:
     from .rows import NpyRows
 
     return NpyRows(path)
@@ -81,13 +92,27 @@ def _npy(path: str) -> Any:
 FORMATS = {
     format.name: format
     for format in (
-        Format("tfrecord", (".tfrecord", ".tfrecords"), "byte", "example", stream=partial(_stream, "tfrecord")),
-        Format("tar", (".tar", ".tgz"), "byte", "example", stream=partial(_stream, "tar")),
-        Format("json_lines", (".jsonl", ".ndjson"), "byte", "json", stream=partial(_stream, "json_lines")),
-        Format("csv", (".csv",), "line", "example", stream=_csv),
-        Format("parquet", (".parquet", ".parq", ".pq"), "row", "example", source=_parquet),
+        Format(
+            "tfrecord",
+            (".tfrecord", ".tfrecords"),
+            "byte",
+            "example",
+            partial(_stream, "tfrecord"),
+            partial(_indexed, "TFRecordDataSource"),
+        ),
+        Format("tar", (".tar",), "byte", "example", partial(_stream, "tar"), partial(_indexed, "TarDataSource")),
+        Format(
+            "json_lines",
+            (".jsonl", ".ndjson"),
+            "byte",
+            "json",
+            partial(_stream, "json_lines"),
+            partial(_indexed, "JsonLinesDataSource"),
+        ),
+        Format("csv", (".csv",), "line", "example", _csv),
+        Format("parquet", (".parquet", ".parq", ".pq"), "record", "example", source=_parquet),
         Format("array_record", (".array_record", ".arrayrecord"), "record", "example", source=_array_record),
-        Format("npy", (".npy",), "row", "example", source=_npy),
+        Format("npy", (".npy",), "record", "example", source=_npy),
     )
 }
 

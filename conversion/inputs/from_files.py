@@ -7,12 +7,13 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from ...errors import SourceError
+from ...errors import NoRecordsError, SourceError
 from ...files.stamps import Stamp, check_unchanged, stamp_of
+from ...files.storage_options import StorageOptions
 from ...files.streams import compression_of, open_stream
 from ...wording import brief
 from ..job import Chunk, OnDamage, Part
-from .formats import Format, Records
+from .formats import Format, Opening, Records
 from .from_source import CHUNK_BYTES, CHUNK_RECORDS, read_source
 
 
@@ -21,9 +22,9 @@ class FileInput:
 
     unit = "B"
 
-    def __init__(self, paths: Sequence[str], form: Format) -> None:
-        self.form = form
-        self._stamps = {path: _stamp(path) for path in paths}
+    def __init__(self, paths: Sequence[str], form: Format, index_dir: str, storage: StorageOptions) -> None:
+        self.form, self._index_dir, self._storage = form, index_dir, storage
+        self._stamps = {path: _stamp(path, storage) for path in paths}
 
     def names(self) -> Sequence[str]:
         """The paths."""
@@ -32,17 +33,20 @@ class FileInput:
     def identity(self) -> dict[str, Any]:
         """Format, and names, sizes and times of change of the files."""
         files = [{"path": path, **stamp._asdict()} for path, stamp in self._stamps.items()]
-        return {"format": self.form.name, "files": files, "types": self.types}
+        return {"format": self.form.name, "files": files, "types": self._opening.types}
 
     @cached_property
-    def types(self) -> dict[str, str] | None:
+    def _opening(self) -> Opening:
+        return Opening(self._types(), self._index_dir, self._storage)
+
+    def _types(self) -> dict[str, str]:
         """Of the columns of CSV files; those of the first file hold for all."""
         if self.form.name != "csv":
-            return None
+            return {}
         from .comma_separated import guessed_types
 
         first = self.names()[0]
-        with open_stream(first, "auto") as stream:
+        with open_stream(first, "auto", self._storage) as stream:
             return guessed_types(stream, first)
 
     def schema(self) -> Any:
@@ -54,19 +58,25 @@ class FileInput:
         return pq.read_schema(self.names()[0]).remove_metadata()
 
     def count(self, name: str, on_damage: OnDamage) -> int:
-        """Reads a stream to its end."""
-        if self.form.source is not None:
-            return len(self.form.source(name))
+        """How many `read` gives of all of a file that is divided."""
+        source = self._at_random(name, on_damage)
+        if source is not None:
+            return len(source)
         return sum(len(chunk.records) for chunk in self._from_stream(Part(name), on_damage))
 
     def read(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
         """The records of a part; the file is the one that the conversion began with, from the first to the last."""
-        check_unchanged(part.name, self._stamps[part.name], _stamp(part.name))
-        if self.form.source is not None:
-            yield from self._from_source(self.form.source(part.name), part, on_damage)
+        before = self._stamps[part.name]
+        check_unchanged(part.name, before, _stamp(part.name, self._storage))
+        as_stream = self.form.stream is not None and part.stop is None
+        source = None if as_stream else self._at_random(part.name, on_damage)
+        if source is not None:
+            each = before.size / max(len(source), 1)
+            some = min(CHUNK_RECORDS, max(1, int(CHUNK_BYTES / max(each, 1))))
+            yield from read_source(source, part, some, each, on_damage)
         else:
             yield from self._from_stream(part, on_damage)
-        check_unchanged(part.name, self._stamps[part.name], _stamp(part.name))
+        check_unchanged(part.name, before, _stamp(part.name, self._storage))
 
     def weight(self, part: Part) -> float:
         """The bytes of the file, or a share of them."""
@@ -74,12 +84,21 @@ class FileInput:
 
     def place(self, part: Part, place: int) -> str:
         """By what the format counts."""
-        return f"{brief(part.name)}, {self.form.place} {place}"
+        counts = self.form.place if part.stop is None else "record"
+        return f"{brief(part.name)}, {counts} {place}"
 
-    def _from_source(self, source: Any, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
-        each = self._stamps[part.name].size / max(len(source), 1)
-        some = min(CHUNK_RECORDS, max(1, int(CHUNK_BYTES / max(each, 1))))
-        return read_source(source, part, some, each, on_damage)
+    def _at_random(self, name: str, on_damage: OnDamage) -> Any:
+        """A source of one file; None for one that can only be read from its beginning on, or is so damaged that it has to."""
+        if self.form.source is None or compression_of(name) is not None:
+            return None
+        try:
+            return self.form.source(name, self._opening)
+        except NoRecordsError:
+            return ()
+        except SourceError:
+            if on_damage is None or self.form.stream is None:
+                raise
+            return None
 
     def _from_stream(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
         """Some records at a time: no more than a number of them, or of bytes."""
@@ -105,11 +124,11 @@ class FileInput:
     def _records(self, name: str, on_damage: OnDamage) -> Records:
         if self.form.stream is None:
             raise TypeError(self.form.name)
-        return self.form.stream(name, self.types, on_damage)
+        return self.form.stream(name, self._opening, on_damage)
 
 
-def _stamp(path: str) -> Stamp:
+def _stamp(path: str, storage: StorageOptions) -> Stamp:
     try:
-        return stamp_of(path)
+        return stamp_of(path, storage)
     except OSError as error:
         raise SourceError(f"{brief(path)} cannot be read: {brief(error)}") from error

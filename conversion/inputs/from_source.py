@@ -29,8 +29,9 @@ class SourceInput:
         return (self._name,)
 
     def identity(self) -> dict[str, Any]:
-        """Its fingerprint."""
-        return {"source": fingerprint_of(self._source)}
+        """Its fingerprint, and what labels mean."""
+        classes = getattr(self._source, "classes", None)
+        return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
     def schema(self) -> Any:
         """Not known."""

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...checks import whole_number
-from ...errors import SourceError
+from ...errors import NoRecordsError, SourceError
 from ...files.paths import Paths, expand, path_list
 from ...files.stamps import Stamp, check_unchanged, stamp_of
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
@@ -148,7 +148,7 @@ class ParquetDataSource:
         self._groups = _RowGroups(found, chosen, tuple(file for file, _ in inspected))
         self._prepare()
         if not len(self):
-            raise SourceError(f"no rows in {first_few(names)}")
+            raise NoRecordsError(f"no rows in {first_few(names)}")
 
     def _prepare(self) -> None:
         rows = [count for file in self._groups.files for count in file.group_rows]

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...checks import whole_number
-from ...errors import SourceError
+from ...errors import NoRecordsError, SourceError
 from ...files.opened import OpenFile, open_file
 from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.reader_pool import ReaderPool, open_file_limit
@@ -78,7 +78,7 @@ class IndexedSource(Generic[RecordT]):
         self._ends = np.cumsum([index.count for index in indices], dtype=np.int64)
         self._digest = hashlib.sha256("".join(index.digest for index in indices).encode()).hexdigest()[:12]
         if not indices or not self._ends[-1]:
-            raise SourceError(f"no records in {first_few(self._paths) or brief(paths)}")
+            raise NoRecordsError(f"no records in {first_few(self._paths) or brief(paths)}")
         self._prepare()
 
     def _prepare(self) -> None:
