@@ -76,7 +76,7 @@ def _indexed(name: str, path: str, opening: Opening) -> Any:
 
 
 def _array_record(path: str, opening: Opening) -> Any:
-    return sources.ArrayRecordDataSource(path)
+    return sources.ArrayRecordDataSource(path, storage_options=opening.storage)
 
 
 def _parquet(path: str, opening: Opening) -> Any:
