@@ -26,26 +26,15 @@ MAX_STEP = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class LoaderState:
-    """What is saved: plain values only.
+    """What is saved: plain values only."""
 
-    Attributes:
-        cursor: where the user stands, never where a prefetch has got to.
-        step: number of the batch that comes next, as the whole stream counts them: those that the user has received,
-            and those that were left out on purpose.
-        shard: `(shard_index, shard_count)` that the position counts in.
-        fingerprint: identity of source, sampler and operations.
-        lineages: for each leaf, what former runs, on other numbers of shards, left of the order.
-        skipped: steps that the run leaves out.
-        version: of this layout.
-    """
-
-    cursor: Cursor
-    step: int
-    shard: tuple[int, int]
-    fingerprint: Fingerprint
-    lineages: tuple[Lineage, ...] = (Lineage(),)
-    skipped: SkippedSteps = NONE_SKIPPED
-    version: int = VERSION
+    cursor: Cursor  # where the user stands, never where a prefetch has got to
+    step: int  # number of the batch that comes next: so many were received, or left out on purpose, in all runs
+    shard: tuple[int, int]  # `(shard_index, shard_count)` that the position counts in
+    fingerprint: Fingerprint  # of source, sampler and operations
+    lineages: tuple[Lineage, ...] = (Lineage(),)  # for each leaf: what runs on other shards left of the order
+    skipped: SkippedSteps = NONE_SKIPPED  # steps that the run leaves out
+    version: int = VERSION  # of this layout
 
     def to_json(self) -> bytes:
         """The state as UTF-8 JSON, with sorted keys: equal states give equal bytes.
@@ -54,13 +43,13 @@ class LoaderState:
         """
         cursor = self.cursor
         positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
-        notes = "," + _json(list(map(list, cursor.notes))) if cursor.notes else ""
+        notes = f",{_json(cursor.notes)}" if cursor.notes else ""
         lineages = ",".join(lineage.json for lineage in self.lineages)
         skipped = _json([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
-        unfinished = _json(list(map(_rest_values, cursor.unfinished))) if cursor.unfinished else "[]"
+        unfinished = ",".join(_json(_rest_values(rest)) for rest in cursor.unfinished)
         return (
             f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
-            f'"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":{unfinished},'
+            f'"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":[{unfinished}],'
             f'"version":{self.version}}}'
         ).encode()
 
@@ -99,28 +88,30 @@ class LoaderState:
         _refuse_grains(values)
         if isinstance(values, dict) and values.get("version") == 1 and set(values) == version1.NAMES:
             values = version1.upgraded(values)
-        if not isinstance(values, dict) or "version" not in values:
-            raise CheckpointError(f"this is not the state of a millrace loader: {shown(values)}.")
-        if values["version"] != VERSION:
+        if isinstance(values, dict) and values.get("version", VERSION) != VERSION:
             raise CheckpointError(
                 f"the state has version {shown(values['version'])}, this millrace reads versions up to {VERSION}; "
                 "use the millrace that wrote it."
             )
-        if set(values) != {*(part.name for part in dataclasses.fields(cls)), "unfinished"}:
+        if not isinstance(values, dict) or set(values) != NAMES:
             raise CheckpointError(f"this is not the state of a millrace loader: {shown(values)}.")
         cursor, shard, step, lineages = (values[name] for name in ("cursor", "shard", "step", "lineages"))
         whole = _is_place(cursor, shard, lineages) and _are_counts([step]) and step < MAX_STEP
         if not whole or not isinstance(values["fingerprint"], dict):
-            raise CheckpointError(
-                f"the state is damaged: cursor={shown(cursor)}, shard={shown(shard)}, step={shown(step)}."
-            )
+            raise _damaged(cursor=cursor, shard=shard, step=step)
         _check_fingerprint(values["fingerprint"])
-        known = [] if like is None else [lineage.values for lineage in like.lineages]
-        same = like is not None and lineages == known
-        read = like.lineages if like is not None and same else tuple(map(Lineage.from_values, lineages))
+        known = like is not None and lineages == [lineage.values for lineage in like.lineages]
+        read = like.lineages if like is not None and known else tuple(map(Lineage.from_values, lineages))
         place = _cursor(cursor)._replace(unfinished=_rests(values["unfinished"]))
         fingerprint = Fingerprint(values["fingerprint"])
         return cls(place, step, (shard[0], shard[1]), fingerprint, read, _skipped(values["skipped"]))
+
+
+NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished"}
+
+
+def _damaged(**parts: Any) -> CheckpointError:
+    return CheckpointError(f"the state is damaged: {', '.join(f'{part}={shown(parts[part])}' for part in parts)}.")
 
 
 def _refuse_grains(values: Any) -> None:
@@ -172,8 +163,7 @@ def _cursor(values: list[Any]) -> Cursor:
 
 def _place_values(cursor: Cursor) -> list[Any]:
     """Plain JSON values of a cursor; nothing is said of joins where there are none."""
-    notes = [list(map(list, cursor.notes))] if cursor.notes else []
-    return [list(cursor.positions), list(cursor.skips), *notes]
+    return [cursor.positions, cursor.skips, *([cursor.notes] if cursor.notes else [])]
 
 
 def _rest_values(rest: Unfinished) -> list[Any]:
@@ -185,20 +175,16 @@ def _rest_values(rest: Unfinished) -> list[Any]:
 
 
 def _rests(values: Any) -> tuple[Unfinished, ...]:
-    """Read what `_rest_values` gave.
-
-    Raises:
-        CheckpointError: the values are no such thing.
-    """
+    """Read what `_rest_values` gave."""
     if not isinstance(values, list):
-        raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
+        raise _damaged(unfinished=values)
     return tuple(map(_rest, values))
 
 
 def _rest(values: Any) -> Unfinished:
     whole = isinstance(values, list) and 4 <= len(values) <= 6 and _is_cursor(values[1], values[0])
     if not whole or not isinstance(values[2], list) or not _are_counts(values[3:5]):
-        raise CheckpointError(f"the state is damaged: unfinished={shown(values)}.")
+        raise _damaged(unfinished=values)
     shard, place, lineages, delivered, *stage = values
     cursor = _cursor(place)._replace(unfinished=_rests(stage[1]) if len(stage) > 1 else ())
     number = stage[0] if stage else None
@@ -207,7 +193,7 @@ def _rest(values: Any) -> Unfinished:
 
 def _skipped(values: Any) -> SkippedSteps:
     if not isinstance(values, list) or len(values) != 2:
-        raise CheckpointError(f"the state is damaged: skipped={shown(values)}.")
+        raise _damaged(skipped=values)
     return SkippedSteps(_ranges(values[0]), _ranges(values[1]))
 
 
@@ -218,7 +204,7 @@ def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
     except (TypeError, ValueError):
         edges = [None]
     if not _are_counts(edges) or sorted(set(edges)) != edges:
-        raise CheckpointError(f"the state is damaged: skipped={shown(values)}.")
+        raise _damaged(skipped=values)
     return ranges
 
 
@@ -231,4 +217,4 @@ def _check_fingerprint(parts: dict[str, Any]) -> None:
         )
     whole = _are_counts(sizes) and 0 not in sizes and isinstance(parts.get("operations"), list)
     if not whole or not {"source", "sampler"} <= set(parts):
-        raise CheckpointError(f"the state is damaged: fingerprint={shown(parts)}.")
+        raise _damaged(fingerprint=parts)
