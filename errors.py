@@ -41,6 +41,10 @@ class NoElementError(BatchError):
     """An element of a batch is None, as of a function without a return."""
 
 
+class ImageError(MillraceError, ValueError):
+    """Bytes cannot be decoded as an image, or what an operation on images got is none."""
+
+
 class PackError(MillraceError, ValueError):
     """Elements cannot be packed: a leaf is no array of tokens, is unlike that of other elements, or is too long."""
 

@@ -51,12 +51,12 @@ def open_stream(path: str, decompress: Decompress = None, storage_options: Stora
     kind = one_of("decompress", decompress, "auto", "gzip", "zstd") if decompress is not None else None
     if kind == "auto":
         kind = compression_of(path)
-    packed = stream_of(open_file(path, storage_options))
+    packed = io.BufferedReader(_OwnFile(open_file(path, storage_options)), _BUFFER_BYTES)
     return packed if kind is None else io.BufferedReader(_Unpacked(packed, kind, path), _BUFFER_BYTES)
 
 
 def stream_of(file: OpenFile) -> BinaryIO:
-    """An open file as a stream, which stands at its beginning; with the stream it is closed."""
+    """An open file as a stream, which stands at its beginning; when the stream is closed, the file stays open."""
     return io.BufferedReader(_Sequential(file), _BUFFER_BYTES)
 
 
@@ -116,6 +116,10 @@ class _Sequential(io.RawIOBase):
         buffer[:length] = self._file.read(self._place, length)
         self._place += length
         return length
+
+
+class _OwnFile(_Sequential):
+    """A file that nobody else uses."""
 
     def close(self) -> None:
         self._file.close()

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from ..checks import warn
 from ..files.opened import OpenFile, open_file
-from ..files.stamps import Stamp, check_open_file
+from ..files.stamps import Stamp
 from ..files.storage_options import StorageOptionsLike
 from ..files.streams import written_whole
 from ..files.urls import is_remote
@@ -98,7 +98,7 @@ def index_of(
 
 def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     found = kind.find(file)
-    check_open_file(file.path, file.stamp)
+    file.check_unchanged()
     arrays = {name: np.ascontiguousarray(array) for name, array in found.arrays.items()}
     index = Index(found.count, file.stamp, _digest(arrays, found.words), arrays, found.words)
     for place in places:

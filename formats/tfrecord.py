@@ -139,7 +139,7 @@ class RecordTable(NamedTuple):
     offsets: npt.NDArray[np.int64]
     """Of their frames, `int64[records + 1]`; the last one is the end of the file."""
     checksums: npt.NDArray[np.uint32]
-    """As they are stored, `uint32[records]`: those of the contents."""
+    """crc32c of the contents, `uint32[records]`, as the file says."""
 
 
 def record_table(file: OpenFile) -> RecordTable:
@@ -164,18 +164,24 @@ def record_table(file: OpenFile) -> RecordTable:
     if offsets:
         checksums.append(_FOOTER.unpack(file.read(offset - FOOTER_BYTES, FOOTER_BYTES))[0])
     offsets.append(offset)
-    return RecordTable(np.frombuffer(offsets, np.int64), np.frombuffer(checksums, np.uint32))
+    return RecordTable(np.frombuffer(offsets, np.int64), _unmasked(np.frombuffer(checksums, np.uint32)))
 
 
-def first_damaged(records: Sequence[bytes], checksums: npt.NDArray[np.uint32]) -> int | None:
-    """Which of the records is the first that is not what its stored checksum says.
+def _unmasked(stored: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    turned = stored - np.uint32(_MASK)
+    return turned << np.uint32(15) | turned >> np.uint32(17)
 
-    >>> first_damaged([b"", b"one"], np.array([masked(0), 7], np.uint32))
+
+def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | None:
+    """Which of the records is the first that has another crc32c; None if there is none.
+
+    >>> first_damaged([b"", b"one"], [0, 7])
     1
     """
-    found = np.fromiter(map(crc_function(), records), np.uint32, len(records))
-    wrong = np.flatnonzero((found >> 15 | found << 17) + np.uint32(_MASK) != checksums)
-    return int(wrong[0]) if len(wrong) else None
+    found = list(map(crc_function(), records))
+    if found == checksums:
+        return None
+    return next(number for number, (crc, wanted) in enumerate(zip(found, checksums)) if crc != wanted)
 
 
 def _length_at(buffer: bytes, at: int, offset: int, name: str) -> int:

@@ -10,21 +10,37 @@ from .several import Together, WindowShuffle
 from .transforms import Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
 
 if TYPE_CHECKING:
+    from .images.decode import DecodeImage
+    from .images.random import RandomFlip, RandomResizedCrop
+    from .images.sizes import Resize
     from .pack import Pack
 
 __all__ = [
     "Batch",
+    "DecodeImage",
     "Filter",
     "FlatMap",
     "MapTransform",
     "MapWithIndexTransform",
     "Operation",
     "Pack",
+    "RandomFlip",
     "RandomMapTransform",
+    "RandomResizedCrop",
+    "Resize",
     "Together",
     "WindowShuffle",
     "batch_and_pad",
     "pad_batch",
 ]
 
-__getattr__ = names_from(__name__, {"Pack": "pack"})
+__getattr__ = names_from(
+    __name__,
+    {
+        "DecodeImage": "images.decode",
+        "Pack": "pack",
+        "RandomFlip": "images.random",
+        "RandomResizedCrop": "images.random",
+        "Resize": "images.sizes",
+    },
+)

@@ -31,7 +31,7 @@ def test_records_come_back_with_their_offsets(tmp_path):
     table = record_table(file)
     expected = [turn * len(WHOLE) + offset for turn in range(20) for offset in offsets[:-1]]
     assert table.offsets.tolist() == [*expected, 20 * len(WHOLE)]
-    assert first_damaged(RECORDS * 20, table.checksums) is None
+    assert first_damaged(RECORDS * 20, table.checksums.tolist()) is None
     file.close()
 
 

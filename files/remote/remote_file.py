@@ -103,6 +103,9 @@ class RemoteFile:
 
             threading.Thread(target=bring, name="millrace-prefetch", daemon=True).start()
 
+    def check_unchanged(self) -> None:
+        """Nothing: each answer of a store tells which version it is from."""
+
     @contextmanager
     def copied(self) -> Iterator[str]:
         """The path of a copy on this machine, which nobody removes during the `with` block.

@@ -22,7 +22,7 @@ from ...errors import NoRecordsError, SourceError
 from ...files.opened import OpenFile, open_file
 from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.reader_pool import ReaderPool, open_file_limit
-from ...files.stamps import Stamp, check_open_file
+from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote
 from ...formats.index import SUFFIX, Index, IndexKind, index_of
@@ -140,9 +140,9 @@ class IndexedSource(Generic[RecordT]):
             try:
                 records = self._read(file, index, places)
             except SourceError as error:
-                self._check_unchanged(number)
+                file.check_unchanged()
                 raise self._unreadable(file, index, keys, places, error) from error
-        self._check_unchanged(number)
+            file.check_unchanged()
         return records
 
     def _index(self, number: int) -> Index:
@@ -151,9 +151,6 @@ class IndexedSource(Generic[RecordT]):
             index = index_of(self._paths[number], self._kind, self._index_dir, self._storage, self._stamps[number])
             self._indices[number] = index
         return index
-
-    def _check_unchanged(self, number: int) -> None:
-        check_open_file(self._paths[number], self._stamps[number])
 
     def _unreadable(
         self,

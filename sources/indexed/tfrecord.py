@@ -74,7 +74,7 @@ class TFRecordDataSource(IndexedSource[Any]):
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
         starts, lengths = self._ranges(index, places)
         records = file.read_many(list(zip(starts.tolist(), lengths.tolist())))
-        damaged = first_damaged(records, index.arrays["checksums"][places])
+        damaged = first_damaged(records, index.arrays["checksums"][places].tolist())
         if damaged is not None:
             raise wrong_checksum(file.path, int(starts[damaged]) - HEADER_BYTES)
         return records if self._decoder is None else self._decoded(file, records)

@@ -1,0 +1,76 @@
+"""The libraries whose kernels work on images: simplejpeg (libjpeg-turbo) and OpenCV. Both let go of Python's lock.
+
+In: nothing, or an array and a function of OpenCV. Out: the modules, imported when the first image comes, and arrays that keep
+their axis of channels. Whoever only describes a pipeline imports neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import ImageError, MissingExtraError
+from ...wording import shown
+
+Image = npt.NDArray[Any]
+"""`[height, width, channels]`."""
+
+
+def check_libraries(operation: str) -> None:
+    """See that what works on images is installed, without importing it.
+
+    Raises:
+        MissingExtraError: it is not.
+    """
+    missing = [package for module, package in _PACKAGES.items() if find_spec(module) is None]
+    if missing:
+        raise MissingExtraError(f'{operation} needs {" and ".join(missing)}: pip install "millrace[images]"')
+
+
+_PACKAGES = {"cv2": "opencv-python-headless", "simplejpeg": "simplejpeg"}
+
+
+@cache
+def opencv() -> Any:
+    """OpenCV, without threads of its own: the loader has some, and worker processes besides."""
+    import cv2
+
+    cv2.setNumThreads(1)
+    return cv2
+
+
+def with_channels(image: Image) -> Image:
+    """An image of OpenCV, which leaves out the axis of a single channel."""
+    return image if image.ndim == 3 else image[:, :, np.newaxis]
+
+
+def checked(image: Any, operation: str) -> Image:
+    """What an operation got, if it is an image.
+
+    Raises:
+        ImageError: it is none.
+    """
+    if isinstance(image, np.ndarray) and image.ndim == 3 and image.size:
+        return image
+    told = f"shape {image.shape}" if isinstance(image, np.ndarray) else f"{type(image).__name__} {shown(image)}"
+    raise ImageError(
+        f"{operation} takes arrays of height × width × channels, not {told}; DecodeImage makes one of bytes."
+    )
+
+
+def on_leaf(element: Any, key: str, change: Callable[[Any], Any]) -> Any:
+    """An element with its image changed: that under `key` of a dict, or the element itself.
+
+    Raises:
+        ImageError: the dict has no such key.
+    """
+    if not isinstance(element, dict):
+        return change(element)
+    if key not in element:
+        raise ImageError(f"the element has no {shown(key)}, but {shown(list(element))}; pass key=.")
+    return {**element, key: change(element[key])}

@@ -1,0 +1,138 @@
+"""Images that are cut out and mirrored at random. In: an array `[height, width, channels]`. Out: another one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...checks import one_of
+from ...wording import shown
+from ..transforms import RandomMapTransform
+from .library import Image, check_libraries, checked, on_leaf, opencv, with_channels
+from .sizes import INTERPOLATIONS, Size, resized, size_of
+
+_TRIES = 10
+
+
+class RandomResizedCrop(RandomMapTransform):
+    """A random piece of an image, in one size: of a random share of its area, and of a random shape.
+
+    Args:
+        size: (height, width) of the result, or one integer for both.
+        scale: least and largest share of the area, default (0.08, 1).
+        ratio: least and largest width / height of the piece, default (3 / 4, 4 / 3); the logarithm is drawn evenly.
+        key: which item of an element that is a dict is the image, default "image". Other elements are images themselves.
+        interpolation: as for `Resize`.
+
+    After ten pieces that do not fit into the image, the largest one in its middle that has a permitted shape is taken.
+    Szegedy et al., "Going deeper with convolutions", CVPR 2015.
+
+    Raises:
+        MissingExtraError: OpenCV or simplejpeg is not installed.
+        ValueError: an argument is out of range.
+        TypeError: `size` is no pair of integers.
+
+    >>> RandomResizedCrop(2).random_map(np.zeros((8, 9, 3), np.uint8), np.random.default_rng(0)).shape
+    (2, 2, 3)
+    """
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+        key: str = "image",
+        interpolation: str = "auto",
+    ) -> None:
+        super().__init__()
+        check_libraries("RandomResizedCrop")
+        self._size, self._key = size_of(size), key
+        self._scale, self._ratio = _bounds("scale", scale, 1.0), _bounds("ratio", ratio, math.inf)
+        self._interpolation = one_of("interpolation", interpolation, *INTERPOLATIONS)
+
+    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+        """The element with a piece of its image.
+
+        Raises:
+            ImageError: it is no image.
+        """
+        return on_leaf(element, self._key, lambda image: self._cropped(image, rng))
+
+    def _cropped(self, given: Any, rng: np.random.Generator) -> Image:
+        image = checked(given, "RandomResizedCrop")
+        top, left, height, width = _piece(image.shape[0], image.shape[1], self._scale, self._ratio, rng)
+        return resized(image[top : top + height, left : left + width], self._size, self._interpolation)
+
+
+def _piece(
+    rows: int, columns: int, scale: tuple[float, float], ratio: tuple[float, float], rng: np.random.Generator
+) -> tuple[int, int, int, int]:
+    """Top, left, height and width."""
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    for _ in range(_TRIES):
+        area, shape, down, right = rng.random(4).tolist()
+        pixels = rows * columns * (scale[0] + (scale[1] - scale[0]) * area)
+        wide = math.exp(low + (high - low) * shape)
+        height, width = round(math.sqrt(pixels / wide)), round(math.sqrt(pixels * wide))
+        if 0 < height <= rows and 0 < width <= columns:
+            return int(down * (rows - height + 1)), int(right * (columns - width + 1)), height, width
+    height = min(rows, max(1, round(columns / ratio[0])))
+    width = min(columns, max(1, round(rows * ratio[1])))
+    return (rows - height) // 2, (columns - width) // 2, height, width
+
+
+class RandomFlip(RandomMapTransform):
+    """Images that are mirrored at random.
+
+    Args:
+        horizontal: how probable it is that left and right are exchanged, default 0.5.
+        vertical: how probable it is that top and bottom are, default 0.
+        key: which item of an element that is a dict is the image, default "image". Other elements are images themselves.
+
+    Raises:
+        MissingExtraError: OpenCV or simplejpeg is not installed.
+        ValueError: a probability is not in [0, 1].
+
+    >>> RandomFlip(1.0).random_map(np.arange(6, dtype=np.uint8).reshape(1, 3, 2), np.random.default_rng(0)).tolist()
+    [[[4, 5], [2, 3], [0, 1]]]
+    """
+
+    def __init__(self, horizontal: float = 0.5, vertical: float = 0.0, *, key: str = "image") -> None:
+        super().__init__()
+        check_libraries("RandomFlip")
+        self._horizontal = _probability("horizontal", horizontal)
+        self._vertical = _probability("vertical", vertical)
+        self._key = key
+
+    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+        """The element with its image mirrored, or as it is.
+
+        Raises:
+            ImageError: it is no image.
+        """
+        return on_leaf(element, self._key, lambda image: self._flipped(image, rng))
+
+    def _flipped(self, given: Any, rng: np.random.Generator) -> Image:
+        image = checked(given, "RandomFlip")
+        across, down = rng.random(2).tolist()
+        horizontal, vertical = across < self._horizontal, down < self._vertical
+        if not horizontal and not vertical:
+            return image
+        return with_channels(opencv().flip(image, -1 if horizontal and vertical else int(horizontal)))
+
+
+def _bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
+    low, high = (float(bound) for bound in pair) if isinstance(pair, (tuple, list)) and len(pair) == 2 else (0.0, 0.0)
+    if 0 < low <= high <= limit and high < math.inf:
+        return low, high
+    most = f" ≤ {limit:g}" if limit < math.inf else ""
+    raise ValueError(f"{name}={shown(pair)} must be two numbers, (least, largest), with 0 < least ≤ largest{most}.")
+
+
+def _probability(name: str, value: Any) -> float:
+    if isinstance(value, (int, float)) and 0 <= value <= 1:
+        return float(value)
+    raise ValueError(f"{name}={shown(value)} must be a probability, 0 to 1.")

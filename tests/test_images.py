@@ -1,0 +1,232 @@
+"""Operations on images: what they give, what they refuse, and that their random numbers are the loader's."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_sample_images
+
+import millrace
+from millrace import DecodeImage, RandomFlip, RandomResizedCrop, Resize
+from millrace.errors import ImageError
+
+PHOTO = load_sample_images().images[0][:201, :300]
+
+
+def encoded(array, kind, **options):
+    """The bytes of an image file that Pillow writes."""
+    out = io.BytesIO()
+    Image.fromarray(array).save(out, kind, **options)
+    return out.getvalue()
+
+
+JPEG = encoded(PHOTO, "JPEG", quality=90)
+PNG = encoded(PHOTO, "PNG")
+DEEP = np.arange(60, dtype=np.uint16).reshape(6, 10) * 1000
+
+
+def test_values_are_those_of_pillow():
+    """Of JPEGs to the last bit, as both have libjpeg's arithmetic; of PNG what was written."""
+    np.testing.assert_array_equal(DecodeImage().map(JPEG), np.asarray(Image.open(io.BytesIO(JPEG))))
+    np.testing.assert_array_equal(DecodeImage().map(PNG), PHOTO)
+
+
+FILES = [
+    *((kind, mode) for kind in ("PNG", "BMP") for mode in ("L", "RGB", "P", "RGBA")),
+    *(("WEBP", mode) for mode in ("L", "RGB", "RGBA")),
+    *(("JPEG", mode) for mode in ("L", "RGB", "CMYK")),
+]
+
+
+@pytest.mark.parametrize(("kind", "mode"), FILES)
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_channels_are_as_many_as_one_asks_for(kind, channels, mode):
+    """Whatever the file has: grey, a palette, opacity, or the colours of print."""
+    image = Image.fromarray(PHOTO).convert(mode)
+    out = io.BytesIO()
+    image.save(out, kind, quality=95)
+    found = DecodeImage(channels=channels).map(out.getvalue())
+    assert (found.shape, found.dtype) == ((*PHOTO.shape[:2], channels), np.uint8)
+    expected = np.asarray(
+        image.convert("RGB" if mode == "P" else mode).convert({1: "L", 3: "RGB", 4: "RGBA"}[channels])
+    )
+    assert np.abs(found.squeeze().astype(int) - expected).mean() < (12 if mode == "CMYK" or kind == "WEBP" else 3)
+
+
+def test_dtypes():
+    """Files with 16 bits as they are, or scaled; others scaled to them."""
+    deep = encoded(DEEP, "PNG")
+    np.testing.assert_array_equal(DecodeImage(channels=1, dtype=np.uint16).map(deep)[..., 0], DEEP)
+    np.testing.assert_array_equal(DecodeImage(channels=3, dtype=np.uint16).map(deep)[..., 1], DEEP)
+    np.testing.assert_array_equal(DecodeImage(channels=1).map(deep)[..., 0], DEEP >> 8)
+    np.testing.assert_allclose(DecodeImage(channels=1, dtype="float32").map(deep)[..., 0], DEEP / 65535, rtol=1e-6)
+    np.testing.assert_array_equal(DecodeImage(dtype=np.uint16).map(PNG), PHOTO.astype(np.uint16) * 257)
+    found = DecodeImage(dtype=np.float32).map(JPEG)
+    np.testing.assert_allclose(found, DecodeImage().map(JPEG) / 255, rtol=1e-6)
+    assert (found.dtype, found.max() <= 1) == (np.float32, True)
+
+
+@pytest.mark.parametrize("size", [(50, 70), (20, 30), (100, 150), (201, 300), (400, 500), (201, 10), 64])
+@pytest.mark.parametrize("data", [JPEG, PNG])
+def test_sizes_are_exact_and_the_picture_stays(data, size):
+    """Smaller and larger ones, also where a JPEG is read at a smaller scale; close to what Pillow makes of it."""
+    found = DecodeImage(size).map(data)
+    height, width = (size, size) if isinstance(size, int) else size
+    assert found.shape == (height, width, 3)
+    expected = np.asarray(Image.fromarray(PHOTO).resize((width, height), Image.Resampling.BILINEAR))
+    assert np.abs(found.astype(int) - expected).mean() < 8
+    resized = Resize(size).map({"image": DecodeImage().map(data), "label": 1})
+    assert np.abs(resized["image"].astype(int) - expected).mean() < 8
+
+
+def test_what_is_fast_is_nearly_the_same():
+    """A few steps of 255."""
+    difference = np.abs(DecodeImage(fast=True).map(JPEG).astype(int) - DecodeImage().map(JPEG))
+    assert 0 < difference.mean() < 3
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "linear", "cubic", "area", "lanczos", "auto"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_images_of_all_kinds_are_resized_flipped_and_cropped(interpolation, dtype, channels):
+    """Dtype and channels stay; read-only arrays and views are images, too."""
+    image = np.random.default_rng(0).random((33, 40, 4)).astype(dtype)[:, 3:, :channels]
+    image.flags.writeable = False
+    rng = np.random.default_rng(0)
+    for operation in (
+        lambda image: Resize((8, 9), interpolation=interpolation).map(image),
+        lambda image: RandomResizedCrop((8, 9), interpolation=interpolation).random_map(image, rng),
+        lambda image: RandomFlip(1.0, 1.0).random_map(image, rng)[:8, :9],
+    ):
+        found = operation(image)
+        assert (found.shape, found.dtype) == ((8, 9, channels), dtype)
+
+
+def test_fine_patterns_do_not_survive_auto():
+    """A board of black and white pixels becomes grey, where single pixels would be black or white."""
+    board = np.indices((256, 256)).sum(0).astype(np.uint8)[..., np.newaxis] % 2 * 255
+    assert np.ptp(Resize(32).map(board)) <= 1
+    assert Resize(32).map(board).mean() == pytest.approx(127.5, abs=1)
+
+
+def test_flips_are_as_probable_as_one_says():
+    """Left and right, top and bottom, both, or neither."""
+    image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    rng = np.random.default_rng(0)
+    assert RandomFlip(0.0).random_map(image, rng) is image
+    np.testing.assert_array_equal(RandomFlip(1.0).random_map(image, rng), image[:, ::-1])
+    np.testing.assert_array_equal(RandomFlip(0, 1).random_map(image, rng), image[::-1])
+    np.testing.assert_array_equal(RandomFlip(1, 1).random_map(image, rng), image[::-1, ::-1])
+    flipped = sum(RandomFlip(0.25).random_map(image, rng)[0, 0, 0] != 0 for _ in range(1000))
+    assert 200 < flipped < 300
+
+
+def test_crops_have_the_area_and_shape_that_one_asks_for():
+    """Every piece of the image comes; of an image that no piece fits into, the middle."""
+    rows, columns = np.indices((100, 200))
+    image = np.stack((rows, columns, rows), -1).astype(np.float32)
+    crop = RandomResizedCrop(50, scale=(0.2, 0.5), ratio=(0.5, 2), interpolation="nearest")
+    seen = np.zeros((100, 200), bool)
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        piece = crop.random_map(image, rng)
+        top, left = piece[0, 0, :2].astype(int)
+        height, width = piece[-1, -1, 0] - top + 1, piece[-1, -1, 1] - left + 1
+        seen[top : top + int(height), left : left + int(width)] = True
+        assert 0.15 < height * width / 20000 < 0.55
+        assert 0.45 < width / height < 2.2
+    assert seen.mean() > 0.98
+    strip = RandomResizedCrop((10, 20), scale=(1, 1), ratio=(2, 2), interpolation="nearest")
+    middle = strip.random_map(np.indices((10, 1000))[1].astype(np.float32)[..., np.newaxis], rng)
+    np.testing.assert_array_equal(middle[0, :, 0], np.arange(490, 510))
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_a_pipeline_of_images_is_the_same_in_workers(worker_count):
+    """Random numbers are those of the loader: of seed, position and operation."""
+    records = [{"image": JPEG if number % 2 else PNG, "label": number} for number in range(8)]
+    operations = [DecodeImage(), RandomResizedCrop((24, 32)), RandomFlip(), millrace.Batch(4)]
+    sampler = millrace.IndexSampler(8, shuffle=True, seed=1, num_epochs=2)
+    loader = millrace.DataLoader(data_source=records, sampler=sampler, operations=operations, worker_count=worker_count)
+    batches = list(loader)
+    assert [batch["image"].shape for batch in batches] == [(4, 24, 32, 3)] * 4
+    again = list(millrace.DataLoader(data_source=records, sampler=sampler, operations=operations))
+    for batch, other in zip(batches, again, strict=True):
+        np.testing.assert_array_equal(batch["image"], other["image"])
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "0 bytes, which begin b'', cannot be decoded"),
+        (b"no image", "8 bytes, which begin b'no image', cannot be decoded"),
+        (JPEG[:-200], "cannot be decoded as an image: Premature end of JPEG"),
+        (JPEG[:30], "30 bytes"),
+        (PNG[: len(PNG) // 2], "cannot be decoded"),
+        (np.zeros((2, 2, 3)), "takes bytes, not ndarray"),
+        ({"jpg": JPEG}, r"the element has no 'image', but \['jpg'\]; pass key="),
+    ],
+)
+def test_what_cannot_be_decoded_is_an_error(data, text):
+    """Truncated and foreign files, and what is no bytes; in a short message."""
+    with pytest.raises(ImageError, match=text) as caught:
+        DecodeImage().map(data)
+    assert len(str(caught.value)) <= 500
+
+
+@pytest.mark.parametrize("image", [b"bytes", np.zeros((3, 3)), np.zeros((0, 3, 3)), None])
+def test_what_is_no_image_is_an_error(image):
+    """The message says who makes one."""
+    for act in (
+        lambda: Resize(3).map(image),
+        lambda: RandomFlip().random_map(image, np.random.default_rng(0)),
+        lambda: RandomResizedCrop(3).random_map({"image": image}, np.random.default_rng(0)),
+    ):
+        with pytest.raises(ImageError, match=r"takes arrays of height × width × channels, .*DecodeImage"):
+            act()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DecodeImage(channels=2),
+        lambda: DecodeImage(channels=5),
+        lambda: DecodeImage(dtype=np.int64),
+        lambda: DecodeImage((0, 3)),
+        lambda: DecodeImage((1, 2, 3)),
+        lambda: Resize("big"),
+        lambda: Resize(3, interpolation="best"),
+        lambda: RandomResizedCrop(3, scale=(0.5, 1.5)),
+        lambda: RandomResizedCrop(3, scale=(0.5, 0.2)),
+        lambda: RandomResizedCrop(3, ratio=1.0),
+        lambda: RandomFlip(1.5),
+        lambda: RandomFlip("often"),
+    ],
+)
+def test_arguments_are_checked(make):
+    """When the operation is made; the message names the argument."""
+    with pytest.raises(
+        (TypeError, ValueError), match=r"channels=|dtype=|size=|interpolation=|scale=|ratio=|horizontal="
+    ):
+        make()
+
+
+def test_operations_that_differ_are_told_apart_by_a_state():
+    """Another size, another key and another scale are another pipeline."""
+    loader = millrace.load([JPEG] * 4, transformations=[DecodeImage((8, 8))], batch_size=2, seed=0)
+    state = iter(loader).get_state()
+    other = millrace.load([JPEG] * 4, transformations=[DecodeImage((8, 9))], batch_size=2, seed=0)
+    with pytest.raises(millrace.errors.CheckpointError):
+        iter(other).set_state(state)
+
+
+def test_without_the_libraries_an_error_names_the_extra(monkeypatch):
+    """When an operation is made, not when the first image comes in a worker."""
+    monkeypatch.setattr("millrace.operations.images.library.find_spec", lambda name: None)
+    with pytest.raises(
+        millrace.errors.MissingExtraError, match=r"opencv-python-headless and simplejpeg.*millrace\[images\]"
+    ):
+        DecodeImage()
