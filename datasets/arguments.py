@@ -15,7 +15,7 @@ from ..checks import whole_number
 from ..errors import SeedError
 from ..samplers.protocol import ENDLESS
 from ..wording import a_kind_of, shown
-from .nodes.node import Seeds, default_seed
+from .nodes.seeds import Seeds, default_seed
 
 BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
 

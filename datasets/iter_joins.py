@@ -26,7 +26,7 @@ from ..samplers.mix.order import MixOrder
 from ..samplers.protocol import ENDLESS
 from ..sources.run_through import RunThroughSource
 from ..wording import shown
-from .nodes.node import nearest_first
+from .nodes.seeds import nearest_first
 from .stream import Stream
 
 Exhausted = Literal["first", "all", "repeat"]

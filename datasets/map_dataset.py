@@ -21,7 +21,8 @@ from .arguments import as_named, finite, indices_of, not_empty
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
-from .nodes.node import Get, Node, Source, fingerprint_of_node
+from .nodes.node import Get, Node, fingerprint_of_node
+from .nodes.source import Source
 from .other_kind import Remarks
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from ..samplers.index_maps import BlockShuffle, IndexMap, Repeat, Shuffle, Slice
 from ..wording import shown
 from .arguments import BELOW_2_64, checked_seed, finite, seed_of
 from .nodes.items import Batched, Filtered, FlatMapped, IndexMapped, Mapped, RandomMapped
-from .nodes.node import Node, Reordered, Seeded
+from .nodes.node import Node
 from .nodes.packed import Packed
+from .nodes.reordered import Reordered, Seeded
 from .transforms import as_kind, each_of, fan_out_of, method_for
 
 if TYPE_CHECKING:

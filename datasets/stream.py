@@ -16,7 +16,8 @@ from ..operations import Filter
 from ..samplers import NoSharding
 from ..samplers.sharding import as_shard_options
 from ..wording import brief
-from .nodes.node import Node, Seeds, nearest_first
+from .nodes.node import Node
+from .nodes.seeds import Seeds, nearest_first
 
 
 @dataclass(frozen=True)

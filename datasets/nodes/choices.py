@@ -47,9 +47,12 @@ class Choice(Protocol):
 
     def one(self, index: int) -> tuple[int, int]:
         """The number of the dataset, and the index in it."""
+        which, inner = self.many(np.array([index], dtype=np.int64))
+        return int(which[0]), int(inner[0])
 
     def sampler(self, orders: Mapping[str, ChainOrder]) -> VectorSampler | None:
         """A sampler of the records of datasets in these orders, where there is one."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,6 @@ class OneAfterAnother(Choice):
         places = indices - epochs * self.length
         which = np.searchsorted(self._ends, places, side="right")
         return which, places - (self._ends - lengths)[which] + epochs * lengths[which]
-
-    def one(self, index: int) -> tuple[int, int]:
-        """As the protocol says."""
-        which, inner = self.many(np.array([index], dtype=np.int64))
-        return int(which[0]), int(inner[0])
-
-    def sampler(self, orders: Mapping[str, ChainOrder]) -> None:
-        """None: there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +129,6 @@ class ByMap(Choice):
                 "numbers begin at 0."
             )
         return operator.index(number) % self.datasets, operator.index(inner)
-
-    def sampler(self, orders: Mapping[str, ChainOrder]) -> None:
-        """None: there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +197,3 @@ class ByWeights(Choice):
             raise IndexError(f"index {indices.min()}: a mix that never ends has nothing before its first element.")
         parts, inner = self._mix.order.places(indices - epochs * self.length)
         return self._numbers[parts], inner + epochs * self._drawn[parts]
-
-    def one(self, index: int) -> tuple[int, int]:
-        """As the protocol says."""
-        which, inner = self.many(np.array([index], dtype=np.int64))
-        return int(which[0]), int(inner[0])

@@ -275,10 +275,6 @@ class Batched(Applied):
         with telling_datasets(self.input, wanted):
             return [self._batch([next(elements) for _ in range(*part)]) for part in parts]
 
-    def getter(self) -> Get:
-        """As the base says."""
-        return lambda index: self.records(np.array([index], dtype=np.int64))[0]
-
     def _below(self, index: int) -> tuple[int, int]:
         """The first index of a batch's elements, and the one after the last."""
         below, size = self.input.length, self.operation.batch_size

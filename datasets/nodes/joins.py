@@ -22,7 +22,8 @@ from ...sources.mixed import MixedSource
 from ...wording import first_few
 from .choices import Choice
 from .line import Line
-from .node import Evaluated, Get, Node, Source, some_lengths
+from .node import Evaluated, Get, Node, some_lengths
+from .source import Source
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ In: indices, `int64[n]` or one int; one past the end is in the next epoch. Out: 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,16 +16,13 @@ import numpy as np
 
 from ...described import digest
 from ...errors import BatchError, PackError
-from ...samplers.index_maps import IndexMap, Indices, parameters_of
+from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources import DataSource, fingerprint_of, reader_of
 from ...wording import first_few
 from .line import Line
+from .seeds import Seeds, nearest_first
 
 Get = Callable[[int], Any]
-
-Seeds = tuple[tuple[int, int], ...]
-"""Seeds that hold for a node, and how many nodes below it each stands."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +48,7 @@ class Node:
 
     def getter(self) -> Get:
         """The function that gives the element at one index."""
-        raise NotImplementedError
+        return lambda index: self.records(np.array([index], dtype=np.int64))[0]
 
     @property
     def parameters(self) -> Any:
@@ -138,6 +135,7 @@ class Evaluated:
         node: what gives the records.
         length: above all indices that will be asked for.
 
+    >>> from millrace.datasets.nodes.source import Source
     >>> from millrace.sources import MemorySource
     >>> Evaluated(Source(MemorySource([1, 2, 3])))[4]
     2
@@ -184,56 +182,6 @@ def fingerprint_of_node(node: Node) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Source(Node):
-    """The records of a source, epoch after epoch."""
-
-    source: DataSource[Any]
-
-    @cached_property
-    def length(self) -> int:
-        """As the base says."""
-        return len(self.source)
-
-    @cached_property
-    def _read(self) -> Callable[[Indices], Sequence[Any]]:
-        return reader_of(self.source)
-
-    def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
-        return self._read(indices % self.length)
-
-    def getter(self) -> Get:
-        """As the base says."""
-        read, length = self.source.__getitem__, self.length
-        return lambda index: read(index % length)
-
-    def lengths_at(self, indices: Indices) -> Any:
-        """As the base says."""
-        lengths = getattr(self.source, "lengths", None)
-        return None if lengths is None else some_lengths(lengths, indices % self.length)
-
-    @property
-    def parameters(self) -> Any:
-        """As the base says."""
-        return fingerprint_of(self.source)
-
-    @property
-    def reads_ahead(self) -> Any:
-        """As the base says."""
-        return getattr(self.source, "reads_ahead", True)
-
-    @property
-    def line(self) -> Line:
-        """As the base says."""
-        return Line(self.source, self.length, self.length, self.length)
-
-    @property
-    def apart(self) -> tuple[Node, Line]:
-        """As the base says."""
-        return self, self.line
-
-
-@dataclass(frozen=True, eq=False)
 class OnOne(Node):
     """Base of nodes that stand on one other."""
 
@@ -254,102 +202,6 @@ class OnOne(Node):
         return self.input.dataset_at(index)
 
 
-@dataclass(frozen=True, eq=False)
-class Seeded(OnOne):
-    """The same elements, with a seed for random nodes above."""
-
-    seed: int
-
-    def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
-        return self.input.records(indices)
-
-    def getter(self) -> Get:
-        """As the base says."""
-        return self.input.getter()
-
-    def lengths_at(self, indices: Indices) -> Any:
-        """As the base says."""
-        return self.input.lengths_at(indices)
-
-    def place(self, index: int) -> tuple[int, int]:
-        """As the base says."""
-        return self.input.place(index)
-
-    @property
-    def parameters(self) -> Any:
-        """None: what the seed is for keeps what it made of it."""
-        return None
-
-    @property
-    def seeds(self) -> Seeds:
-        """Its own."""
-        return ((self.seed, 0),)
-
-    @property
-    def line(self) -> Line:
-        """As the base says."""
-        return self.input.line
-
-    @property
-    def apart(self) -> tuple[Node, Line]:
-        """As the base says."""
-        return self.input.apart
-
-
-@dataclass(frozen=True, eq=False)
-class Reordered(OnOne):
-    """Elements of another dataset by other indices: shuffled, repeated, sliced."""
-
-    index_map: IndexMap
-
-    @property
-    def length(self) -> int:
-        """As the base says."""
-        return self.index_map.length
-
-    def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
-        return self.input.records(self.index_map.many(indices))
-
-    def getter(self) -> Get:
-        """As the base says."""
-        get, index_below = self.input.getter(), self.index_map.one
-        return lambda index: get(index_below(index))
-
-    def lengths_at(self, indices: Indices) -> Any:
-        """As the base says."""
-        return self.input.lengths_at(self.index_map.many(indices))
-
-    @property
-    def parameters(self) -> Any:
-        """As the base says."""
-        return parameters_of(self.index_map)
-
-    def place(self, index: int) -> tuple[int, int]:
-        """As the base says; in a further epoch of what the engine takes apart, as in the first."""
-        return self.input.place(index) if self._only_repeats else (index, 0)
-
-    def dataset_at(self, index: int) -> str | None:
-        """As the base says."""
-        return self.input.dataset_at(self.index_map.one(index))
-
-    @cached_property
-    def _only_repeats(self) -> bool:
-        return self.index_map.keeps_indices and self.input.line.reordered(self.index_map) is not None
-
-    @property
-    def line(self) -> Line:
-        """As the base says."""
-        return self.input.line.reordered(self.index_map) or self.input.evaluated.under(self.index_map)
-
-    @property
-    def apart(self) -> tuple[Node, Line]:
-        """As the base says."""
-        base, order = self.input.apart
-        return base, order.under(self.index_map)
-
-
 @contextmanager
 def telling_datasets(node: Node, indices: Indices) -> Iterator[None]:
     """Notes of which datasets elements are that cannot be put together, if these are several."""
@@ -367,17 +219,3 @@ def some_lengths(lengths: Any, indices: Indices) -> Any:
     if isinstance(lengths, Mapping):
         return {name: some_lengths(of_leaf, indices) for name, of_leaf in lengths.items()}
     return np.asarray(lengths)[indices]
-
-
-def nearest_first(of_inputs: Iterable[Seeds]) -> Seeds:
-    """The seeds that hold for what stands on several inputs."""
-    found = [(seed, depth + 1) for seeds in of_inputs for seed, depth in seeds]
-    return tuple(sorted(found, key=lambda each: each[1]))
-
-
-def default_seed(seeds: Seeds) -> int | None:
-    """The seed of a node that has none of its own; another one for each distance from where seeds were set."""
-    if not seeds:
-        return None
-    words = [word for each in seeds for word in each]
-    return int(np.random.SeedSequence(words).generate_state(1, dtype=np.uint32)[0])

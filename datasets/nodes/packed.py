@@ -18,7 +18,7 @@ from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
 from ...samplers.index_maps import Indices
 from ..arguments import finite
-from .node import Get, Node, OnOne, telling_datasets
+from .node import Node, OnOne, telling_datasets
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,3 @@ class Packed(OnOne):
 
     def dataset_at(self, index: int) -> None:
         """None: a row may have documents of several."""
-
-    def getter(self) -> Get:
-        """As the base says."""
-        return lambda index: self.records(np.array([index], dtype=np.int64))[0]

@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast
 
 from ....datasets.iter_dataset import IterDataset as OurIterDataset
 from ....datasets.iter_joins import run_through
-from ....datasets.nodes.node import Node, Seeds, nearest_first
+from ....datasets.nodes.node import Node
+from ....datasets.nodes.seeds import Seeds, nearest_first
 from ....datasets.stream import Stream, stream_of
 from ....datasets.transforms import as_kind
 from ....loader.plan.compile import compiled

@@ -13,7 +13,9 @@ from ....datasets.map_dataset import Chain as OurChain
 from ....datasets.map_dataset import MapDataset as OurMapDataset
 from ....datasets.nodes.choices import ByMap, Choice, OneAfterAnother
 from ....datasets.nodes.joins import Chosen
-from ....datasets.nodes.node import Node, Reordered, Source
+from ....datasets.nodes.node import Node
+from ....datasets.nodes.reordered import Reordered
+from ....datasets.nodes.source import Source
 from ....datasets.transforms import as_kind
 from ....errors import StructureError
 from ....operations import RandomMapTransform

@@ -13,7 +13,8 @@ from ....datasets.arguments import as_named
 from ....datasets.map_dataset import MapDataset as OurMapDataset
 from ....datasets.nodes.items import FlatMapped
 from ....datasets.nodes.joins import Zipped
-from ....datasets.nodes.node import Node, Reordered
+from ....datasets.nodes.node import Node
+from ....datasets.nodes.reordered import Reordered
 from ....datasets.transforms import fan_out_of
 from .map_dataset import Chain
 from .orders import WindowShuffle

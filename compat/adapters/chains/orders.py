@@ -5,7 +5,7 @@ In: indices of a dataset. Out: indices of the dataset, or of one of the datasets
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....datasets.nodes.choices import Choice
-from ....samplers.chain_order import ChainOrder
 from ....samplers.grain_order import shuffled, shuffled_one
 from ....samplers.index_maps import Indices
 from ....samplers.protocol import ENDLESS
@@ -142,9 +141,6 @@ class Mix(Choice):
                 return number, taken - 1
             before, after, left = others_before, others_after, left - weight
         raise AssertionError("one of the datasets has the element")
-
-    def sampler(self, orders: Mapping[str, ChainOrder]) -> None:
-        """None: there is none."""
 
 
 def _share(counts: Indices, part: int, whole: int) -> Indices:

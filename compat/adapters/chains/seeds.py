@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....checks import whole_number
-from ....datasets.nodes.node import Seeds
+from ....datasets.nodes.seeds import Seeds
 from ....errors import SeedError
 
 _HIGHEST = (1 << 32) - 1

@@ -1,0 +1,112 @@
+"""Nodes that leave elements as they are: in another order, or with a seed for what comes after.
+
+In: elements of one node. Out: the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ...samplers.index_maps import IndexMap, Indices, parameters_of
+from .line import Line
+from .node import Get, Node, OnOne
+from .seeds import Seeds
+
+
+@dataclass(frozen=True, eq=False)
+class Seeded(OnOne):
+    """The same elements, with a seed for random nodes above."""
+
+    seed: int
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says."""
+        return self.input.records(indices)
+
+    def getter(self) -> Get:
+        """As the base says."""
+        return self.input.getter()
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        return self.input.lengths_at(indices)
+
+    def place(self, index: int) -> tuple[int, int]:
+        """As the base says."""
+        return self.input.place(index)
+
+    @property
+    def parameters(self) -> Any:
+        """None: what the seed is for keeps what it made of it."""
+        return None
+
+    @property
+    def seeds(self) -> Seeds:
+        """Its own."""
+        return ((self.seed, 0),)
+
+    @property
+    def line(self) -> Line:
+        """As the base says."""
+        return self.input.line
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """As the base says."""
+        return self.input.apart
+
+
+@dataclass(frozen=True, eq=False)
+class Reordered(OnOne):
+    """Elements of another dataset by other indices: shuffled, repeated, sliced."""
+
+    index_map: IndexMap
+
+    @property
+    def length(self) -> int:
+        """As the base says."""
+        return self.index_map.length
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says."""
+        return self.input.records(self.index_map.many(indices))
+
+    def getter(self) -> Get:
+        """As the base says."""
+        get, index_below = self.input.getter(), self.index_map.one
+        return lambda index: get(index_below(index))
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says."""
+        return self.input.lengths_at(self.index_map.many(indices))
+
+    @property
+    def parameters(self) -> Any:
+        """As the base says."""
+        return parameters_of(self.index_map)
+
+    def place(self, index: int) -> tuple[int, int]:
+        """As the base says; in a further epoch of what the engine takes apart, as in the first."""
+        return self.input.place(index) if self._only_repeats else (index, 0)
+
+    def dataset_at(self, index: int) -> str | None:
+        """As the base says."""
+        return self.input.dataset_at(self.index_map.one(index))
+
+    @cached_property
+    def _only_repeats(self) -> bool:
+        return self.index_map.keeps_indices and self.input.line.reordered(self.index_map) is not None
+
+    @property
+    def line(self) -> Line:
+        """As the base says."""
+        return self.input.line.reordered(self.index_map) or self.input.evaluated.under(self.index_map)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """As the base says."""
+        base, order = self.input.apart
+        return base, order.under(self.index_map)
