@@ -161,7 +161,7 @@ def _plan(
 ) -> list[Shard]:
     """The plan that an earlier run kept, or a new one."""
     kept = target.plan()
-    if kept is not None and target.receipts():  # of one without any nothing is there
+    if kept is not None and (kept["identity"] == identity or target.has_any(kept["shards"])):
         _check_same(target, kept["identity"], identity)
         return [Shard(shard["name"], tuple(Part(**part) for part in shard["parts"])) for shard in kept["shards"]]
     plan = _planned(job, shards, workers)
@@ -221,6 +221,7 @@ def _on_beam(job: Job, shards: Sequence[Shard], progress: Progress, runner: str,
     from .on_beam import run_on_beam
 
     run_on_beam(job, shards, runner, options)
+    receipts = Target(job.target).receipts()
     for shard in shards:
         progress.shard_done()
-        progress.advance(0, sum(map(job.input.weight, shard.parts)))
+        progress.advance(receipts[shard.name].records, sum(map(job.input.weight, shard.parts)))

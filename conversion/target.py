@@ -67,6 +67,10 @@ class Target:
                     found[receipt.name] = receipt
         return {name: receipt for name, receipt in found.items() if self.holds(receipt)}
 
+    def has_any(self, shards: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a file of a kept plan is there; its receipt may not be."""
+        return any(os.path.lexists(self.file(shard["name"])) for shard in shards)
+
     def holds(self, receipt: Receipt) -> bool:
         """Whether the files of a receipt are there, by their sizes."""
         return all(_size(self.file(file.name)) == file.bytes for file in receipt.files)
@@ -106,7 +110,9 @@ class Target:
 
     def end(self, manifest: Mapping[str, Any]) -> None:
         """All shards are there: the manifest appears, and what was only for the way goes."""
-        self._write(self.file(MANIFEST), manifest)
+        self._write(self._work(MANIFEST), manifest)
+        os.replace(self._work(MANIFEST), self.file(MANIFEST))
+        _sync_folder(self.path)
         self.clean()
 
     def clean(self) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 from conversions import RECORDS, content, convert, read, write_tfrecord, write_tfrecords
+from pipelines import chosen
+from source_conformance import exit_code
 
 import millrace
 from millrace.conversion.target import Target
@@ -146,8 +151,6 @@ def start(*arguments, **options):
 
 def workers_of(process):
     """The processes that a conversion has started."""
-    import psutil
-
     return psutil.Process(process.pid).children()
 
 
@@ -168,10 +171,6 @@ def killed_until_done(source, target, shards, kills, seed):
 
 
 def _kill(process, which):
-    import contextlib
-
-    import psutil
-
     with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError, IndexError):
         if which == "all":
             os.killpg(process.pid, signal.SIGKILL)
@@ -188,7 +187,7 @@ def _damage(target, dice):
 
 @pytest.mark.parametrize(
     ("shards", "kills"),
-    [(0, 3), (5, 3), pytest.param(0, 100, marks=pytest.mark.long), pytest.param(5, 100, marks=pytest.mark.long)],
+    chosen([(5, 4), (0, 100), (5, 100)], (5, 4)),
 )
 def test_a_conversion_that_was_killed_goes_on_to_the_same_bytes(shards, kills, tmp_path):
     """At random moments: the whole of it, a worker, or the parent alone. No file appears that is not whole."""
@@ -197,6 +196,55 @@ def test_a_conversion_that_was_killed_goes_on_to_the_same_bytes(shards, kills, t
     convert(tmp_path / "in", tmp_path / "whole" / "out", shards=shards or None)
     killed_until_done(tmp_path / "in", tmp_path / "killed" / "out", shards, kills, seed=shards)
     assert content(tmp_path / "killed" / "out") == content(tmp_path / "whole" / "out")
+
+
+DOCUMENTS = [{"tokens": list(range(number))} for number in range(4)]
+OURS = ("/conversion/target.py", "/conversion/conversion.py", "/conversion/shards.py", "/files/streams.py")
+
+
+def killed_after(target, lines):
+    """Convert in a child that is killed after so many lines of our code; whether it was."""
+    child = os.fork()
+    if child:
+        return exit_code(child) == -signal.SIGKILL
+    left = iter(range(lines))
+
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.endswith(OURS):
+            return None
+        if event == "line" and next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    code = 1
+    try:
+        sys.settrace(trace)
+        convert(DOCUMENTS, target, "tokens", shards=2)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
+@pytest.mark.parametrize("stride", chosen([1, 37], 37))
+def test_a_conversion_that_is_killed_at_a_line_leaves_what_is_whole(stride, tmp_path):
+    """Killed before any line of our code: files have all their bytes or are not there, and another run makes the same."""
+    convert(DOCUMENTS, tmp_path / "whole" / "out", "tokens", shards=2)
+    whole = content(tmp_path / "whole" / "out")
+    counts = []
+    for lines in range(0, 10_000, stride):
+        target = tmp_path / f"{lines}" / "out"
+        killed = killed_after(target, lines)
+        there = content(target) if target.exists() else {}
+        counts.append(len(there.keys() & whole.keys()))
+        assert {name: there[name] for name in there.keys() & whole.keys()}.items() <= whole.items()
+        convert(DOCUMENTS, target, "tokens", shards=2)
+        assert content(target) == whole
+        shutil.rmtree(target.parent)
+        if not killed:
+            break
+    assert len(counts) > 200 // stride
+    assert (counts == sorted(counts), counts[0], counts[-1]) == (True, 0, 5)
 
 
 def test_a_worker_that_is_killed_is_told_and_what_was_whole_stays(tmp_path):
