@@ -25,6 +25,7 @@ from millrace.loader.executors.processes.transport import shared_memory as memor
 from millrace.loader.executors.processes.transport.channel import Channel
 from millrace.loader.executors.processes.transport.messages import Answer, Ready, Returned, RunSpan
 from millrace.loader.executors.processes.worker_main import WorkerProcess
+from millrace.loader.options import ExecutionOptions
 
 
 def children() -> list[psutil.Process]:
@@ -93,7 +94,7 @@ def test_a_worker_uses_memory_again_that_was_dropped_while_it_was_at_a_task():
 
     pipeline = iter(load(range(8), transformations=[wait], batch_size=4))._pipeline
     end = Channel(theirs)
-    worker = WorkerProcess(0, end, pipeline, ReadOptions(num_threads=0))
+    worker = WorkerProcess(0, end, pipeline, ExecutionOptions(read_options=ReadOptions(num_threads=0)))
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     assert isinstance(ours.receive()[0], Ready)

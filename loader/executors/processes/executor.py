@@ -35,7 +35,6 @@ from ..protocol import window_of
 from .leases import EncodedBlock, Slabs
 from .pace import Pace
 from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
-from .prepare import Prepare
 from .spawner import Spawner, description
 from .transport import remote_errors as errors
 from .transport.channel import Channel
@@ -123,7 +122,7 @@ class ProcessExecutor:
             self._finalizer = weakref.finalize(self, _close, self._spawner, self._selector, self._payload)
         try:
             self._spawner.begin()  # boots while the pipeline is packed
-            self._payload.pack((pipeline, options.reading, Prepare.of(options)), "the pipeline")
+            self._payload.pack((pipeline, options), "the pipeline")
             self._start()
             self._act(self._pool.spawn_missing())
         except BaseException:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....operations.protocol import ArraySpec
-from ...options import ReadOptions
+from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease, Slab, SlabPool, rounded
 from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowRange, RowTags, SpanTask, Task
@@ -32,25 +32,18 @@ from .tuned import TINY
 
 
 class WorkerProcess:
-    """The state of a worker process; `unready` says why it can do no task."""
+    """The state of a worker process."""
 
-    def __init__(
-        self,
-        number: int,
-        channel: Channel,
-        pipeline: Pipeline,
-        read_options: ReadOptions,
-        unready: Failure | None = None,
-    ) -> None:
+    def __init__(self, number: int, channel: Channel, pipeline: Pipeline, options: ExecutionOptions) -> None:
+        self._unready = _called_first(options, number)
         self._channel = channel
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
         self._worker = Worker(pipeline, self._allocate, stacks_rows=True)
-        self._ahead = ReadAhead(pipeline, read_options)
+        self._ahead = ReadAhead(pipeline, options.reading)
         self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
         self._trouble: Exception | None = None  # in receiving
-        self._unready = unready
 
     def run(self) -> None:
         """Work until the channel ends."""
@@ -138,6 +131,19 @@ class WorkerProcess:
         fields = [tuple(answer) for answer in answers]
         self._channel.send(Done(fields, introduced, self._own.take_dropped()), descriptors)
         self._own.close(introduced)
+
+
+def _called_first(options: ExecutionOptions, worker: int) -> Failure | None:
+    """Call what the user wants done before the first task; why no task can be done, if that fails."""
+    if options.worker_init_fn is None:
+        return None
+    number = worker % options.workers  # one that stands for another that crashed has a number in the same range
+    try:
+        options.worker_init_fn(number, options.workers)
+    except Exception as error:
+        error.add_note(f"millrace: worker_init_fn failed in worker {number} of {options.workers}.")
+        return Failure(error)
+    return None
 
 
 class OwnSlabs:

@@ -145,9 +145,7 @@ class Zygote:
 
 def run_worker(worker: int, descriptor: int, work: Any) -> None:
     """Be worker number `worker`, with this end of a channel; `work` is what was unpacked."""
-    pipeline, read_options, prepare = work
-    unready = prepare and prepare(worker)
-    WorkerProcess(worker, Channel(socket.socket(fileno=descriptor)), pipeline, read_options, unready).run()
+    WorkerProcess(worker, Channel(socket.socket(fileno=descriptor)), *work).run()
 
 
 def _die_with(parent: int) -> None:
