@@ -151,7 +151,7 @@ class DataLoaderIterator(Standing):
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        loaders, read = going_on(self._loaders, parsed(states), strict)
+        loaders, read = going_on(self._loaders, parsed(states), strict, _run_here)
         self._go_to(joined(loaders, read, strict, _run_here), strict)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ class DataLoaderIterator(Standing):
         self._skipped = skipped
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        loaders, (state,) = going_on(self._loaders, [state], strict)
+        loaders, (state,) = going_on(self._loaders, [state], strict, _run_here)
         pipeline = resumed(loaders, state, strict)
         check_left(pipeline, state.cursor)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips

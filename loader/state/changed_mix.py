@@ -15,24 +15,29 @@ from typing import Any, TypeGuard
 from ...errors import CheckpointError
 from ...samplers import NoSharding
 from ...samplers.mix.sampler import PASSING, MixSampler, shares
+from ...samplers.mix.weights import MAX_POSITION
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .loader_state import LoaderState
+from .unfinished import Run, taken_up
 
 MOST_CHECKED = 1_000_000
 """Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
 
 
-def going_on(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) -> tuple[Pipeline, Sequence[LoaderState]]:
+def going_on(
+    pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
+) -> tuple[Pipeline, Sequence[LoaderState]]:
     """The pipeline and the states that go on.
 
     Args:
         pipeline: as its loader made it.
         states: of one run, of one of its shards or of all. One alone is taken for one of shards at equal steps.
         strict: the mix may not be another one; if it is, comparing the fingerprints will tell.
+        run: as for `taken_up`.
 
     Raises:
         CheckpointError: the mix of now ends before what the former run has read.
@@ -47,7 +52,8 @@ def going_on(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool) ->
         return pipeline, states
     changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
     if changed.fingerprint.get("history") != saved.get("history"):
-        _check_windows(pipeline, states)
+        states = _taken_up(pipeline, states, saved, run)
+        changed = sampler.going_on(saved, _first_unread(pipeline, states), True)
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     fingerprint = states[0].fingerprint
     if not strict:
@@ -127,25 +133,56 @@ def _first_unread(pipeline: Pipeline, states: Sequence[LoaderState]) -> int:
     return index + lineage.dense_from[1]
 
 
-def _check_windows(pipeline: Pipeline, states: Sequence[LoaderState]) -> None:
-    """Refuse to change a mix inside a window of which nobody knows at which position it ends.
+def _taken_up(
+    pipeline: Pipeline, states: Sequence[LoaderState], saved: dict[str, Any], run: Run
+) -> Sequence[LoaderState]:
+    """The states, which stand after the windows that were begun: these are unfinished, and made as they would have been.
 
     Raises:
-        CheckpointError: a state stands in one.
+        CheckpointError: a state of one of several shards stands in a window of which the others do not know where it ends.
     """
-    if any(stage > 0 for state in states for stage in pipeline.begun_at(pipeline.top, state.cursor)):
+    within = any(stage > 0 for state in states for stage in pipeline.begun_at(pipeline.top, state.cursor))
+    if within and len(states) < states[0].shard[1]:
         raise CheckpointError(
-            "a mix cannot be changed where the state stands inside a window of a Pack or window_shuffle, or a batch that is "
-            "taken apart, after a Filter or FlatMap; take the checkpoint at another step, or go on with the former mix."
+            "a mix cannot be changed where the state of one of several shards stands inside a window of a Pack or "
+            "window_shuffle, or a batch that is taken apart, after a Filter or FlatMap; give set_states those of all shards."
         )
+    if not within:
+        return states
+    sampler: Any = pipeline.leaf.sampler
+    former = sampler.going_on(saved, MAX_POSITION, True)
+    total = len(former.with_shard_options(NoSharding()))
+    loaders = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=former))
+    return [dataclasses.replace(state, cursor=taken_up(loaders, _of_total(state, total), run)) for state in states]
 
 
 def _adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
     """A state of the run as one of the mix of now; that of another run is left to be refused."""
     if state.fingerprint != known:
         return state
-    (lineage,) = state.lineages
-    return dataclasses.replace(state, fingerprint=fingerprint, lineages=(_of_length(lineage, total),))
+    return dataclasses.replace(_of_total(state, total), fingerprint=fingerprint)
+
+
+def _of_total(state: LoaderState, total: int) -> LoaderState:
+    """The same state, of an order with another number of positions."""
+    return dataclasses.replace(
+        state, cursor=_cursor_of(state.cursor, total), lineages=_lineages_of(state.lineages, total)
+    )
+
+
+def _cursor_of(cursor: Cursor, total: int) -> Cursor:
+    return cursor._replace(
+        unfinished=tuple(
+            dataclasses.replace(
+                rest, cursor=_cursor_of(rest.cursor, total), lineages=_lineages_of(rest.lineages, total)
+            )
+            for rest in cursor.unfinished
+        )
+    )
+
+
+def _lineages_of(lineages: Sequence[Lineage], total: int) -> tuple[Lineage, ...]:
+    return tuple(_of_length(lineage, total) for lineage in lineages)
 
 
 def _of_length(lineage: Lineage, total: int) -> Lineage:

@@ -7,27 +7,33 @@ says why they cannot. Nothing here reads a record; what a shard was taking apart
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from math import prod
 from typing import Any
 
 from ...errors import CheckpointError, JoinError
-from ...samplers import NoSharding, ShardOptions
-from ...samplers.own_orders import has_own_orders, order_of
-from ...samplers.protocol import VectorSampler
+from ...samplers.own_orders import has_own_orders
 from ...wording import a_kind_of, brief, first_few, shown
-from ..plan.cursor import Cursor, Note, Unfinished
+from ..plan.cursor import Cursor, Note
 from ..plan.fingerprint import differences
-from ..plan.leaf import Leaf
 from ..plan.lineage import Lineage
-from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
 from ..plan.ranges import Ranges, count_of, union
 from ..plan.skipped_steps import SkippedSteps
 from .changed_mix import lasting
 from .loader_state import LoaderState
-from .unfinished import Run, taken_up
+from .unfinished import (
+    Run,
+    everything,
+    is_outside,
+    order_for,
+    part_of,
+    taken_up,
+    those_within,
+    with_formers,
+    with_lineages,
+)
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -58,78 +64,15 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
     if changed:
         remedy = "pass set_states the states of all its shards" if state.shard != shard else _REMEDY
         raise CheckpointError(f"the state belongs to another pipeline ({first_few(changed)}); {remedy}.")
-    found = _with_lineages(pipeline, state.lineages, pipeline.shard)
+    found = with_lineages(pipeline, state.lineages, pipeline.shard)
     cursor = state.cursor
-    if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or _is_outside(found, found.top, cursor):
+    if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or is_outside(found, found.top, cursor):
         raise CheckpointError(
             f"the state's cursor {shown(list(cursor))} lies outside this pipeline, which has "
             f"{shown([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and "
             f"{len(found.joins)} joins."
         )
-    return _with_formers(pipeline, found, cursor.unfinished)
-
-
-def _with_lineages(pipeline: Pipeline, lineages: Sequence[Lineage], shard: ShardOptions) -> Pipeline:
-    """The pipeline that goes on from what former runs left of each leaf."""
-    if len(lineages) != len(pipeline.leaves):
-        raise CheckpointError(
-            f"the state is of a pipeline with {len(lineages)} sources; this one has {len(pipeline.leaves)}."
-        )
-    leaves = tuple(_with_lineage(leaf, lineage, shard) for leaf, lineage in zip(pipeline.leaves, lineages))
-    return dataclasses.replace(pipeline, leaves=leaves)
-
-
-def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
-    order = _order(leaf.sampler, shard, lineage.order_shards)
-    whole = _everything(leaf.sampler, order, lineage.order_shards)
-    total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
-    once_more = lineage.within_shard and shard.drop_remainder  # shards that now are equally long had one position more
-    if lineage.layers and lineage.total not in (total, total + once_more):
-        raise CheckpointError(
-            f"the state is one of a run over {lineage.total} positions, on other shards before; this sampler has {total}."
-        )
-    return dataclasses.replace(leaf, sampler=order, shard=shard, lineage=lineage)
-
-
-def _is_outside(pipeline: Pipeline, part: Part, cursor: Cursor) -> bool:
-    """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
-    ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
-    beyond = any(position > end for position, end in zip(cursor.positions, ends))
-    joins = pipeline.joins[part.joins]
-    known = len(cursor.notes) == len(joins) and len(cursor.positions) == len(ends)
-    return beyond or not known or not all(join.rule.is_note(note) for join, note in zip(joins, cursor.notes))
-
-
-def _with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> Pipeline:
-    """The pipeline, which can finish what former shards of the loader's had begun."""
-    formers: dict[tuple[Any, ...], tuple[Leaf, ...]] = {}
-    for rest in _with_those_within(unfinished):
-        former = _former(loaders, rest)
-        formers[rest.shard, rest.lineages] = former.leaves
-    return dataclasses.replace(pipeline, formers=tuple(formers.values()))
-
-
-def _with_those_within(unfinished: Sequence[Unfinished]) -> Iterator[Unfinished]:
-    for rest in unfinished:
-        yield rest
-        yield from _with_those_within(rest.cursor.unfinished)
-
-
-def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
-    """The pipeline of a former shard."""
-    former = _with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
-    part = _part_of(loaders, rest)
-    if part is None or len(rest.cursor.skips) != part.size.stages or _is_outside(former, part, rest.cursor):
-        raise CheckpointError(
-            f"the state's unfinished place {shown(list(rest.cursor[:3]))} lies outside this pipeline."
-        )
-    return former
-
-
-def _part_of(pipeline: Pipeline, rest: Unfinished) -> Part | None:
-    if rest.stage is None:
-        return pipeline.top
-    return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
+    return with_formers(pipeline, found, cursor.unfinished)
 
 
 _REMEDY = (
@@ -153,27 +96,10 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 def _sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
     """For each operation that takes several inputs, whether the state stands inside what its stage makes of them."""
     begun = [(pipeline.top, state.cursor)]
-    begun += [
-        (_part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in _with_those_within(state.cursor.unfinished)
-    ]
+    begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
     within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
     every = ((stage.number, operation) for stage in pipeline.stages for operation in stage.operations)
     return [number in within for number, operation in every if operation.takes is not None]
-
-
-def _everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
-    """The sampler that tells how many positions there are for all shards.
-
-    What shards of equal length leave out is among them, unless each shard has an order of its own.
-    """
-    return order if order_shards else sampler.with_shard_options(NoSharding())
-
-
-def _order(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    try:
-        return order_of(sampler, shard, order_shards)
-    except ValueError as error:
-        raise CheckpointError(f"the state is damaged: {brief(error)}") from None
 
 
 def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
@@ -195,7 +121,7 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run:
     skipped = SkippedSteps(
         union(chain.from_iterable(state.skipped.steps for state in by_shard)), first.skipped.absorbed
     )
-    cursors = [_place(pipeline, state, run) for state in by_shard]
+    cursors = [taken_up(pipeline, state, run) for state in by_shard]
     lineages = tuple(
         _lineage_after(pipeline, number, by_shard, cursors, skipped) for number in range(len(pipeline.leaves))
     )
@@ -225,18 +151,10 @@ def _lineage_after(
     leaf, stage = pipeline.leaves[number], pipeline.stage_on(number)
     before = states[0].lineages[number]
     order_shards = before.order_shards or (len(states) if has_own_orders(leaf.sampler) else 0)
-    total = len(_everything(leaf.sampler, _order(leaf.sampler, leaf.shard, order_shards), order_shards))
+    total = len(everything(leaf.sampler, order_for(leaf.sampler, leaf.shard, order_shards), order_shards))
     unread = _unread(states, skipped, total) if pipeline.aligned else ()
     places = [(cursor.positions[number], cursor.skips[stage.number]) for cursor in cursors]
     return dataclasses.replace(before, order_shards=order_shards).followed_by(places, total, unread)
-
-
-def _place(pipeline: Pipeline, state: LoaderState, run: Run) -> Cursor:
-    """Where any shards can go on after one."""
-    if not pipeline.begun_at(pipeline.top, state.cursor):
-        return state.cursor
-    former = _former(pipeline, Unfinished(state.shard, state.cursor, state.lineages))
-    return taken_up(_with_formers(pipeline, former, state.cursor.unfinished), state.cursor, run)
 
 
 def _complete(states: Sequence[LoaderState]) -> list[LoaderState]:

@@ -8,28 +8,39 @@ made of rows, these are read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
+from ...errors import CheckpointError
+from ...samplers import NoSharding, ShardOptions
+from ...samplers.own_orders import order_of
+from ...samplers.protocol import VectorSampler
+from ...wording import brief, shown
 from ..plan.cursor import Cursor, Unfinished, cursor_of_join
+from ..plan.leaf import Leaf
+from ..plan.lineage import Lineage
 from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
 from ..stream.rows import Rows
+from .loader_state import LoaderState
 
 Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
 """Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
 
 
-def taken_up(former: Pipeline, cursor: Cursor, run: Run) -> Cursor:
-    """Where other shards can go on after a former one.
+def taken_up(loaders: Pipeline, state: LoaderState, run: Run) -> Cursor:
+    """Where other shards can go on after one, or the same with another mix.
 
     Args:
-        former: the pipeline of that shard.
-        cursor: where it stood.
+        loaders: the pipeline as its loader made it.
+        state: of that shard.
         run: runs a pipeline, which is needed where that stood inside something made of rows.
     """
-    return _TakenUp(former, run).of(former.top, cursor)
+    if not loaders.begun_at(loaders.top, state.cursor):
+        return state.cursor
+    former = _former(loaders, Unfinished(state.shard, state.cursor, state.lineages))
+    return _TakenUp(with_formers(loaders, former, state.cursor.unfinished), run).of(former.top, state.cursor)
 
 
 class _TakenUp:
@@ -75,3 +86,88 @@ class _TakenUp:
                 if part.stage not in self._former.begun_at(part, cursor):
                     break
         return cursor
+
+
+def with_lineages(pipeline: Pipeline, lineages: Sequence[Lineage], shard: ShardOptions) -> Pipeline:
+    """The pipeline that goes on from what former runs left of each leaf."""
+    if len(lineages) != len(pipeline.leaves):
+        raise CheckpointError(
+            f"the state is of a pipeline with {len(lineages)} sources; this one has {len(pipeline.leaves)}."
+        )
+    leaves = tuple(_with_lineage(leaf, lineage, shard) for leaf, lineage in zip(pipeline.leaves, lineages))
+    return dataclasses.replace(pipeline, leaves=leaves)
+
+
+def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
+    order = order_for(leaf.sampler, shard, lineage.order_shards)
+    whole = everything(leaf.sampler, order, lineage.order_shards)
+    total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
+    once_more = lineage.within_shard and shard.drop_remainder  # shards that now are equally long had one position more
+    if lineage.layers and lineage.total not in (total, total + once_more):
+        raise CheckpointError(
+            f"the state is one of a run over {lineage.total} positions, on other shards before; this sampler has {total}."
+        )
+    return dataclasses.replace(leaf, sampler=order, shard=shard, lineage=lineage)
+
+
+def is_outside(pipeline: Pipeline, part: Part, cursor: Cursor) -> bool:
+    """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
+    ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
+    beyond = any(position > end for position, end in zip(cursor.positions, ends))
+    joins = pipeline.joins[part.joins]
+    known = len(cursor.notes) == len(joins) and len(cursor.positions) == len(ends)
+    return beyond or not known or not all(join.rule.is_note(note) for join, note in zip(joins, cursor.notes))
+
+
+def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> Pipeline:
+    """The pipeline, which can finish what former shards of the loader's had begun."""
+    formers: dict[tuple[Any, ...], tuple[Leaf, ...]] = {}
+    for rest in those_within(unfinished):
+        former = _former(loaders, rest)
+        formers[rest.shard, rest.lineages] = former.leaves
+    return dataclasses.replace(pipeline, formers=tuple(formers.values()))
+
+
+def those_within(unfinished: Sequence[Unfinished]) -> Iterator[Unfinished]:
+    """What is unfinished, and what was when that was begun."""
+    for rest in unfinished:
+        yield rest
+        yield from those_within(rest.cursor.unfinished)
+
+
+def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
+    """The pipeline of a former shard."""
+    former = with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
+    part = part_of(loaders, rest)
+    if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
+        raise CheckpointError(
+            f"the state's unfinished place {shown(list(rest.cursor[:3]))} lies outside this pipeline."
+        )
+    return former
+
+
+def part_of(pipeline: Pipeline, rest: Unfinished) -> Part | None:
+    """The part of which something is unfinished; None if there is no such."""
+    if rest.stage is None:
+        return pipeline.top
+    return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
+
+
+def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
+    """The sampler that tells how many positions there are for all shards.
+
+    What shards of equal length leave out is among them, unless each shard has an order of its own.
+    """
+    return order if order_shards else sampler.with_shard_options(NoSharding())
+
+
+def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
+    """As `order_of`, for a state.
+
+    Raises:
+        CheckpointError: there is no such order.
+    """
+    try:
+        return order_of(sampler, shard, order_shards)
+    except ValueError as error:
+        raise CheckpointError(f"the state is damaged: {brief(error)}") from None
