@@ -21,7 +21,7 @@ from ..samplers.mix.order import MixOrder
 from .arguments import as_named
 from .iter_joins import Exhausted, interleaved, mixed, run_through, zipped
 from .iter_methods import IterMethods
-from .other_kind import Remarks
+from .other_kind import Remarks, joins
 from .stream import Stream
 
 T = TypeVar("T")
@@ -102,6 +102,7 @@ class IterDataset(IterMethods[T], Remarks):
         leaves, operations = len(self._pipeline.leaves), len(self._pipeline.operations)
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
 
+    @joins
     @staticmethod
     def mix(
         datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]],
@@ -140,6 +141,7 @@ class IterDataset(IterMethods[T], Remarks):
         order = MixOrder.of(weights, labels, ramp, records_per_step)
         return IterDataset._of(mixed(streams, order, when_exhausted))
 
+    @joins
     @staticmethod
     def zip(
         datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]], *, strict: bool = True
@@ -158,6 +160,7 @@ class IterDataset(IterMethods[T], Remarks):
         listed, names = as_named("zip", datasets, IterDataset)
         return IterDataset._of(zipped([each._stream for each in listed], names, strict))
 
+    @joins
     @staticmethod
     def interleave(
         datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]], cycle_length: int | None = None

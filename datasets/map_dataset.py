@@ -23,7 +23,7 @@ from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
 from .nodes.node import Get, Node, fingerprint_of_node
 from .nodes.source import Source
-from .other_kind import Remarks
+from .other_kind import Remarks, joins
 
 if TYPE_CHECKING:
     from ..loader import DataLoaderIterator, ReadOptions
@@ -153,6 +153,7 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         """
         return Chain(Source(RangeDataSource(start, stop, step)))
 
+    @joins
     @staticmethod
     def concatenate(datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
         """All elements of the first dataset, then those of the second, and so on; the next epoch has the next epoch of each.
@@ -167,6 +168,7 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         lengths = [finite(f"concatenate (dataset {name})", node.length) for name, node in named.items()]
         return Chain(_chosen(named, OneAfterAnother(tuple(lengths))))
 
+    @joins
     @staticmethod
     def select_from_datasets(datasets: Sequence[MapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
         """Elements of several datasets, as `selection_map[index]` says: `(number of the dataset, index in it)`.
@@ -185,6 +187,7 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         named = _nodes("select_from_datasets", datasets)
         return Chain(_chosen(named, ByMap(selection_map, len(named))))
 
+    @joins
     @staticmethod
     def mix(
         datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]],
@@ -221,6 +224,7 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         lengths = {name: not_empty(f"mix: dataset {name}", node.length) for name, node in named.items()}
         return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step)))
 
+    @joins
     @staticmethod
     def zip(datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]]) -> MapDataset[Any]:
         """The elements that datasets of one length have at the same index: in a tuple, or in a dict where the datasets are.

@@ -1,11 +1,14 @@
-"""Methods that people look for on the wrong kind of dataset: what to write instead.
+"""Methods that people look for on the wrong kind of dataset, or on one of those that they join: what to write instead.
 
 In: a name that a dataset does not have. Out: an AttributeError with the remedy, where there is one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _OF_STREAMS = ("cache", "mp_prefetch", "prefetch", "rebatch", "shard", "to_device", "with_options")
 
@@ -23,6 +26,24 @@ _ELSEWHERE = {
         "take": "use limit(count)",
     },
 }
+
+
+class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
+    """A static method that joins datasets: called of one of them, it would leave that one out."""
+
+    def __get__(self, dataset: Any, kind: Any = None) -> Any:
+        if dataset is None:
+            return super().__get__(dataset, kind)
+        join = self.__func__
+        raise AttributeError(
+            f"{join.__name__} joins the datasets in its list, and not the one that it is called of; write "
+            f"{join.__qualname__}([dataset, …])."
+        )
+
+
+def joins(method: F) -> F:
+    """A static method that is only called of the class."""
+    return _Join(method)  # type: ignore[return-value]
 
 
 class Remarks:

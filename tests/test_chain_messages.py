@@ -81,6 +81,20 @@ def test_datasets_that_are_joined_in_a_dict_keep_their_names():
     assert iterator.last_records().keys() == {"a", "b"}
 
 
+def test_a_dataset_is_not_left_out_of_what_it_is_joined_with():
+    """A join that is called of one of them is an error, which says how to write it."""
+    for dataset, name in (
+        (NUMBERS, "mix"),
+        (NUMBERS.map(abs), "zip"),
+        (NUMBERS, "concatenate"),
+        (NUMBERS.to_iter_dataset(), "interleave"),
+    ):
+        with pytest.raises(
+            AttributeError, match=rf"{name} joins the datasets in its list, .*; write \w+Dataset.{name}\(\[dataset, …\]"
+        ):
+            getattr(dataset, name)([NUMBERS])
+
+
 def test_streams_are_not_joined_as_datasets_with_random_access():
     """The error says whose method does it."""
     with pytest.raises(TypeError, match=r"dataset 1 is an IterDataset, not a MapDataset; .* IterDataset.mix"):
