@@ -18,14 +18,25 @@ ENDLESS = (1 << 63) - 1
 
 
 class RunThroughSource:
-    """What the engine reads in order, in one worker. A state is any JSON value; bytes may be in it."""
+    """What the engine reads in order, in one worker. A state is any JSON value; bytes may be in it.
+
+    Args:
+        dataset: that is run through.
+        has_workers: what it is made from has workers of its own, which it shall use.
+    """
 
     in_order = True
     reads_ahead = False
     checks_keys = True
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, has_workers: bool = False) -> None:
         self._dataset = dataset
+        self.has_workers = has_workers
+
+    @property
+    def dataset(self) -> Any:
+        """What is run through."""
+        return self._dataset
 
     def __len__(self) -> int:
         return ENDLESS  # nobody knows

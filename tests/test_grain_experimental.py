@@ -1,5 +1,6 @@
 """The experimental names of `millrace.compat.grain` beside the real ones."""
 
+import os
 import struct
 
 import both
@@ -227,3 +228,30 @@ def test_a_stream_on_devices_has_the_state_of_what_was_received():
     assert both.told([np.asarray(each) for each in [*first, *again]]) == both.told(list(numbers))
     again.close()
     assert isinstance(next(iter(stream.map(lambda x: x + 1))), jax.Array)
+
+
+@pytest.mark.parametrize("kind", ["bins", "end to end"])
+def test_workers_make_what_a_packing_puts_together(kind):
+    """The functions before it run there, and the packing here; the stream and its states are the same."""
+
+    def stream(workers):
+        parts = grain.MapDataset.range(60).shuffle(seed=1).map(lambda x: {"x": np.full(1 + x % 7, os.getpid())})
+        pack = experimental.FirstFitPackIterDataset if kind == "bins" else experimental.ConcatThenSplitIterDataset
+        more = {"num_packing_bins": 3} if kind == "bins" else {}
+        rows = pack(parts.to_iter_dataset(), length_struct={"x": 16}, **more)
+        told = rows.map(lambda row: ({os.getpid()}, set(row["x"].tolist()) - {0}, (row["x"] > 0).tolist()))
+        return told.mp_prefetch(grain.MultiprocessingOptions(workers))
+
+    expected = [row for *_, row in stream(0)]
+    iterator = iter(stream(2))
+    first = [next(iterator) for _ in range(3)]
+    state = iterator.get_state()
+    rest = list(iterator)
+    iterator.close()
+    again = iter(stream(0))
+    again.set_state(state)
+    assert [row for *_, row in (*first, *rest)] == expected
+    assert [row for *_, row in again] == expected[3:]
+    for packed_in, made_in, _ in (*first, *rest):
+        assert packed_in == {os.getpid()}
+        assert made_in.isdisjoint(packed_in)

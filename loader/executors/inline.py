@@ -36,8 +36,9 @@ class InlineExecutor:
         return InlineHandle(self._worker, task, blocks, self._ahead.begin(task))
 
     def close(self) -> None:
-        """Stop the reading threads."""
+        """Stop the reading threads, and what sources have others do."""
         self._ahead.close()
+        self._worker.close()
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ class ThreadExecutor:
         self._window = window_of(options, len(pipeline.leaves))
         self._pipeline = pipeline
         self._own = threading.local()
+        self._workers: list[Worker] = []
         self._ahead = ReadAhead(pipeline, options.reading)
         self._pool = Pool(options.workers, "millrace-worker")
 
@@ -44,9 +45,12 @@ class ThreadExecutor:
         worker: Worker | None = getattr(self._own, "worker", None)
         if worker is None:
             worker = self._own.worker = Worker(self._pipeline)
+            self._workers.append(worker)
         return worker.run(task, blocks, reading.records())
 
     def close(self) -> None:
         """Stop the threads, once they have finished the tasks they are at."""
         self._pool.close()
         self._ahead.close()
+        for worker in self._workers:
+            worker.close()

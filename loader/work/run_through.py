@@ -7,7 +7,7 @@ worker: one that stands elsewhere goes to the state that the task tells.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ..options import INSIDE_A_TASK
@@ -31,7 +31,7 @@ class RunThrough:
         found: list[Any] = []
         position = task.start
         try:
-            with _here():
+            with self._place():
                 self._go_to(task)
                 while position < task.stop and self._next(found):
                     position += 1
@@ -46,12 +46,24 @@ class RunThrough:
         """Where the source stands after a span that was read."""
         if self._position < 0:  # it failed: nothing more is asked for
             return Stand("", True)
-        with _here():
+        with self._place():
             return Stand(self._leaf.source.state_of(self._iterator), self._ended)
+
+    def close(self) -> None:
+        """Stop the work that the source has others do."""
+        close = getattr(self._iterator, "close", None)
+        self._iterator, self._position = None, -1
+        if close is not None and self._leaf.source.has_workers:
+            close()
+
+    def _place(self) -> AbstractContextManager[None]:
+        """Where the work of the source is done: in this thread, unless it has workers of its own."""
+        return nullcontext() if self._leaf.source.has_workers else _here()
 
     def _go_to(self, task: SpanTask) -> None:
         if self._iterator is not None and self._position == task.start:
             return
+        self.close()
         at, state = task.since or (0, "")
         self._iterator, self._ended = self._leaf.source.open(state), False
         passed: list[Any] = []

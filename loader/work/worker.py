@@ -63,6 +63,11 @@ class Worker:
         block.notices = self._notices.take()
         return block
 
+    def close(self) -> None:
+        """Stop the work that sources have others do."""
+        for source in self._run_throughs.values():
+            source.close()
+
     def _run_through(self, task: SpanTask) -> Block:
         """Do a task on a source that can only be run through."""
         reader = self._run_throughs[task.stage]

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from ....datasets.iter_dataset import IterDataset as OurIterDataset
-from ....datasets.iter_joins import run_through
+from ....datasets.iter_joins import over_leaves, run_through
 from ....datasets.nodes.node import Node
 from ....datasets.nodes.seeds import Seeds, nearest_first
 from ....datasets.stream import Stream, stream_of
@@ -19,6 +19,7 @@ from ....datasets.transforms import as_kind
 from ....loader.plan.compile import compiled
 from ....loader.plan.pipeline import Pipeline
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
+from ....sources.run_through import RunThroughSource
 from ..options import MultiprocessingOptions
 from .at_index import AtIndex, RandomAtIndex
 from .counted import applied, counted, indexed
@@ -121,8 +122,25 @@ class IterDataset(OurIterDataset[T]):
             sequential_slice: does nothing: the order is the same.
         """
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
-        prefetched = super().mp_prefetch(wanted, worker_init_fn if wanted.num_workers else None)
-        return self._of(dataclasses.replace(prefetched._stream, seeds=nearest_first([self._stream.seeds])))
+        in_workers = worker_init_fn if wanted.num_workers else None
+        prefetched = self._fed_by(wanted, in_workers) or super().mp_prefetch(wanted, in_workers)._stream
+        return self._of(dataclasses.replace(prefetched, seeds=nearest_first([self._stream.seeds])))
+
+    def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
+        """The same stream, if it is one of a packing that workers can make the elements for: it is run through on a thread."""
+        stream = self._stream
+        leaf, *others = compiled(stream.tree).leaves
+        if others or not leaf.in_order or not options.num_workers or not hasattr(leaf.source.dataset, "fed_by"):
+            return None
+        fed = leaf.source.dataset.fed_by(options, worker_init_fn)
+        if fed is None:
+            return None
+        source = RunThroughSource(fed, has_workers=True)
+        tree = over_leaves(stream.tree, lambda leaf: dataclasses.replace(leaf, source=source))
+        ahead = max(options.per_worker_buffer_size, 1)
+        return dataclasses.replace(stream, tree=tree).with_options(
+            worker_count=1, worker_kind="thread", worker_buffer_size=ahead
+        )
 
     def prefetch(self, multiprocessing_options: Any) -> IterDataset[T]:  # type: ignore[override]
         """The older name of `mp_prefetch`."""

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ....checks import whole_number
 from ....errors import PackError
-from ..chains.iter_dataset import IterDataset
 from ..chains.iterators import DatasetIterator
+from .packing import Packing
 
 Element = Mapping[str, Any]
 
@@ -24,7 +24,7 @@ def length_of(value: Any) -> int:
     return 1 if np.ndim(value) == 0 else len(value)
 
 
-class BinPack(IterDataset[Any]):
+class BinPack(Packing):
     """Documents are put into bins, one by one; once one fits into none, all bins are emitted, shuffled.
 
     Args:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ....errors import PackError
-from ..chains.iter_dataset import IterDataset
 from ..chains.iterators import DatasetIterator
 from .bin_packing import Element, length_of
+from .packing import Packing
 
 
 class BOSHandling(enum.Enum):
@@ -26,7 +26,7 @@ class BOSHandling(enum.Enum):
     REPLACE_FIRST_TOKEN_WITH_BOS = enum.auto()
 
 
-class ConcatThenSplitIterDataset(IterDataset[Any]):
+class ConcatThenSplitIterDataset(Packing):
     """Rows without padding, but for the last one.
 
     Args:

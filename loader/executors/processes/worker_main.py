@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....operations.protocol import ArraySpec
-from ...options import ExecutionOptions
+from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease, Slab, SlabPool, rounded
 from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowRange, RowTags, SpanTask, Task
@@ -46,7 +46,8 @@ class WorkerProcess:
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
-        """Work until the channel ends."""
+        """Work until the channel ends, without workers of its own."""
+        INSIDE_A_TASK.set(True)
         self._channel.send(Ready())
         while self._waiting or self._take_message():
             if self._ahead.spans:
