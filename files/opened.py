@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from operator import itemgetter
+from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import SourceError, SourceNotFoundError
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 Range = tuple[int, int]
 """Offset and length in bytes."""
-
-_length: Callable[[Range], int] = itemgetter(1)
 
 
 class OpenFile(Protocol):
@@ -139,14 +137,13 @@ class LocalFile:
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """One call of the system for each: the page cache needs no more."""
-        descriptor = self._descriptor
+        offsets, lengths = zip(*ranges, strict=True) if ranges else ((), ())
         try:
-            found = [os.pread(descriptor, length, offset) for offset, length in ranges]
+            found = list(map(os.pread, repeat(self._descriptor), lengths, offsets))
         except OSError:  # `read` tells of which
-            return [self.read(offset, length) for offset, length in ranges]
+            return [self.read(*some) for some in ranges]
         # None is longer than what was asked for: the sums tell.
-        whole = sum(map(len, found)) == sum(map(_length, ranges))
-        return found if whole else [self.read(offset, length) for offset, length in ranges]
+        return found if sum(map(len, found)) == sum(lengths) else [self.read(*some) for some in ranges]
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
         """Nothing: the system reads ahead."""

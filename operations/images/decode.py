@@ -61,11 +61,9 @@ class DecodeImage(MapTransform):
         check_libraries("DecodeImage")
         self._size = None if size is None else size_of(size)
         self._channels = whole_number("channels", channels, 1, 4, "1, 3 or 4")
-        self._dtype = np.dtype(dtype).name
+        self._dtype = _name_of(dtype)
         if self._channels not in _COLOURS:
             raise ValueError("channels=2 is none of 1, 3 and 4.")
-        if self._dtype not in _DTYPES:
-            raise ValueError(f"dtype={shown(dtype)} is none of {', '.join(_DTYPES)}.")
         self._key, self._fast = key, bool(fast)
 
     def map(self, element: Any) -> Any:
@@ -98,6 +96,16 @@ class DecodeImage(MapTransform):
         except ValueError as error:
             raise _undecodable(data, error) from error
         return _without_padding(image, rows, columns)
+
+
+def _name_of(dtype: npt.DTypeLike) -> str:
+    try:
+        name = np.dtype(dtype).name
+    except Exception:  # NumPy asks for the repr of what it does not know, which may fail
+        name = ""
+    if name not in _DTYPES:
+        raise ValueError(f"dtype={shown(dtype)} is none of {', '.join(_DTYPES)}.")
+    return name
 
 
 def _without_padding(image: Image, rows: int, columns: int) -> Image:

@@ -125,9 +125,12 @@ class RandomFlip(RandomMapTransform):
 
 
 def _bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
-    low, high = (float(bound) for bound in pair) if isinstance(pair, (tuple, list)) and len(pair) == 2 else (0.0, 0.0)
+    is_pair = (
+        isinstance(pair, (tuple, list)) and len(pair) == 2 and all(isinstance(bound, (int, float)) for bound in pair)
+    )
+    low, high = pair if is_pair else (0.0, 0.0)
     if 0 < low <= high <= limit and high < math.inf:
-        return low, high
+        return float(low), float(high)
     most = f" ≤ {limit:g}" if limit < math.inf else ""
     raise ValueError(f"{name}={shown(pair)} must be two numbers, (least, largest), with 0 < least ≤ largest{most}.")
 

@@ -74,13 +74,13 @@ class TFRecordDataSource(IndexedSource[Any]):
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
         starts, lengths = self._ranges(index, places)
         records = file.read_many(list(zip(starts.tolist(), lengths.tolist())))
-        damaged = first_damaged(records, index.arrays["checksums"][places].tolist())
+        damaged = first_damaged(records, index.arrays["checksums"].take(places).tolist())
         if damaged is not None:
             raise wrong_checksum(file.path, int(starts[damaged]) - HEADER_BYTES)
         return records if self._decoder is None else self._decoded(file, records)
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        starts, stops = (index.arrays["offsets"][some] for some in (places, places + 1))
+        starts, stops = map(index.arrays["offsets"].take, (places, places + 1))
         return starts + HEADER_BYTES, stops - starts - FRAME_BYTES
 
     def _decoded(self, file: OpenFile, records: list[bytes]) -> list[Any]:
