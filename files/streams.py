@@ -20,9 +20,6 @@ from .storage_options import StorageOptionsLike
 Decompress: TypeAlias = Literal["auto", "gzip", "zstd"] | None
 
 _BUFFER_BYTES = 1 << 20
-_AHEAD_BYTES = 16 << 20
-"""What a remote file is asked for before it is read."""
-
 _SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
@@ -93,7 +90,7 @@ class _Sequential(io.RawIOBase):
     """An open file, read from its beginning to its end."""
 
     def __init__(self, file: OpenFile) -> None:
-        self._file, self._place, self._asked_for = file, 0, 0
+        self._file, self._place = file, 0
 
     def readable(self) -> bool:
         return True
@@ -110,9 +107,6 @@ class _Sequential(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         length = min(len(buffer), max(self._file.size - self._place, 0))
-        if self._place + _AHEAD_BYTES > self._asked_for:
-            self._file.prefetch([self._place], [max(min(2 * _AHEAD_BYTES, self._file.size - self._place), 0)])
-            self._asked_for = self._place + 2 * _AHEAD_BYTES
         buffer[:length] = self._file.read(self._place, length)
         self._place += length
         return length

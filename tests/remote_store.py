@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 
+from millrace.files.remote.hot import HOT
 from millrace.files.remote.store import close_stores
 
 BUCKET = "data"
@@ -161,6 +162,7 @@ def proxy_to(upstream: tuple[str, int]) -> Iterator[Proxy]:
     finally:
         proxy.ended.set()
         close_stores()
+        HOT.clear()
         server.shutdown()
         server.server_close()
         thread.join()

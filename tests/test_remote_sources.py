@@ -27,7 +27,6 @@ from millrace import (
     TokenWriter,
 )
 from millrace.errors import MillraceError
-from millrace.files.remote.ranges import BLOCK_BYTES
 from millrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
 
 COUNT = 120
@@ -164,7 +163,7 @@ def test_a_window_of_blocks_is_few_requests(upstream, store, to_store, tmp_path)
     path.write_bytes(b"".join(map(files.framed, (random.bytes(size) for _ in range(count)))))
     put(upstream[0], "large.tfrecord", path.read_bytes())
     asked = {}
-    for name, shuffle, cache_bytes in (("blocks", BlockShuffle(256, 8), 6 * BLOCK_BYTES), ("full", True, 0)):
+    for name, shuffle, cache_bytes in (("blocks", BlockShuffle(256, 8), 6 << 20), ("full", True, 0)):
         source = TFRecordDataSource(
             f"s3://{BUCKET}/large.tfrecord", storage_options={**to_store, "cache_bytes": cache_bytes}
         )

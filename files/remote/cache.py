@@ -54,21 +54,23 @@ class Cache:
             return None
         except OSError as error:
             raise self._error(error) from error
-        self._touch(descriptor, name)
+        if time.time() - os.fstat(descriptor).st_mtime > _TOUCH_SECONDS:
+            self.touch(name)
         return descriptor
 
     def path(self, name: str) -> str:
         """Where a piece stands, if it is there."""
         return os.path.join(self.folder, name)
 
-    def holds(self, name: str) -> bool:
-        """Whether a piece is there."""
-        return os.path.exists(self.path(name))
-
-    def _touch(self, descriptor: int, name: str) -> None:
-        if time.time() - os.fstat(descriptor).st_mtime > _TOUCH_SECONDS:
-            with suppress(OSError):  # it may be gone, or the folder be read-only
-                os.utime(self.path(name))
+    def touch(self, name: str) -> bool:
+        """Whether a piece is there; then it is one that was used just now."""
+        try:
+            os.utime(self.path(name))
+        except FileNotFoundError:
+            return False
+        except OSError:  # a folder that may only be read
+            return os.path.exists(self.path(name))
+        return True
 
     def claim(self, name: str, wait: bool) -> Claim | None:
         """The right to write a piece; None if it is there, or (without `wait`) if another one writes it.

@@ -52,11 +52,11 @@ class ObjectStore:
         check_process()
         return _stamp(self._library.head(self._store, key))
 
-    def read(self, key: str, start: int, stop: int) -> tuple[bytes, Stamp | None]:
+    def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
         """As the protocol says."""
         check_process()
         answer = self._library.get(self._store, key, options={"range": (start, stop)})
-        return bytes(answer.bytes()), _stamp(answer.meta)
+        return memoryview(answer.bytes()), _stamp(answer.meta)
 
     def files_under(self, prefix: str) -> list[str]:
         """As the protocol says."""

@@ -36,9 +36,9 @@ class OtherStore:
         version = next((found[name] for name in _VERSIONS if found.get(name) is not None), None)
         return Stamp(int(found["size"]), None if version is None else str(version))
 
-    def read(self, key: str, start: int, stop: int) -> tuple[bytes, Stamp | None]:
+    def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
         """As the protocol says."""
-        return self._system.cat_file(key, start=start, end=stop), None
+        return memoryview(self._system.cat_file(key, start=start, end=stop)), None
 
     def files_under(self, prefix: str) -> list[str]:
         """As the protocol says."""

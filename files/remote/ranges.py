@@ -16,8 +16,8 @@ GAP_BYTES = 64 << 10
 REQUEST_BYTES = 8 << 20
 """Bytes of one request: enough to pay for it, few enough for several to run at the same time."""
 
-BLOCK_BYTES = 1 << 20
-"""Bytes of a block of the cache."""
+BLOCK_BYTES = 1 << 18
+"""Bytes of a block of the cache: records that are wanted together share few blocks with others, which come along."""
 
 
 def together(ranges: Sequence[Range]) -> list[Range]:

@@ -24,7 +24,7 @@ class Store(Protocol):
         """Size and version of a file."""
         ...
 
-    def read(self, key: str, start: int, stop: int) -> tuple[bytes, Stamp | None]:
+    def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
         """The bytes `[start, stop)`, and the stamp of the file that they are from, where the answer tells it."""
         ...
 

@@ -1,0 +1,55 @@
+"""Blocks that are read again and again, in memory. In: names and blocks. Out: the same blocks, while they are kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+
+HOT_BYTES = 64 << 20
+"""Bytes of one process."""
+
+
+class HotBlocks:
+    """The blocks that were used last. Thread-safe, safe to fork.
+
+    >>> kept = HotBlocks(10)
+    >>> kept.put("a", b"12345"), kept.put("b", b"12345"), kept.get("a"), kept.put("c", b"1")
+    (None, None, b'12345', None)
+    >>> kept.get("b"), kept.get("a")
+    (None, b'12345')
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._held = limit, 0
+        self._blocks: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: Hashable) -> bytes | None:
+        """A block, if it is kept."""
+        with self._lock:
+            block = self._blocks.get(name)
+            if block is not None:
+                self._blocks.move_to_end(name)
+            return block
+
+    def put(self, name: Hashable, block: bytes) -> None:
+        """Keep a block, and let go of those that were not used for longest."""
+        with self._lock:
+            self._held += len(block) - len(self._blocks.pop(name, b""))
+            self._blocks[name] = block
+            while self._held > self._limit:
+                self._held -= len(self._blocks.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        """Keep nothing. In a child that was just forked it needs no lock, which a thread that is no more may hold."""
+        self._lock = threading.Lock()
+        self._blocks, self._held = OrderedDict(), 0
+
+
+HOT = HotBlocks(HOT_BYTES)
+"""Those of this process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=HOT.clear)
