@@ -51,6 +51,7 @@ CHAINS = {
     "left out before": lambda g: numbers(g).filter(lambda x: x % 2).to_iter_dataset(),
     "map and batch": lambda g: numbers(g).to_iter_dataset().map(lambda x: x * 2).batch(4),
     "batches of a MapDataset": lambda g: numbers(g).repeat(2).batch(4).to_iter_dataset().map(lambda x: x + 1),
+    "batches of batches": lambda g: numbers(g).batch(2).to_iter_dataset().batch(3),
     "filter and batch": lambda g: numbers(g).to_iter_dataset().filter(lambda x: x % 3).batch(2),
     "random map": lambda g: numbers(g).to_iter_dataset().random_map(noisy).map_with_index(lambda i, x: (i, x)),
     "random map after a filter": lambda g: numbers(g).to_iter_dataset().filter(lambda x: x % 3).random_map(noisy),
@@ -140,6 +141,21 @@ def test_what_workers_of_grain_left_comes_once():
     iterator.close()
 
 
+def test_whole_batches_that_workers_of_grain_left_come_once():
+    """Worker w of three had every third batch from the w-th on; they delivered 4, 2 and 3 of them."""
+    chain = CHAINS["batches of a MapDataset"]
+    whole = list(chain(grain))
+    iterator = iter(chain(grain))
+    iterator.set_state(workers({"next_index": 4}, {"next_index": 2}, {"next_index": 3}))
+    first = next(iterator)
+    again = iter(chain(grain))
+    again.set_state(iterator.get_state())
+    seen = {0, 3, 6, 9, 1, 4, 2, 5, 8}
+    left = [batch for number, batch in enumerate(whole) if number not in seen]
+    assert both.told([first, *iterator]) == both.told(left)
+    assert both.told(list(again)) == both.told(left[1:])
+
+
 def test_one_worker_of_grain_is_as_none():
     """Also of what is run through in order."""
     for name, state in (
@@ -158,7 +174,7 @@ def test_one_worker_of_grain_is_as_none():
         ("plain", {"next_index": 31}, "after the end"),
         ("plain", {"next_index": -1}, "no state that this dataset goes on from"),
         ("plain", {"parents": []}, "no state that this dataset goes on from"),
-        ("batches of a MapDataset", workers({"next_index": 2}, {"next_index": 1}), "unequal places"),
+        ("batches of batches", workers({"next_index": 2}, {"next_index": 1}), "unequal places"),
         ("map after that", workers({"next_index": 2}, {"next_index": 1}), "2 workers"),
         ("plain", {**workers({"next_index": 2}), "iterators_in_use_indices": [3]}, "not one of workers"),
     ],

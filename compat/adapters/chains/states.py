@@ -10,6 +10,7 @@ from the w-th on.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -20,9 +21,11 @@ from ....loader.plan.cursor import Cursor, Note, cursor_of_join
 from ....loader.plan.leaf import Leaf
 from ....loader.plan.nodes import Apply, Joined, Node, Read
 from ....loader.plan.pipeline import Pipeline
+from ....loader.plan.ranges import union
 from ....loader.plan.rules.in_turn import InTurn
 from ....loader.plan.rules.mix import MixRows
 from ....loader.plan.rules.of_one import Again, All, First
+from ....loader.plan.skipped_steps import SkippedSteps
 from ....loader.plan.stages import runs_of, unit_of
 from ....loader.state.loader_state import LoaderState
 from ....operations import Operation
@@ -101,15 +104,25 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
     if pipeline.joins:
         raise _of_many(of_workers)
     reached, unit = tuple(_cursor(tree, each).positions[0] for each in of_workers), _records_of_one(tree)
-    if unit > 1:
-        if len(set(reached)) > 1:
-            places = shown([records // unit for records in reached])
-            raise CheckpointError(
-                f"Grain's workers stood at unequal places, {places}, of batches that a MapDataset made; save "
-                "the run after a number of elements that the number of workers divides."
-            )
-        reached = (sum(reached),)
-    return after_records(reached, pipeline)
+    if unit == 1 or len(set(reached)) == 1:
+        return after_records(reached if unit == 1 else (sum(reached),), pipeline)
+    return _after_batches([-(-records // unit) for records in reached], pipeline, unit)
+
+
+def _after_batches(made: Sequence[int], pipeline: Pipeline, unit: int) -> LoaderState:
+    """That of workers which delivered unequal numbers of a `MapDataset`'s batches: those are left out when they come again."""
+    if not pipeline.aligned or pipeline.stages[0].unit != unit:
+        raise CheckpointError(
+            f"Grain's workers stood at unequal places, {shown(list(made))}, of batches that a MapDataset made, and these "
+            "are put together; save the run after a number of elements that the number of workers divides."
+        )
+    first = min(made) * len(made)
+    delivered = sorted(
+        number for worker, count in enumerate(made) for number in range(first + worker, count * len(made), len(made))
+    )
+    after = after_records((first * unit,), pipeline)
+    steps = union(tuple((number, number + 1) for number in delivered))
+    return dataclasses.replace(after, step=first, skipped=SkippedSteps(steps))
 
 
 def _of_many(of_workers: Sequence[Any]) -> CheckpointError:
