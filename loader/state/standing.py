@@ -115,6 +115,8 @@ class Standing(Resumable):
     def part_epochs(self) -> dict[str, int]:
         """For each part of a mix the epoch, from 0, of its record that was delivered last, by any shard.
 
+        Between rows of one window of a `Pack`: of the first record of that window.
+
         Raises:
             AttributeError: this is no mix; so `hasattr` tells.
 

@@ -10,7 +10,6 @@ from bisect import bisect_left, insort
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .pieces import Ints, Pieces
 
@@ -22,8 +21,9 @@ With 1,000 documents of 500 tokens on average (exponential, uniform, lognormal, 
 best fit alone fills 99.5 to 99.8 %; but its last rows have forty pieces, and with at most 16, it fills 97.7 to 99.5 %. The
 best of it and these shares then fills 99.5 to 99.7 %; with at most 8, 98.0 to 99.5 %."""
 
-Choose = Callable[[Ints], int]
-"""Says which row to take, of `int64[rows]` tokens that would be left in the fullest leaf of each. The last one always fits."""
+Choose = Callable[[list[Ints], list[int], int], int]
+"""Says which row to take for a piece: of the spaces of rows in each leaf, its size in each, and the number of rows, of which
+the last one is empty."""
 
 
 def best_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
@@ -58,12 +58,18 @@ def first_fit(sizes: Ints, capacity: Ints, most: int | None) -> Ints:
     return bins.rows()
 
 
-def _fullest(left: Ints) -> int:
+def _fullest(spaces: list[Ints], size: list[int], rows: int) -> int:
+    left = spaces[0][:rows] - size[0]  # in the fullest leaf
+    for space, tokens in zip(spaces[1:], size[1:]):
+        np.minimum(left, space[:rows] - tokens, out=left)
     return int(left.view(np.uint64).argmin())  # what is below 0 does not fit, and is the largest of numbers so
 
 
-def _first(left: Ints) -> int:
-    return int((left >= 0).argmax())
+def _first(spaces: list[Ints], size: list[int], rows: int) -> int:
+    fits = spaces[0][:rows] >= size[0]
+    for space, tokens in zip(spaces[1:], size[1:]):
+        fits &= space[:rows] >= tokens
+    return int(fits.argmax())
 
 
 def split(lengths: Ints, capacity: Ints) -> tuple[Ints, Ints, Ints]:
@@ -166,24 +172,18 @@ class Bins:
         """Put pieces one by one, in this order, each into the row that is chosen."""
         spaces, filled, openers, sizes = list(self._spaces), self._filled.tolist(), self._openers, self._sizes.tolist()
         self._spaces[:, self._filled >= self._most] = -1
+        taken = []
         for piece in order.tolist():
             size = sizes[piece]
-            row = choose(_left(spaces, size, len(openers) + 1))
+            row = choose(spaces, size, len(openers) + 1)
             if row == len(openers):
                 openers.append(piece)
-            self._rows[piece] = row
+            taken.append(row)
             filled[row] += 1
             for space, tokens in zip(spaces, size):
                 space[row] = space[row] - tokens if filled[row] < self._most else -1
+        self._rows[order] = taken
 
     def rows(self) -> Ints:
         """The row of each piece; rows are counted in the order of the pieces that they began with."""
         return np.argsort(np.argsort(self._openers))[self._rows]
-
-
-def _left(spaces: list[NDArray[np.int64]], size: list[int], rows: int) -> Ints:
-    """What would be left in the fullest leaf of each of the first rows, after a piece of this size."""
-    left = spaces[0][:rows] - size[0]
-    for space, tokens in zip(spaces[1:], size[1:]):
-        np.minimum(left, space[:rows] - tokens, out=left)
-    return left
