@@ -94,7 +94,7 @@ TREES: dict[str, Callable[[Any], Node]] = {
     ),
     "zip": lambda shard: apply(
         Joined(
-            (numbers(0, 20, shard), apply(numbers(500, 40, shard), Filter(lambda x: x % 2))), InTurn(2, strict=False)
+            (numbers(0, 20, shard), apply(numbers(500, 40, shard), Filter(lambda x: x % 2))), InTurn(2, together=False)
         ),
         Together(2, ["a", "b"]),
         Batch(3),

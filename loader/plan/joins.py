@@ -3,53 +3,47 @@
 In: parts of a pipeline. Out: values that say what belongs together; and what a rule is.
 
 A rule is a pure function of its note, a few integers, which a cursor keeps; the first of them counts the rows so far. It looks
-at no row. What a join does not know
-beforehand, because filters come before it, is where an input ends: the rule is asked then how to go on.
+at no row. What a join does not know beforehand, because filters come before it, is where an input ends: the rule is asked then
+how to go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .cursor import Note
+from .cursor import Note, are_numbers
 from .parts import Part
 
 
-class Rule(Protocol):
-    """Whose row comes next.
+class Rule:
+    """Whose row comes next. Here: what most rules have in common."""
 
-    Attributes:
-        start: the note at the beginning.
-        restarts: an input that has ended begins anew, if the rule goes on.
-        together: where the first input ends, all must.
-        keeps: rows stay in memory, to be given again when a join above begins anew.
-    """
+    restarts = False  # an input that has ended begins anew, if the rule goes on
+    together = False  # where the first input ends, all must
+    keeps = False  # rows stay in memory, to be given again when a join above begins anew
 
     @property
-    def start(self) -> Note: ...
+    def start(self) -> Note:
+        """The note at the beginning."""
+        return (0,)
 
     @property
-    def restarts(self) -> bool: ...
-
-    @property
-    def together(self) -> bool: ...
-
-    @property
-    def keeps(self) -> bool: ...
-
-    @property
-    def fingerprint(self) -> dict[str, Any]: ...
+    def fingerprint(self) -> dict[str, Any]:
+        """What decides the rule, in plain JSON values."""
+        raise NotImplementedError
 
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
         """The inputs `int64[count]` of the next rows; fewer where the join ends after them."""
+        raise NotImplementedError
 
     def after(self, note: Note, count: int) -> Note:
         """The note after `count` rows more."""
+        return (note[0] + count, *note[1:])
 
     def ended(self, note: Note, number: int) -> Note | None:
         """How it goes on when an input whose row comes next has ended; None: that is the end.
@@ -57,16 +51,21 @@ class Rule(Protocol):
         Raises:
             JoinError: that input may not end here.
         """
+        return None
 
     def shared(self, notes: Sequence[Note], shards: int) -> Note:
         """The note of each of some shards that go on after others, which stand at these notes.
 
+        Inputs that have ended are found again.
+
         Raises:
             JoinError: they cannot.
         """
+        return (sum(note[0] for note in notes) // shards, *self.start[1:])
 
     def is_note(self, note: Note) -> bool:
         """Whether that may be a note of this rule."""
+        return len(note) == len(self.start) and are_numbers(note)
 
 
 @dataclass(frozen=True)

@@ -4,70 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import JoinError
 from ..cursor import Note, are_numbers
+from ..joins import Rule
 
 
 @dataclass(frozen=True)
-class InTurn:
+class InTurn(Rule):
     """A row of each input, again and again. The note: rows so far.
 
     Attributes:
         count: of inputs.
-        strict: all must end together.
+        together: all must end at the same row.
     """
 
     count: int
-    strict: bool = True
-
-    restarts: ClassVar[bool] = False
-    keeps: ClassVar[bool] = False
-    start: ClassVar[Note] = (0,)
-
-    @property
-    def together(self) -> bool:
-        """As the protocol says."""
-        return self.strict
+    together: bool = True
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """What decides the rule."""
-        return {"kind": "zip", "inputs": self.count, "strict": self.strict}
+        return {"kind": "zip", "inputs": self.count, "strict": self.together}
 
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
-        """As the protocol says."""
         return np.arange(note[0], note[0] + count, dtype=np.int64) % self.count
 
-    def after(self, note: Note, count: int) -> Note:
-        """As the protocol says."""
-        return (note[0] + count,)
-
     def ended(self, note: Note, number: int) -> Note | None:
-        """As the protocol says."""
-        if self.strict and number:
+        if self.together and number:
             raise JoinError(
                 f"zip: argument {number + 1} is shorter than argument {number}; pass strict=False to end with the shortest."
             )
         return None
 
     def shared(self, notes: Sequence[Note], shards: int) -> Note:
-        """As the protocol says."""
         if len({note[0] for note in notes}) > 1:
             raise JoinError("what is zipped can go on with other shards only where all stand at the same step.")
         return (0,)
 
-    def is_note(self, note: Note) -> bool:
-        """As the protocol says."""
-        return len(note) == 1 and are_numbers(note)
-
 
 @dataclass(frozen=True)
-class Interleaved:
+class Interleaved(Rule):
     """A row of each of the inputs that are open, in turn; where one ends, the next one is opened in its place.
 
     The note: rows so far, whose turn it is, the number of the next input to be opened, and those that are open.
@@ -80,13 +61,8 @@ class Interleaved:
     count: int
     cycle: int
 
-    restarts: ClassVar[bool] = False
-    together: ClassVar[bool] = False
-    keeps: ClassVar[bool] = False
-
     @property
     def start(self) -> Note:
-        """As the protocol says."""
         opened = min(self.cycle, self.count)
         return (0, 0, opened, *range(opened))
 
@@ -96,17 +72,14 @@ class Interleaved:
         return {"kind": "interleave", "inputs": self.count, "cycle": self.cycle}
 
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
-        """As the protocol says."""
         _, turn, _, *opened = note
         return np.array(opened, dtype=np.int64)[(turn + np.arange(count)) % len(opened)] if opened else np.empty(0, int)
 
     def after(self, note: Note, count: int) -> Note:
-        """As the protocol says."""
         rows, turn, following, *opened = note
         return (rows + count, (turn + count) % len(opened), following, *opened)
 
     def ended(self, note: Note, number: int) -> Note | None:
-        """As the protocol says."""
         rows, turn, following, *opened = note
         if following < self.count:
             opened[turn] = following
@@ -114,12 +87,7 @@ class Interleaved:
         del opened[turn]
         return (rows, turn % len(opened), following, *opened) if opened else None
 
-    def shared(self, notes: Sequence[Note], shards: int) -> Note:
-        """As the protocol says. Inputs that have ended are found again."""
-        return (sum(note[0] for note in notes) // shards, *self.start[1:])
-
     def is_note(self, note: Note) -> bool:
-        """As the protocol says."""
         if len(note) < 4 or not are_numbers(note):
             return False
         _, turn, following, *opened = note

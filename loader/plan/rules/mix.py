@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..cursor import Note, are_numbers
+from ..joins import Rule
 
 
 class RowOrder(Protocol):
@@ -51,7 +52,7 @@ class _Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MixRows:
+class MixRows(Rule):
     """Rows in given proportions. The note: rows so far; then, for each input that has ended, its number and the rows then.
 
     Attributes:
@@ -64,18 +65,12 @@ class MixRows:
     _orders: dict[Note, RowOrder] = field(default_factory=dict, compare=False, repr=False)
     _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
 
-    restarts: ClassVar[bool] = False
-    together: ClassVar[bool] = False
-    keeps: ClassVar[bool] = False
-    start: ClassVar[Note] = (0,)
-
     @property
     def fingerprint(self) -> dict[str, Any]:
         """What decides the rule."""
         return {"kind": "mix", "order": self.order.to_values(), "goes_on": self.goes_on}
 
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
-        """As the protocol says."""
         row, ends = note[0], note[1:]
         block = next(iter(self._blocks), None)
         if block is None or not block.has(row, count, ends):
@@ -94,22 +89,12 @@ class MixRows:
             self._orders[ends] = order
         return self._orders[ends]
 
-    def after(self, note: Note, count: int) -> Note:
-        """As the protocol says."""
-        return (note[0] + count, *note[1:])
-
     def ended(self, note: Note, number: int) -> Note | None:
-        """As the protocol says."""
         if not self.goes_on or self._order(note[1:]).without(number, note[0]) is None:
             return None
         return (*note, number, note[0])
 
-    def shared(self, notes: Sequence[Note], shards: int) -> Note:
-        """As the protocol says. Inputs that have ended are found again."""
-        return (sum(note[0] for note in notes) // shards,)
-
     def is_note(self, note: Note) -> bool:
-        """As the protocol says."""
         if len(note) % 2 == 0 or not are_numbers(note):
             return False
         row, *ends = note
