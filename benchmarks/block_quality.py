@@ -3,8 +3,8 @@
     python benchmarks/block_quality.py [--out FILE]
 
 1,281,167 records in blocks of 1,024. Panels 1 and 2 as in `shuffle_quality.py`: 1,024 consecutive positions, eight seeds, two
-places. Panel 3: the records lie sorted by 1,000 classes, the worst case, and batches of 256 are looked at: how many classes are in
-one, over how many are in a random one.
+places. Panel 3: the records lie sorted by 1,000 classes, the worst case, and batches of 256 are looked at: how many classes are
+in one, over how many are in a random one.
 """
 
 from __future__ import annotations

@@ -191,10 +191,10 @@ def test_errors_say_what_and_what_to_do(store, to_store, monkeypatch):
     with pytest.raises(SourceError, match=r"cannot be opened with these storage_options: .*regio"):
         open_file(URL, {"regio": "x"})
     nobody = {"endpoint": store.url, "region": "us-east-1", "metadata_endpoint": store.url + "/latest/api/token"}
-    with pytest.raises(SourceError, match="no credentials were accepted; set those"):
+    with pytest.raises(SourceError, match="access is refused; set credentials"):
         open_file(URL, nobody)
     store.faults = Faults(refuse=1)
-    with pytest.raises(SourceError, match="no credentials were accepted; set those"):
+    with pytest.raises(SourceError, match="access is refused; set credentials"):
         open_file(URL, to_store)
     store.faults = Faults(error=1)
     asked = len(store.asked)
@@ -334,6 +334,24 @@ def test_a_killed_process_leaves_a_cache_that_works(store, to_store):
         for name in NAMES[:2]:
             assert open_file(f"s3://{BUCKET}/{name}", to_store).read(0, len(DATA)) == DATA
             assert kept(to_store["cache_dir"]) <= 7 * MIB
+
+
+ENDS = """
+import sys
+from millrace.files.opened import open_file
+file = open_file(sys.argv[1], eval(sys.argv[2]))
+file.prefetch([0], [file.size])
+"""
+
+
+def test_a_program_ends_while_blocks_are_brought_ahead(store, to_store):
+    """It waits for what is on its way, and not for more; it ends well."""
+    store.faults = Faults(delay=0.2)
+    subprocess.run([sys.executable, "-c", ENDS, URL, repr({**to_store, "timeout": 5})], check=True, timeout=30)
+    store.faults = Faults(error=2)
+    subprocess.run(
+        [sys.executable, "-c", ENDS, URL, repr({**to_store, "timeout": 5, "tries": 1000})], check=True, timeout=30
+    )
 
 
 def test_no_thread_stays(store, to_store):

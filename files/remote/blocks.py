@@ -17,8 +17,8 @@ from .hot import HOT, HOT_BYTES
 from .parallel import in_parallel
 from .ranges import BLOCK_BYTES, Range, runs_of
 
-AT_ONCE = 256
-"""Blocks of one call that are held in memory at the same time."""
+AT_ONCE = 64
+"""Blocks of one call that are open, or held in memory, at the same time."""
 
 _SCATTERED = 8
 """How many times as much as is wanted may be brought ahead of time."""
@@ -72,12 +72,14 @@ class Blocks:
         self._announced = self._announced[1], frozenset(blocks) if fits else frozenset()
         missing = [block for block in blocks if not self._cache.touch(self._name(block))]
         if missing:
-            threading.Thread(target=self._bring_ahead, args=(missing,), name="millrace-prefetch", daemon=True).start()
+            # No daemon: a thread that comes back from the library when Python has ended would end the process by a signal.
+            threading.Thread(target=self._bring_ahead, args=(missing,), name="millrace-prefetch").start()
 
     def _bring_ahead(self, blocks: Sequence[int]) -> None:
         with suppress(MillraceError):
             for first in range(0, len(blocks), AT_ONCE):
-                self._claimed(blocks[first : first + AT_ONCE])
+                if threading.main_thread().is_alive():
+                    self._claimed(blocks[first : first + AT_ONCE])
 
     def _here(self, block: int) -> bytes | int | None:
         """A block, or a descriptor of it, if it is on this machine."""

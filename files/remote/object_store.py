@@ -13,15 +13,15 @@ from ..stamps import Stamp
 from ..storage_options import StorageOptions
 from .store import check_process
 
-_STATUS = re.compile(r"status code: (4\d\d)")
+_STATUS = re.compile(r"status code: ([34]\d\d)")
 _ASK_AGAIN = {"408", "409", "425", "429"}
-"""Answers of 4xx that say to come later."""
+"""Answers that say to come later."""
 
 _CREDENTIALS = ("/latest/api/token", "169.254.169.254", "metadata.google", "/metadata/identity", "MissingCredential")
 """What an error speaks of when no credentials were found: the servers that machines of a cloud would get them from."""
 
 _LOGIN = (
-    "no credentials were accepted; set those of the store in the environment (AWS_ACCESS_KEY_ID, GOOGLE_SERVICE_ACCOUNT, "
+    "access is refused; set credentials that allow it in the environment (AWS_ACCESS_KEY_ID, GOOGLE_SERVICE_ACCOUNT, "
     'AZURE_STORAGE_ACCOUNT_NAME, …) or in storage_options=; {"skip_signature": True} is for public data'
 )
 
@@ -84,7 +84,7 @@ class ObjectStore:
         if any(sign in text for sign in _CREDENTIALS):
             return _LOGIN
         if "builder error" in text or (status and status[1] not in _ASK_AGAIN):
-            return "the store refuses the request; check the URL and storage_options="
+            return "the store refuses the request; check the URL, and region and endpoint in storage_options="
         if isinstance(error, (kinds.InvalidPathError, kinds.NotSupportedError, ValueError, TypeError)):
             return "check the URL"
         return None

@@ -61,7 +61,7 @@ class OtherStore:
     def is_final(self, error: Exception) -> str | None:
         """As the protocol says."""
         if isinstance(error, PermissionError):
-            return "no credentials were accepted; pass them in storage_options="
+            return "access is refused; pass credentials that allow it in storage_options="
         return "check the URL" if isinstance(error, (ValueError, TypeError, NotImplementedError)) else None
 
 

@@ -31,7 +31,10 @@ _AHEAD_BYTES = 8 << 20
 """What is brought before a file is read there that is read from its beginning to its end."""
 
 _PORTION_BYTES = AT_ONCE * BLOCK_BYTES
-"""Bytes that are brought at a time where more are asked for."""
+"""Bytes that are read at a time where more are asked for."""
+
+_COPIED_BYTES = 8 * REQUEST_BYTES
+"""Bytes of a copy that are brought at a time."""
 
 
 class RemoteFile:
@@ -121,8 +124,8 @@ class RemoteFile:
 
     def _copy(self, claim: Claim) -> None:
         with claim.file(self.size) as out:
-            for first in range(0, self.size, _PORTION_BYTES):
-                starts = range(first, min(first + _PORTION_BYTES, self.size), REQUEST_BYTES)
+            for first in range(0, self.size, _COPIED_BYTES):
+                starts = range(first, min(first + _COPIED_BYTES, self.size), REQUEST_BYTES)
                 for part in in_parallel(lambda at: self._ask(at, min(at + REQUEST_BYTES, self.size)), starts):
                     out.write(part)
 

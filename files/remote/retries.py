@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -45,7 +46,7 @@ def ask(store: Store, url: str, options: StorageOptions, question: Callable[[], 
             remedy = store.is_final(error)
             if remedy is not None:
                 raise SourceError(f"{brief(url)}: {remedy}. ({_text(error)})") from error
-            if number == options.tries:
+            if number == options.tries or not threading.main_thread().is_alive():  # a program that ends does not wait
                 raise SourceError(
                     f"{brief(url)}: given up after {number} tries: {_text(error)}. Is the store reachable? More patience is "
                     "storage_options={'tries': …, 'timeout': seconds}."
