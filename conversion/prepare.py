@@ -53,8 +53,9 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
         SourceError: the source cannot be read.
     """
     _check(wanted)
+    as_bytes = wanted.to == "array_record" and wanted.transform is None
     found = find_input(
-        wanted.source, wanted.source_format, wanted.split, Target(target).index_dir, wanted.storage_options
+        wanted.source, wanted.source_format, wanted.split, as_bytes, Target(target).index_dir, wanted.storage_options
     )
     decode, skips = _decoding(wanted, found), wanted.on_error == "skip"
     steps = _steps(wanted, decode, found, skips)

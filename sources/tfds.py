@@ -75,6 +75,17 @@ class TfdsDataSource:
         return [decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)]
 
     @property
+    def serialized(self) -> ArrayRecordDataSource:
+        """The examples as they lie in the files: each a serialised `tf.train.Example`.
+
+        Raises:
+            SourceError: the dataset lies in files of another format.
+        """
+        if self._files is None:
+            raise SourceError(f"{brief(self._name)}: its files are not ArrayRecord, and are read by TFDS alone.")
+        return self._files
+
+    @property
     def fingerprint(self) -> dict[str, Any]:
         """The dataset's full name with its version, the split and the number of examples."""
         return {**self._identity, "records": len(self)}

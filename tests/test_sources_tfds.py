@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from source_conformance import SourceConformance, assert_same
 
+import millrace
 from millrace.errors import SourceError
 from millrace.sources import TfdsDataSource, as_source, fingerprint_of, reader_of
 
@@ -47,6 +48,18 @@ def prepare(folder, count, file_format="array_record"):
                 yield key, {"image": np.full((2, 2), key, np.uint8), "label": key, "name": f"name {key}"}
 
     TinyDigits(data_dir=folder, file_format=file_format).download_and_prepare()
+
+
+def test_conversion_keeps_examples_as_they_are(tmp_path):
+    """`--from tfds`: to ArrayRecord as the bytes in the files, which TFDS decodes; to Parquet as columns."""
+    prepare(tmp_path / "data", 10)
+    options = {"source_format": "tfds", "split": "train", "workers": 0, "progress": False}
+    millrace.convert(tmp_path / "data" / "tiny_digits", tmp_path / "bytes", **options)
+    source = TfdsDataSource("tiny_digits", "train", data_dir=tmp_path / "data")
+    assert list(millrace.ArrayRecordDataSource(tmp_path / "bytes")) == list(source.serialized)
+    millrace.convert(tmp_path / "data" / "tiny_digits", tmp_path / "rows", "parquet", **options)
+    row = millrace.ParquetDataSource(tmp_path / "rows")[7]
+    assert (row["image"], row["label"], row["name"]) == ([[7, 7], [7, 7]], 7, b"name 7")
 
 
 class TestShortForm(SourceConformance):

@@ -24,7 +24,7 @@ def add_convert(tools: Any) -> None:
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", nargs="+", help="files, globs or folders; or the name of a TFDS dataset")
+    parser.add_argument("source", nargs="+", help="files, globs, folders or URLs; or the name of a TFDS dataset")
     parser.add_argument("target", help="the folder to write to")
     parser.add_argument("--to", choices=["array_record", "parquet", "tokens"], default="array_record")
     parser.add_argument("--from", dest="source_format", metavar="FORMAT", help="default: by the names of the files")

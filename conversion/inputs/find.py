@@ -21,14 +21,20 @@ OTHER_FORMATS = ("images", "huggingface", "tfds")
 
 
 def find_input(
-    source: Any, source_format: str | None, split: str | None, index_dir: str, storage_options: StorageOptionsLike
+    source: Any,
+    source_format: str | None,
+    split: str | None,
+    as_bytes: bool,
+    index_dir: str,
+    storage_options: StorageOptionsLike,
 ) -> Input:
     """The input that a source is.
 
     Args:
-        source: paths of files; a folder of images or a Hugging Face dataset; the name of a TFDS dataset; or any source.
+        source: paths of files; a folder of images or a Hugging Face dataset; the name or folder of a TFDS dataset; or any source.
         source_format: of files, "images", "huggingface" or "tfds"; None: by the names of the files.
         split: of a dataset that has several.
+        as_bytes: whether examples of TFDS are to stay what they are in its files.
         index_dir: where indices of files are kept.
         storage_options: how files in a store are reached.
 
@@ -45,7 +51,9 @@ def find_input(
     if source_format == "images":
         return SourceInput(sources.ImageFolderDataSource(source, storage_options=storage_options))
     if source_format == "tfds":
-        return SourceInput(sources.TfdsDataSource(text_of(source), split or "train"))
+        folder, name = os.path.split(text_of(source)) if os.path.isdir(text_of(source)) else (None, text_of(source))
+        examples = sources.TfdsDataSource(name, split or "train", folder)
+        return SourceInput(examples.serialized if as_bytes else examples)
     if source_format == "huggingface" or (source_format is None and _is_hugging_face(source)):
         return SourceInput(_hugging_face(text_of(source), split))
     forms = [FORMATS[source_format]] if source_format else list(FORMATS.values())
