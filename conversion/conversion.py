@@ -88,7 +88,7 @@ def convert(
     2 ['00000-of-00001.array_record']
     b'two'
     """
-    path = os.path.abspath(text_of(target))
+    path = text_of(target)
     file = None if tokenizer is None else text_of(tokenizer)
     wanted = Wanted(
         source,
@@ -127,14 +127,14 @@ def _workers(workers: int | None) -> int:
 def _converted(
     job: Job, identity: dict[str, Any], shards: int | None, make: _Make, workers: int, shown: bool
 ) -> Manifest:
-    target = Target(job.target)
+    target = Target(job.target, job.storage)
     done = manifest_in(target)
     if done is not None:
         _check_same(target, {"source": done.source, "options": done.options}, identity)
         if all(map(target.holds, done.shards)):
-            target.clean()
+            target.folder.clean()
             return done
-    with target.locked():
+    with target.folder.locked():
         plan = _plan(target, job, identity, shards, workers, anew=done is None)
         receipts = {shard.name: shard for shard in done.shards if target.holds(shard)} if done is not None else {}
         receipts.update(target.receipts())
@@ -161,7 +161,7 @@ def _plan(
 ) -> list[Shard]:
     """The plan that an earlier run kept, or a new one."""
     kept = target.plan()
-    if kept is not None and (kept["identity"] == identity or target.has_any(kept["shards"])):
+    if kept is not None and (kept["identity"] == identity or target.there([shard["name"] for shard in kept["shards"]])):
         _check_same(target, kept["identity"], identity)
         return [Shard(shard["name"], tuple(Part(**part) for part in shard["parts"])) for shard in kept["shards"]]
     plan = _planned(job, shards, workers)
@@ -177,7 +177,9 @@ def _planned(job: Job, shards: int | None, workers: int) -> list[Shard]:
         return shard_for_shard(names, job.output.suffix)
     counts = dict(run(count_records, job, names, workers if len(names) > 1 else 0, lambda records, weight: None))
     in_order = {name: counts[name] for name in names}
-    return divided(in_order, shards or 1, os.path.basename(job.target) or "data", job.output.suffix)
+    return divided(
+        in_order, shards or 1, os.path.basename(Target(job.target, job.storage).path) or "data", job.output.suffix
+    )
 
 
 def count_records(job: Job, name: str, report: Report) -> tuple[str, int]:
@@ -190,11 +192,12 @@ def _ignored(error: Exception) -> None:
 
 
 def _check_free(target: Target, job: Job, plan: Sequence[Shard]) -> None:
-    files = [target.file(file) for shard in plan for file in job.output.files_of(shard.name)]
-    there = [brief(file) for file in files if os.path.lexists(file)]
+    there = target.there([file for shard in plan for file in job.output.files_of(shard.name)])
     if there:
-        target.clean()
-        raise ConversionError(f"{first_few(there)} would be overwritten; remove what is there, or pass another target.")
+        target.folder.clean()
+        raise ConversionError(
+            f"{brief(target.path)}: {first_few(there)} would be overwritten; remove what is there, or pass another target."
+        )
 
 
 def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -221,7 +224,7 @@ def _on_beam(job: Job, shards: Sequence[Shard], progress: Progress, runner: str,
     from .on_beam import run_on_beam
 
     run_on_beam(job, shards, runner, options)
-    receipts = Target(job.target).receipts()
+    receipts = Target(job.target, job.storage).receipts()
     for shard in shards:
         progress.shard_done()
         progress.advance(receipts[shard.name].records, sum(map(job.input.weight, shard.parts)))

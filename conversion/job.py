@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
+from ..files.storage_options import StorageOptions
+
 OnDamage: TypeAlias = Callable[[Exception], None] | None
 """Is told why a record is left out; None: the error is raised."""
 
@@ -169,6 +171,7 @@ class Job:
     skips: bool
     """Whether damaged records are left out."""
     target: str
+    storage: StorageOptions
 
 
 Work: TypeAlias = Callable[[Job, Any, Report], Any]

@@ -80,5 +80,5 @@ def manifest_in(target: Target) -> Manifest | None:
         return Manifest.from_json(values)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConversionError(
-            f"{brief(target.file(MANIFEST))} is none that this version of millrace wrote ({brief(error)})."
+            f"{brief(target.folder.place(MANIFEST))} is none that this version of millrace wrote ({brief(error)})."
         ) from error

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..checks import one_of, whole_number
 from ..errors import ConversionError
-from ..files.storage_options import StorageOptionsLike
+from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..wording import shown
 from .inputs.find import find_input
 from .inputs.from_files import FileInput
@@ -53,9 +53,10 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
         SourceError: the source cannot be read.
     """
     _check(wanted)
+    storage = storage_options_of(wanted.storage_options)
     as_bytes = wanted.to == "array_record" and wanted.transform is None
     found = find_input(
-        wanted.source, wanted.source_format, wanted.split, as_bytes, Target(target).index_dir, wanted.storage_options
+        wanted.source, wanted.source_format, wanted.split, as_bytes, Target(target, storage).folder.index_dir, storage
     )
     decode, skips = _decoding(wanted, found), wanted.on_error == "skip"
     steps = _steps(wanted, decode, found, skips)
@@ -68,7 +69,7 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
         "on_error": wanted.on_error,
     }
     identity = json.loads(json.dumps({"source": found.identity(), "options": options}, default=str))
-    return Job(found, output, steps, skips, target), identity
+    return Job(found, output, steps, skips, target, storage), identity
 
 
 def _check(wanted: Wanted) -> None:

@@ -19,9 +19,9 @@ def convert_shard(job: Job, shard: Shard, report: Report) -> Receipt:
         ConversionError: a record cannot be written as asked, or a file cannot be written at all.
         Exception: whatever a function of the user's raises.
     """
-    target = Target(job.target)
+    target = Target(job.target, job.storage)
     try:
-        with target.writing() as folder:
+        with target.folder.scratch() as folder:
             writing = _Writing(job, report)
             writing.run(shard, os.path.join(folder, os.path.basename(shard.name)))
             files = job.output.files_of(shard.name)
@@ -30,8 +30,8 @@ def convert_shard(job: Job, shard: Shard, report: Report) -> Receipt:
         raise
     except OSError as error:
         raise ConversionError(
-            f"{brief(target.file(shard.name))} cannot be written: {brief(error)}. Nothing of it is left, and what was whole "
-            "stays: run the same again when that is mended."
+            f"{brief(target.folder.place(shard.name))} cannot be written: {brief(error)}. Nothing of it is left, and what was "
+            "whole stays: run the same again when that is mended."
         ) from error
 
 

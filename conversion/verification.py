@@ -7,19 +7,21 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..errors import ConversionError
+from ..errors import ConversionError, SourceError
 from ..files.paths import PathLike, text_of
+from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..wording import brief
 from .job import WrittenFile
 from .manifest import manifest_in
-from .target import MANIFEST, Target, digest_of
+from .target import MANIFEST, Target
 
 
-def verify(target: PathLike) -> list[str]:
+def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list[str]:
     """Hold a folder that `millrace.convert` wrote against its `manifest.json`: names, sizes and SHA-256 of all files.
 
     Args:
         target: the folder.
+        storage_options: how a folder in a store (`s3://…`) is reached.
 
     Returns:
         What is wrong, a line for each thing; nothing if all is right. A file that the manifest does not know is wrong, too,
@@ -34,7 +36,7 @@ def verify(target: PathLike) -> list[str]:
     ...     millrace.verify(folder)
     []
     """
-    folder = Target(text_of(target))
+    folder = Target(text_of(target), storage_options_of(storage_options))
     manifest = manifest_in(folder)
     if manifest is None:
         raise ConversionError(_no_manifest(folder))
@@ -55,15 +57,12 @@ def _no_manifest(folder: Target) -> str:
 
 
 def _difference(folder: Target, file: WrittenFile) -> str | None:
-    path = folder.file(file.name)
     try:
-        size = os.path.getsize(path)
+        size = folder.folder.size(file.name)
         if size != file.bytes:
-            return f"{file.name} has {size:,} bytes, not {file.bytes:,}"
-        return None if digest_of(path) == file.sha256 else f"{file.name} has another content (SHA-256)"
-    except FileNotFoundError:
-        return f"{file.name} is missing"
-    except OSError as error:
+            return f"{file.name} has {size:,} bytes, not {file.bytes:,}" if size >= 0 else f"{file.name} is missing"
+        return None if folder.folder.digest(file.name) == file.sha256 else f"{file.name} has another content (SHA-256)"
+    except (OSError, SourceError) as error:
         return f"{file.name} cannot be read: {brief(error)}"
 
 
@@ -71,7 +70,7 @@ def _unknown(folder: Target, files: list[WrittenFile]) -> Iterator[str]:
     known = {file.name for file in files}
     suffixes = tuple({os.path.splitext(name)[1] for name in known})
     for name in sorted({os.path.dirname(name) for name in known}):
-        for entry in sorted(os.listdir(folder.file(name)) if os.path.isdir(folder.file(name)) else ()):
+        for entry in folder.folder.names_in(name):
             place = f"{name}/{entry}" if name else entry
             if entry.endswith(suffixes) and place not in known:
                 yield f"{place} is not in the manifest"

@@ -72,6 +72,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             faults, number = proxy.faults, next(proxy.numbers)
             proxy.asked.append((self.command, self.path, self.headers.get("Range", "")))
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             time.sleep(faults.delay)
 
             def meets(every: int) -> bool:
@@ -80,7 +81,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             if meets(faults.error) or meets(faults.refuse):
                 self._answer(503 if meets(faults.error) else 403, {}, b"")
                 return
-            status, headers, body = self._upstream()
+            status, headers, body = self._upstream(body)
             if meets(faults.stall):
                 self._answer(status, headers, body, len(body) // 2)
                 proxy.ended.wait(STALL_SECONDS)
@@ -91,13 +92,12 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             else:
                 self._answer(status, headers, body)
 
-        do_HEAD = do_PUT = do_GET  # noqa: N815
+        do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815
 
-        def _upstream(self) -> tuple[int, dict[str, str], bytes]:
-            length = int(self.headers.get("Content-Length", 0))
+        def _upstream(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
             connection = http.client.HTTPConnection(*proxy.upstream)
             try:
-                connection.request(self.command, self.path, self.rfile.read(length), dict(self.headers))
+                connection.request(self.command, self.path, body, dict(self.headers))
                 answer = connection.getresponse()
                 kept = ("etag", "content-range", "last-modified", "content-type")
                 headers = {name: value for name, value in answer.getheaders() if name.lower() in kept}

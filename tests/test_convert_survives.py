@@ -131,7 +131,10 @@ def test_verify_finds_a_flipped_bit_and_a_file_too_many(tfrecords, tmp_path):
 
 def test_two_processes_do_not_write_to_one_folder(tfrecords, tmp_path):
     """The second one is told, at once."""
-    with Target(str(tmp_path / "out")).locked(), pytest.raises(ConversionError, match="another process converts to"):
+    with (
+        Target(str(tmp_path / "out")).folder.locked(),
+        pytest.raises(ConversionError, match="another process converts to"),
+    ):
         convert(tfrecords, tmp_path / "out")
     assert convert(tfrecords, tmp_path / "out").records == 100
 
@@ -199,7 +202,7 @@ def test_a_conversion_that_was_killed_goes_on_to_the_same_bytes(shards, kills, t
 
 
 DOCUMENTS = [{"tokens": list(range(number))} for number in range(4)]
-OURS = ("/conversion/target.py", "/conversion/conversion.py", "/conversion/shards.py", "/files/streams.py")
+OURS = tuple(f"/conversion/{name}.py" for name in ("target", "folders", "conversion", "shards"))
 
 
 def killed_after(target, lines):

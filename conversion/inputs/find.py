@@ -9,7 +9,7 @@ from typing import Any
 from ... import sources
 from ...errors import ConversionError, MissingExtraError, SourceError
 from ...files.paths import find_files, text_of
-from ...files.storage_options import StorageOptionsLike, storage_options_of
+from ...files.storage_options import StorageOptions
 from ...wording import brief, first_few, shown
 from ..job import Input
 from .formats import FORMATS, format_of
@@ -26,17 +26,17 @@ def find_input(
     split: str | None,
     as_bytes: bool,
     index_dir: str,
-    storage_options: StorageOptionsLike,
+    storage: StorageOptions,
 ) -> Input:
     """The input that a source is.
 
     Args:
-        source: paths of files; a folder of images or a Hugging Face dataset; the name or folder of a TFDS dataset; or any source.
+        source: paths of files; a folder of images or a Hugging Face dataset; a name or folder of TFDS; or any source.
         source_format: of files, "images", "huggingface" or "tfds"; None: by the names of the files.
         split: of a dataset that has several.
         as_bytes: whether examples of TFDS are to stay what they are in its files.
         index_dir: where indices of files are kept.
-        storage_options: how files in a store are reached.
+        storage: how files in a store are reached.
 
     Raises:
         ConversionError: the format is unknown, or cannot be told.
@@ -49,7 +49,7 @@ def find_input(
     if not _is_paths(source):
         return SourceInput(source)
     if source_format == "images":
-        return SourceInput(sources.ImageFolderDataSource(source, storage_options=storage_options))
+        return SourceInput(sources.ImageFolderDataSource(source, storage_options=storage))
     if source_format == "tfds":
         folder, name = os.path.split(text_of(source)) if os.path.isdir(text_of(source)) else (None, text_of(source))
         examples = sources.TfdsDataSource(name, split or "train", folder)
@@ -58,9 +58,9 @@ def find_input(
         return SourceInput(_hugging_face(text_of(source), split))
     forms = [FORMATS[source_format]] if source_format else list(FORMATS.values())
     patterns = tuple(pattern for form in forms for pattern in form.patterns)
-    names = list(dict.fromkeys(find_files(source, patterns, storage_options)))
+    names = list(dict.fromkeys(find_files(source, patterns, storage)))
     form = forms[0] if source_format else format_of(names)
-    return FileInput(names, form, index_dir, storage_options_of(storage_options))
+    return FileInput(names, form, index_dir, storage)
 
 
 def _is_paths(source: Any) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from ...errors import MissingExtraError, SourceError
@@ -71,6 +73,22 @@ class ObjectStore:
     def has_folders(self) -> bool:
         """As the protocol says."""
         return not self._is_http
+
+    def put_file(self, key: str, path: str) -> None:
+        """As the protocol says."""
+        check_process()
+        self._library.put(self._store, key, Path(path))
+
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """As the protocol says."""
+        check_process()
+        self._library.put(self._store, key, data)
+
+    def remove(self, key: str) -> None:
+        """As the protocol says."""
+        check_process()
+        with suppress(FileNotFoundError):
+            self._library.delete(self._store, key)
 
     def is_final(self, error: Exception) -> str | None:
         """As the protocol says."""

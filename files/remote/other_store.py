@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from typing import Any
 
 from ...errors import MissingExtraError, SourceError
@@ -57,6 +58,19 @@ class OtherStore:
     def has_folders(self) -> bool:
         """As the protocol says."""
         return True
+
+    def put_file(self, key: str, path: str) -> None:
+        """As the protocol says."""
+        self._system.put_file(path, key)
+
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """As the protocol says."""
+        self._system.pipe_file(key, data)
+
+    def remove(self, key: str) -> None:
+        """As the protocol says."""
+        with suppress(FileNotFoundError):
+            self._system.rm_file(key)
 
     def is_final(self, error: Exception) -> str | None:
         """As the protocol says."""

@@ -40,6 +40,18 @@ class Store(Protocol):
         """Whether files can be listed."""
         ...
 
+    def put_file(self, key: str, path: str) -> None:
+        """Write a local file, in place of what was there; it appears when it is whole."""
+        ...
+
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """Write bytes, in the same way."""
+        ...
+
+    def remove(self, key: str) -> None:
+        """Remove a file; it may be gone already."""
+        ...
+
     def is_final(self, error: Exception) -> str | None:
         """What a user can do about an error that will be the same when the store is asked again; None for other errors."""
         ...

@@ -1,0 +1,257 @@
+"""Folders that files appear in when they are whole: of this machine, or in a store. In: names. Out: files."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Protocol
+
+from ..errors import ConversionError, SourceNotFoundError
+from ..files.paths import file_system_of
+from ..files.stamps import stamp_of
+from ..files.storage_options import StorageOptions
+from ..files.streams import open_stream
+from ..files.urls import is_remote, local_path
+from ..wording import brief
+
+WORKPLACE = ".conversion"
+"""What is there only while a conversion is not done."""
+
+_LOCK, _SCRATCH = "lock", "writing-"
+
+
+class Folder(Protocol):
+    """A folder that is written to. Names have `/` between their parts."""
+
+    path: str
+    index_dir: str
+    """A folder of this machine for indices of input files."""
+
+    def place(self, name: str) -> str:
+        """The path of a file."""
+        ...
+
+    def size(self, name: str) -> int:
+        """Of a file, in bytes; -1 if there is none."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """All of a small file; None if there is none."""
+        ...
+
+    def digest(self, name: str) -> str:
+        """The SHA-256 of a file."""
+        ...
+
+    def names_in(self, folder: str) -> list[str]:
+        """The base names of the files in a folder of this one, or in itself, ""; sorted."""
+        ...
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file; it appears when it is whole."""
+        ...
+
+    def put(self, path: str, name: str) -> None:
+        """Have a file of `scratch` appear under its name."""
+        ...
+
+    def scratch(self) -> AbstractContextManager[str]:
+        """A folder of this machine for files that are being written; it is gone afterwards."""
+        ...
+
+    def locked(self) -> AbstractContextManager[None]:
+        """No other process converts to this folder, as far as that can be told."""
+        ...
+
+    def clean(self) -> None:
+        """Remove what is there only while a conversion is not done."""
+        ...
+
+
+def folder_at(path: str, storage: StorageOptions) -> Folder:
+    """The folder of a path or URL."""
+    return StoreFolder(path.rstrip("/"), storage) if is_remote(path) else LocalFolder(os.path.abspath(local_path(path)))
+
+
+class LocalFolder:
+    """On this machine; `Folder` says what it does."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._work = os.path.join(path, WORKPLACE)
+        self.index_dir = os.path.join(self._work, "indices")
+
+    def place(self, name: str) -> str:
+        """With the system's separators."""
+        return os.path.join(self.path, *name.split("/"))
+
+    def size(self, name: str) -> int:
+        """As the file system says."""
+        try:
+            return os.path.getsize(self.place(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return -1
+
+    def read(self, name: str) -> bytes | None:
+        """As the file system gives it."""
+        try:
+            with open(self.place(name), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def digest(self, name: str) -> str:
+        """Read from the disk."""
+        return digest_of(self.place(name))
+
+    def names_in(self, folder: str) -> list[str]:
+        """None for a folder that is not there."""
+        try:
+            return sorted(entry.name for entry in os.scandir(self.place(folder)) if entry.is_file())
+        except FileNotFoundError:
+            return []
+
+    def write(self, name: str, data: bytes) -> None:
+        """First under another name."""
+        with self.scratch() as folder:
+            path = os.path.join(folder, "data")
+            with open(path, "wb") as file:
+                file.write(data)
+            self.put(path, name)
+
+    def put(self, path: str, name: str) -> None:
+        """When its bytes, and then its name, are on the disk."""
+        place = self.place(name)
+        _sync(path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        os.replace(path, place)
+        _sync(os.path.dirname(place))
+
+    @contextmanager
+    def scratch(self) -> Iterator[str]:
+        """In the folder itself, as only there a file can get a name at once."""
+        folder = os.path.join(self._work, _SCRATCH + secrets.token_hex(8))
+        os.makedirs(folder)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """By a lock that goes with its process; what killed ones were writing is removed."""
+        os.makedirs(self._work, exist_ok=True)
+        lock = os.open(os.path.join(self._work, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConversionError(
+                    f"another process converts to {brief(self.path)} now; wait for it, or pass another target."
+                ) from None
+            self._clear()
+            yield
+            self._clear()
+        finally:
+            os.close(lock)
+
+    def _clear(self) -> None:
+        """Remove what nobody writes any more."""
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self._work):
+                if name.startswith(_SCRATCH):
+                    shutil.rmtree(os.path.join(self._work, name), ignore_errors=True)
+
+    def clean(self) -> None:
+        """With all that is in it."""
+        shutil.rmtree(self._work, ignore_errors=True)
+
+
+class StoreFolder:
+    """In a store, where a file appears when all of it was sent; `Folder` says what it does. There are no locks."""
+
+    def __init__(self, path: str, storage: StorageOptions) -> None:
+        self.path, self._storage = path, storage
+        self.index_dir = os.path.join(storage.cache_dir, "indices")
+
+    def place(self, name: str) -> str:
+        """The URL."""
+        return f"{self.path}/{name}" if name else self.path
+
+    def size(self, name: str) -> int:
+        """As the store says."""
+        try:
+            return stamp_of(self.place(name), self._storage).size
+        except SourceNotFoundError:
+            return -1
+
+    def read(self, name: str) -> bytes | None:
+        """As the store gives it."""
+        try:
+            with open_stream(self.place(name), None, self._storage) as stream:
+                return stream.read()
+        except SourceNotFoundError:
+            return None
+
+    def digest(self, name: str) -> str:
+        """All of it is brought here for that."""
+        digest = hashlib.sha256()
+        with open_stream(self.place(name), None, self._storage) as stream:
+            while data := stream.read(1 << 20):
+                digest.update(data)
+        return digest.hexdigest()
+
+    def names_in(self, folder: str) -> list[str]:
+        """As the store lists them."""
+        return sorted(file_system_of(self.path, self._storage).names_in(self.place(folder)))
+
+    def write(self, name: str, data: bytes) -> None:
+        """In one request."""
+        from ..files.remote.uploads import put_bytes
+
+        put_bytes(data, self.place(name), self._storage)
+
+    def put(self, path: str, name: str) -> None:
+        """In several requests, if it is large."""
+        from ..files.remote.uploads import put_file
+
+        put_file(path, self.place(name), self._storage)
+
+    @contextmanager
+    def scratch(self) -> Iterator[str]:
+        """In the system's folder for temporary files, which must have room for the shards that are being written."""
+        with tempfile.TemporaryDirectory(prefix="millrace-") as folder:
+            yield folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nothing is locked: two that convert the same write the same bytes."""
+        yield
+
+    def clean(self) -> None:
+        """File by file."""
+        from ..files.remote.uploads import remove
+
+        for name in self.names_in(WORKPLACE):
+            remove(self.place(f"{WORKPLACE}/{name}"), self._storage)
+
+
+def digest_of(path: str) -> str:
+    """The SHA-256 of a file of this machine."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: str) -> None:
+    """Have a file or a folder on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
