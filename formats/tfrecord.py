@@ -75,11 +75,11 @@ def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None)
     Args:
         stream: stands at its beginning; unpacked, if the file is compressed.
         name: of the file, for messages.
-        on_damage: is told of each record that is left out because its checksum is wrong, or because the file ends in it.
-            Default: that is an error.
+        on_damage: is told of each record that is left out because its checksum is wrong, or the file ends in it; and of each
+            damaged length, after which one goes on at the next record that is whole. Default: all these are errors.
 
     Raises:
-        SourceError: a record is damaged; or a length is, so that nobody knows where the next record begins.
+        SourceError: a record is damaged; or the first length is, as in a file of another format.
 
     >>> import io
     >>> list(read_records(io.BytesIO(framed(b"one") + framed(b"two")), "x.tfrecord"))
@@ -91,7 +91,10 @@ def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None)
         while at + HEADER_BYTES <= len(buffer):  # a record takes a microsecond here, and there are billions of them
             length, checksum = _HEADER.unpack_from(buffer, at)
             if checksum != masked(crc(buffer[at : at + 8])):
-                raise _no_length(buffer[at : at + 2], name, window.start + at)
+                offset, window.at = window.start + at, at
+                leave_out(_no_length(buffer, name, offset), on_damage if offset else None)
+                at = window.to_next_record()
+                break
             stop = at + length + FRAME_BYTES
             if stop > len(buffer):
                 needed = stop - at
@@ -132,6 +135,30 @@ class _Window:
         self.start, self.at, self.buffer = self.start + self.at, 0, b"".join(pieces)
         return found >= count
 
+    def to_next_record(self) -> int:
+        """Moves on to the next place in the buffer that has a whole record; to the end, if there is none."""
+        self.at += 1
+        while self.has(HEADER_BYTES):
+            # Of a length of less than a terabyte the last three bytes are zero.
+            zeros = self.buffer.find(bytes(3), self.at + 5)
+            if zeros < 0:
+                self.at = len(self.buffer) - HEADER_BYTES + 1
+                continue
+            self.at = zeros - 5
+            if self._has_record():
+                return self.at
+            self.at += 1
+        self.at = len(self.buffer)
+        return self.at
+
+    def _has_record(self) -> bool:
+        length = _length_at(self.buffer, self.at) if self.has(HEADER_BYTES) else None
+        if length is None or not self.has(length + FRAME_BYTES):
+            return False
+        end = self.at + HEADER_BYTES + length
+        (stored,) = _FOOTER.unpack_from(self.buffer, end)
+        return bool(stored == masked(crc_function()(self.buffer[end - length : end])))
+
 
 class RecordTable(NamedTuple):
     """Where the records of a file lie."""
@@ -157,7 +184,10 @@ def record_table(file: OpenFile) -> RecordTable:
             if offsets:
                 checksums.append(_FOOTER.unpack_from(piece, offset - first - FOOTER_BYTES)[0])
             offsets.append(offset)
-            offset += _length_at(piece, offset - first, offset, file.path) + FRAME_BYTES
+            length = _length_at(piece, offset - first)
+            if length is None:
+                raise _no_length(piece, file.path, offset)
+            offset += length + FRAME_BYTES
         if offset == start or offset > file.size:
             raise _cut_off(file.path, offsets[-1] if offset > start else offset)
         wanted = _HEADER_ALONE if offset - start > _HEADER_ALONE * (len(offsets) - known) else _SCAN_BYTES
@@ -184,20 +214,19 @@ def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | N
     return next(number for number, (crc, wanted) in enumerate(zip(found, checksums)) if crc != wanted)
 
 
-def _length_at(buffer: bytes, at: int, offset: int, name: str) -> int:
+def _length_at(buffer: bytes, at: int) -> int | None:
+    """The length of a record, or None if it is damaged."""
     length: int
     length, stored = _HEADER.unpack_from(buffer, at)
-    if stored != masked(crc_function()(buffer[at : at + 8])):
-        raise _no_length(buffer[at : at + 2], name, offset)
-    return length
+    return length if stored == masked(crc_function()(buffer[at : at + 8])) else None
 
 
 def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
     if offset:
         return SourceError(
-            f"{brief(name)}: the length of the record at byte {offset} is damaged; what follows is lost."
+            f"{brief(name)}: the length of the record at byte {offset} is damaged; nobody knows where the next one begins."
         )
-    if begin == b"\x1f\x8b":
+    if begin.startswith(b"\x1f\x8b"):
         return SourceError(
             f"{brief(name)} is compressed with gzip: single records cannot be read from it. Unpack it, or convert it."
         )

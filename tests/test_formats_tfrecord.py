@@ -10,6 +10,7 @@ import pytest
 
 from millrace.errors import SourceError
 from millrace.files.opened import open_file
+from millrace.formats import tfrecord
 from millrace.formats.tfrecord import first_damaged, framed, masked, read_records, record_table
 
 RECORDS = [b"", b"one", bytes(range(256)) * 300, b"x" * 5000, b"last"]
@@ -76,12 +77,26 @@ def test_a_damaged_record_is_named_or_left_out():
     assert [str(error) for error in told] == ["x.tfrecord: the record at byte 16 is damaged: its checksum is wrong."]
 
 
-def test_a_damaged_length_is_an_error_whatever_is_asked_for():
-    """Where the next record begins is not known then: what follows would be lost in silence."""
-    data = bytearray(WHOLE)
-    data[16 + 3] ^= 1
-    with pytest.raises(SourceError, match=r"the length of the record at byte 16 is damaged; what follows is lost"):
-        read(bytes(data), print)
+@pytest.mark.parametrize("content", [b"", b"\0" * 1000, bytes(range(256)) * 50, framed(b"inner")[:15] * 9])
+@pytest.mark.parametrize("at_once", [1, 7, 1 << 20])
+def test_after_a_damaged_length_one_goes_on_at_the_next_record(content, at_once, monkeypatch):
+    """Whatever lies between; the file ends there, if no record is left. Without `on_damage` it is an error."""
+    monkeypatch.setattr(tfrecord, "_AT_ONCE", at_once)
+    damaged = bytearray(framed(content))
+    damaged[9] ^= 1
+    data = framed(b"first") + bytes(damaged) + framed(b"second") * 2
+    with pytest.raises(SourceError, match=r"x\.tfrecord: the length of the record at byte 21 is damaged"):
+        read(data)
+    told = []
+    assert read(data, told.append) == [b"first", b"second", b"second"]
+    assert read(framed(b"first") + bytes(damaged), told.append) == [b"first"]
+    assert len(told) == 2
+
+
+def test_a_damaged_first_length_is_an_error_whatever_is_asked_for():
+    """Most often the file is of another format: it would be gone through for nothing."""
+    with pytest.raises(SourceError, match="not a TFRecord file, or damaged at its beginning"):
+        read(b"\1" + WHOLE, print)
 
 
 @pytest.mark.parametrize(
