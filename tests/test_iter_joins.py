@@ -1,5 +1,9 @@
 """IterDatasets that are mixed, zipped, interleaved, limited, repeated, or shuffled in windows."""
 
+import contextlib
+import itertools
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -144,20 +148,67 @@ def test_other_weights_hold_from_where_a_mix_goes_on():
     assert {x // 1000 for x in rest} == {2}
 
 
-def test_a_mix_of_rows_is_not_changed_inside_a_window():
-    """Its rest would be made of other elements: an error at such steps; between two windows each element comes once."""
-    before, other = (
-        IterDataset.mix(_parts("a", "b"), {"a": a, "b": 1 - a}, when_exhausted="all").window_shuffle(8, seed=1)
-        for a in (0.7, 0.2)
-    )
-    iterator = iter(before)
-    seen = [int(next(iterator)) for _ in range(3)]
-    with pytest.raises(CheckpointError, match="between two windows"):
-        iter(other).set_state(iterator.get_state(), strict=False)
-    seen += [int(next(iterator)) for _ in range(5)]
-    changed = iter(other)
-    changed.set_state(iterator.get_state(), strict=False)
-    assert sorted([*seen, *map(int, changed)]) == sorted(map(int, before))
+@pytest.mark.parametrize("steps", [1, 3, 5, 6, 10])
+def test_a_mix_of_rows_is_changed_inside_a_window(steps):
+    """What was begun comes as it would have; each element of all datasets comes once."""
+
+    def stream(weights, shuffles):
+        mixed = IterDataset.mix(_parts(*weights), weights, when_exhausted="all")
+        return (mixed.window_shuffle(8, seed=1) if shuffles else mixed.batch(8).flat_map(list)).batch(3)
+
+    for weights, shuffles in (({"a": 0.2, "b": 0.8}, True), ({"d": 0.5, "b": 0.2, "a": 0.3}, False)):
+        before = stream({"a": 0.7, "b": 0.3}, shuffles)
+        iterator, later, again = iter(before), iter(stream(weights, shuffles)), iter(stream(weights, shuffles))
+        seen = [x for _ in range(steps) for x in next(iterator).tolist()]
+        later.set_state(iterator.get_state(), strict=False)
+        for batch in later:
+            seen += batch.tolist()
+            again.set_state(later.get_state())
+            assert again.get_state() == later.get_state()
+        begun = -(-steps * 3 // 8) * 8
+        assert seen[:begun] == [x for batch in before for x in batch.tolist()][:begun]
+        assert sorted(seen) == sorted(int(x) for name in weights for x in _parts(name)[name])
+
+
+def test_datasets_that_a_window_needs_stay():
+    """They are not removed inside it; nor others added, where what is random after the mix would be otherwise."""
+
+    def stream(*names, shuffles=False):
+        mixed = IterDataset.mix(_parts(*names), when_exhausted="all")
+        return iter(mixed.window_shuffle(8, seed=1) if shuffles else mixed.batch(8).flat_map(list))
+
+    iterator = stream("a", "b")
+    next(iterator)
+    with pytest.raises(CheckpointError, match="keep it among the datasets"):
+        stream("a").set_state(iterator.get_state(), strict=False)
+    iterator = stream("a", "b", shuffles=True)
+    for step in range(8):
+        next(iterator)
+        with pytest.raises(CheckpointError, match="between two windows") if step < 7 else contextlib.nullcontext():
+            stream("a", "b", "c", shuffles=True).set_state(iterator.get_state(), strict=False)
+
+
+def test_a_mix_of_rows_is_changed_inside_windows_again_and_again():
+    """On other shards, with other weights and datasets each time: what each run had begun comes once."""
+    for seed in range(15):
+        generator = np.random.default_rng(seed)
+        seen, states = [], None
+        for names in ("ab", "bda", "dab"):
+            weights = dict(zip(names, generator.dirichlet(np.ones(len(names))).tolist()))
+            mixed = IterDataset.mix(_parts(*names), weights, when_exhausted="all")
+            stream = mixed.map(lambda x: np.full(1 + x % 3, x)).pack(8, window=7).batch(2)
+            count = int(generator.integers(1, 4))
+            iterators = [iter(stream.shard(ShardOptions(index, count))) for index in range(count)]
+            for iterator in iterators:
+                if states:
+                    iterator.set_states(states, strict=False)
+            for iterator in iterators:
+                seen += itertools.islice(iterator, int(generator.integers(0, 5)))
+            states = [iterator.get_state() for iterator in iterators]
+        for iterator in iterators:
+            seen += iterator
+        tokens = Counter(int(x) for batch in seen for x in batch["tokens"].ravel() if x)
+        assert tokens == Counter({int(x): int(1 + x % 3) for name in "abd" for x in _parts(name)[name] if x})
 
 
 def test_a_changed_mix_goes_on_with_other_shards():

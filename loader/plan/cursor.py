@@ -74,6 +74,7 @@ class Unfinished:
         lineages: of the order of each leaf.
         delivered: rows that were delivered from there on since.
         stage: which; None, as states of before tell it: the last one, until nothing that was begun at any stage is left.
+        mix: as JSON text the uppermost mix of streams below the stage, where it has been changed since.
     """
 
     shard: tuple[int, int]
@@ -81,6 +82,12 @@ class Unfinished:
     lineages: tuple[Lineage, ...]
     delivered: int = 0
     stage: int | None = None
+    mix: str = ""
+
+    @property
+    def whose(self) -> tuple[tuple[int, int], tuple[Lineage, ...], str]:
+        """What tells the run and the shard from others."""
+        return self.shard, self.lineages, self.mix
 
 
 def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:

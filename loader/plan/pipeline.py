@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,14 @@ from .parts import Part
 from .stages import COLUMN_UNITS, MIXED_UNITS, Stage, column_span_length, span_length
 
 
+class Former(NamedTuple):
+    """The shard of a former run, whose work is to be finished: what tells it from others, and what it had of a pipeline."""
+
+    whose: tuple[Any, ...]
+    leaves: tuple[Leaf, ...]
+    joins: tuple[Join, ...]
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """A checked pipeline.
@@ -39,7 +47,7 @@ class Pipeline:
         skips_errors: a record that fails is left out.
         identity: what identifies source and operations, taken when the pipeline was made, because what they load or remember
             while they work may change them. None: taken now.
-        formers: the leaves as shards of former runs had them, whose work is to be finished.
+        formers: shards of former runs.
     """
 
     leaves: tuple[Leaf, ...]
@@ -48,7 +56,7 @@ class Pipeline:
     top: Part
     skips_errors: bool = False
     identity: Identity | None = None
-    formers: tuple[tuple[Leaf, ...], ...] = ()
+    formers: tuple[Former, ...] = ()
 
     def __post_init__(self) -> None:
         if self.identity is None:
@@ -76,7 +84,7 @@ class Pipeline:
     @cached_property
     def every_leaf(self) -> tuple[Leaf, ...]:
         """The leaves, and after them those of each of the formers."""
-        return (*self.leaves, *chain.from_iterable(self.formers))
+        return (*self.leaves, *chain.from_iterable(former.leaves for former in self.formers))
 
     def read_by(self, stage: int, former: int) -> int:
         """The number, among every leaf, of the one that a stage reads, for the shard of now or number `former`, from 1."""
@@ -86,12 +94,15 @@ class Pipeline:
 
     def former_of(self, rest: Unfinished) -> int:
         """The number, from 1, of the former shard that had begun something."""
-        whose = [(_numbers(leaves[0].shard), tuple(leaf.lineage for leaf in leaves)) for leaves in self.formers]
-        return 1 + whose.index((rest.shard, rest.lineages))
+        return 1 + [former.whose for former in self.formers].index(rest.whose)
+
+    def joins_of(self, former: int) -> tuple[Join, ...]:
+        """The joins, for the shard of now or number `former`, from 1."""
+        return self.formers[former - 1].joins if former else self.joins
 
     def shard_of(self, former: int) -> ShardOptions:
         """The shard of now, or that of number `former`, from 1."""
-        return self.formers[former - 1][0].shard if former else self.shard
+        return self.formers[former - 1].leaves[0].shard if former else self.shard
 
     def place_of(self, tag: int) -> tuple[Leaf, int]:
         """The leaf and the global position in it that the tag of a row of a leaf names; see `tags_of`."""
@@ -215,7 +226,3 @@ class Pipeline:
     def with_leaf(self, leaf: Leaf) -> Pipeline:
         """The same pipeline over another leaf."""
         return dataclasses.replace(self, leaves=(leaf,))
-
-
-def _numbers(shard: ShardOptions) -> tuple[int, int]:
-    return shard.shard_index, shard.shard_count

@@ -1,59 +1,123 @@
 """How a mix of rows goes on that has other datasets than in the run before.
 
 In: the pipeline as it is now, and a state. Out: the same state, as one of this pipeline: datasets that stay go on where they
-stood, new ones begin. Other weights need nothing, as each dataset has a place of its own; but inside a window, whose rest would
-be made of other elements, neither can be changed.
+stood, new ones begin. Other weights need nothing, as each dataset has a place of its own; but what was begun with the former
+mix, as a window of a `Pack`, is unfinished: it is made as it would have been.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from ...errors import CheckpointError
 from ...wording import shown
-from ..plan.cursor import Cursor, cursor_of_join
-from ..plan.joins import Join
+from ..plan.cursor import Cursor, Unfinished, cursor_of_join
 from ..plan.lineage import Lineage
 from ..plan.parts import Size
 from ..plan.pipeline import Pipeline
+from ..plan.rules.former_mix import text_of
 from .loader_state import LoaderState
 
+TakeUp: TypeAlias = Callable[[Pipeline, LoaderState, str], Cursor]
 
-def with_datasets_of_now(pipeline: Pipeline, state: LoaderState) -> LoaderState:
+
+def with_datasets_of_now(pipeline: Pipeline, state: LoaderState, take_up: TakeUp) -> LoaderState:
     """The state as one of this pipeline, if the uppermost join is a mix there and here, and another one.
 
+    Args:
+        pipeline: as it is now.
+        state: of one shard.
+        take_up: `taken_up`, by its pipeline, state and mix.
+
     Raises:
-        CheckpointError: the state stands where a mix cannot be changed.
+        CheckpointError: what follows the mix is not as it was; or datasets were changed inside a window that needs them.
     """
     saved, join = _uppermost(state), pipeline.joins[-1]
     if saved is None or join.rule.fingerprint["kind"] != "mix" or saved == pipeline.fingerprint["sampler"]["joins"][-1]:
         return state
-    names, sizes = saved["names"], [Size(*size) for size in saved["sizes"]]
-    stages = sum(size.stages for size in sizes)
-    above = state.cursor.skips[stages:]
-    own = sum(part.size.stages for part in join.inputs)
-    begun = any(above) or state.cursor.unfinished  # with what the former mix gave, and this one would not give again
-    if not begun and _is_of(join, saved):
-        return state
-    if begun or len(above) != len(pipeline.stages) - own:
+    moved = _Moved(pipeline, saved)
+    if len(state.cursor.skips) - moved.stages != len(pipeline.stages) - moved.stages_now:
         raise CheckpointError(
-            "datasets and weights of a mix can be changed where the state stands between two batches (of a Pack or "
-            "window_shuffle: between two windows), and what follows the mix is as it was; take the checkpoint at another step."
+            "datasets and weights of a mix of streams can be changed, but not what follows the mix: go on with that as it was."
         )
-    cursors = dict(zip(names, state.cursor.parts(sizes)))
-    lineages = dict(zip(names, _cut(state.lineages, sizes)))
-    found: list[Cursor] = []
-    kept: list[Lineage] = []
-    for name, part in zip(join.names, join.inputs):
-        known = name in cursors
-        if known and sizes[names.index(name)] != part.size:
-            raise CheckpointError(f"dataset {shown(name)} of the mix has another form now; give it another name.")
-        found.append(cursors[name] if known else pipeline.start_of(part))
-        kept += lineages[name] if known else [Lineage()] * part.size.leaves
-    cursor = cursor_of_join(found, state.cursor.notes[-1][:1])
-    cursor = cursor._replace(skips=(*cursor.skips, *above))
-    return dataclasses.replace(state, cursor=cursor, lineages=tuple(kept), fingerprint=pipeline.fingerprint)
+    cursor = moved.cursor(state.cursor)
+    if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _draws_otherwise(pipeline, state, moved):
+        raise CheckpointError(
+            "the state stands inside a window after a mix of streams. There weights can be changed, but with other datasets "
+            "random operations after the mix would draw other numbers; take the checkpoint between two windows, or keep them."
+        )
+    state = dataclasses.replace(state, cursor=cursor, lineages=moved.lineages(state.lineages))
+    cursor = take_up(pipeline, state, moved.mix)
+    cursor = cursor._replace(notes=(*cursor.notes[:-1], cursor.notes[-1][:1]))
+    return dataclasses.replace(state, cursor=cursor, fingerprint=pipeline.fingerprint)
+
+
+def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
+    """Whether operations after the mix have other numbers now, by which some of them draw theirs."""
+    renumbered = len(state.fingerprint["operations"]) != len(pipeline.operations)
+    return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
+
+
+class _Moved:
+    """What a state tells, arranged by the datasets of now.
+
+    Attributes:
+        mix: as of `Unfinished`.
+        stages: how many there were below the mix.
+        stages_now: and are now.
+    """
+
+    def __init__(self, pipeline: Pipeline, saved: dict[str, Any]) -> None:
+        self._pipeline = pipeline
+        self._join = pipeline.joins[-1]
+        self._names: list[str] = saved["names"]
+        self._sizes = [Size(*size) for size in saved["sizes"]]
+        self.mix = text_of(saved)
+        self.stages = sum(size.stages for size in self._sizes)
+        self.stages_now = sum(part.size.stages for part in self._join.inputs)
+        for name, part in zip(self._join.names, self._join.inputs):
+            if name in self._names and self._sizes[self._names.index(name)] != part.size:
+                raise CheckpointError(f"dataset {shown(name)} of the mix has another form now; give it another name.")
+
+    def cursor(self, cursor: Cursor) -> Cursor:
+        """That of the whole, or of a part above the mix."""
+        if not cursor.notes:
+            raise CheckpointError(f"the state is damaged: cursor={shown(list(cursor[:3]))}.")
+        cursors = dict(zip(self._names, cursor.parts(self._sizes)))
+        parts = zip(self._join.names, self._join.inputs)
+        found = cursor_of_join(
+            [cursors.get(name, self._pipeline.start_of(part)) for name, part in parts], cursor.notes[-1]
+        )
+        above = cursor.skips[self.stages :]
+        rests = tuple(moved for rest in cursor.unfinished for moved in self._rest(rest))
+        return found._replace(skips=(*found.skips, *above), unfinished=rests)
+
+    def lineages(self, lineages: tuple[Lineage, ...]) -> tuple[Lineage, ...]:
+        """Those of the datasets that stay, and of new ones."""
+        known = dict(zip(self._names, _cut(lineages, self._sizes)))
+        parts = zip(self._join.names, self._join.inputs)
+        return tuple(lineage for name, part in parts for lineage in known.get(name, [Lineage()] * part.size.leaves))
+
+    def _rest(self, rest: Unfinished) -> list[Unfinished]:
+        """What is unfinished, unless that is of a dataset that was removed."""
+        lineages = self.lineages(rest.lineages)
+        if rest.stage is None or rest.stage >= self.stages:
+            stage = None if rest.stage is None else rest.stage - self.stages + self.stages_now
+            mix = rest.mix or self.mix
+            return [dataclasses.replace(rest, cursor=self.cursor(rest.cursor), lineages=lineages, stage=stage, mix=mix)]
+        before = 0
+        for name, size in zip(self._names, self._sizes):
+            if rest.stage < before + size.stages and name in self._join.names:
+                first = self._join.inputs[self._join.names.index(name)].first.stages
+                within = tuple(moved for each in rest.cursor.unfinished for moved in self._rest(each))
+                cursor = rest.cursor._replace(unfinished=within)
+                return [dataclasses.replace(rest, cursor=cursor, lineages=lineages, stage=first + rest.stage - before)]
+            if rest.stage < before + size.stages:
+                break
+            before += size.stages
+        return []
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
@@ -69,10 +133,6 @@ def _uppermost(state: LoaderState) -> dict[str, Any] | None:
     if not whole:
         raise CheckpointError(f"the state is damaged: joins={shown(joins)}.")
     return last
-
-
-def _is_of(join: Join, saved: dict[str, Any]) -> bool:
-    return [list(join.names), [list(part.size) for part in join.inputs]] == [saved["names"], saved["sizes"]]
 
 
 def _cut(lineages: tuple[Lineage, ...], sizes: list[Size]) -> list[list[Lineage]]:

@@ -45,7 +45,11 @@ def going_on(
     if not strict and states:
         _check_within(pipeline, states[0].fingerprint)
     if pipeline.joins and not strict:
-        return pipeline, [with_datasets_of_now(pipeline, state) for state in states]
+
+        def take_up(loaders: Pipeline, state: LoaderState, mix: str) -> Cursor:
+            return taken_up(loaders, state, run, mix)
+
+        return pipeline, [with_datasets_of_now(pipeline, state, take_up) for state in states]
     sampler: Any = pipeline.leaves[0].sampler
     saved = states[0].fingerprint["sampler"] if states else None
     if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_mix(saved):

@@ -170,7 +170,8 @@ def _rest_values(rest: Unfinished) -> list[Any]:
     """Plain JSON values of what is unfinished; nothing is said of the stage where states of before knew none."""
     lineages = [lineage.values for lineage in rest.lineages]
     within = list(map(_rest_values, rest.cursor.unfinished))
-    stage = [] if rest.stage is None else [rest.stage, *([within] if within else [])]
+    more = [within, rest.mix] if rest.mix else [within] if within else []
+    stage = [] if rest.stage is None else [rest.stage, *more]
     return [list(rest.shard), _place_values(rest.cursor), lineages, rest.delivered, *stage]
 
 
@@ -182,13 +183,14 @@ def _rests(values: Any) -> tuple[Unfinished, ...]:
 
 
 def _rest(values: Any) -> Unfinished:
-    whole = isinstance(values, list) and 4 <= len(values) <= 6 and _is_cursor(values[1], values[0])
-    if not whole or not isinstance(values[2], list) or not _are_counts(values[3:5]):
+    whole = isinstance(values, list) and 4 <= len(values) <= 7 and _is_cursor(values[1], values[0])
+    whole = whole and isinstance(values[2], list) and all(isinstance(mix, str) for mix in values[6:])
+    if not whole or not _are_counts(values[3:5]):
         raise _damaged(unfinished=values)
     shard, place, lineages, delivered, *stage = values
     cursor = _cursor(place)._replace(unfinished=_rests(stage[1]) if len(stage) > 1 else ())
-    number = stage[0] if stage else None
-    return Unfinished((shard[0], shard[1]), cursor, tuple(map(Lineage.from_values, lineages)), delivered, number)
+    read = tuple(map(Lineage.from_values, lineages))
+    return Unfinished((shard[0], shard[1]), cursor, read, delivered, stage[0] if stage else None, *stage[2:])
 
 
 def _skipped(values: Any) -> SkippedSteps:

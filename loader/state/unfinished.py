@@ -21,7 +21,8 @@ from ..plan.cursor import Cursor, Unfinished, cursor_of_join
 from ..plan.leaf import Leaf
 from ..plan.lineage import Lineage
 from ..plan.parts import Part
-from ..plan.pipeline import Pipeline
+from ..plan.pipeline import Former, Pipeline
+from ..plan.rules.former_mix import former_mix
 from ..stream.rows import Rows
 from .loader_state import LoaderState
 
@@ -29,24 +30,26 @@ Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], N
 """Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
 
 
-def taken_up(loaders: Pipeline, state: LoaderState, run: Run) -> Cursor:
+def taken_up(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
     """Where other shards can go on after one, or the same with another mix.
 
     Args:
         loaders: the pipeline as its loader made it.
         state: of that shard.
         run: runs a pipeline, which is needed where that stood inside something made of rows.
+        mix: as of `Unfinished`.
     """
     if not loaders.begun_at(loaders.top, state.cursor):
         return state.cursor
-    former = _former(loaders, Unfinished(state.shard, state.cursor, state.lineages))
-    return _TakenUp(with_formers(loaders, former, state.cursor.unfinished), run).of(former.top, state.cursor)
+    former = _former(loaders, Unfinished(state.shard, state.cursor, state.lineages, mix=mix))
+    return _TakenUp(with_formers(loaders, former, state.cursor.unfinished), run, mix).of(former.top, state.cursor)
 
 
 class _TakenUp:
-    def __init__(self, former: Pipeline, run: Run) -> None:
+    def __init__(self, former: Pipeline, run: Run, mix: str) -> None:
         self._former = former
         self._run = run
+        self._mix = mix
         shard = former.shard
         self._shard = shard.shard_index, shard.shard_count
         self._lineages = tuple(leaf.lineage for leaf in former.leaves)
@@ -59,7 +62,7 @@ class _TakenUp:
         rests = tuple(rest for rest in cursor.unfinished if rest.stage in (stage.number, None))
         cursor = cursor._replace(unfinished=tuple(rest for rest in cursor.unfinished if rest not in rests))
         if stage.number in self._former.begun_at(part, cursor):
-            rests = (*rests, Unfinished(self._shard, cursor, self._lineages, 0, stage.number))
+            rests = (*rests, Unfinished(self._shard, cursor, self._lineages, 0, stage.number, self._mix))
             cursor = self._end(part, cursor)
         if stage.input is not None:
             cursor = self.of(stage.input, cursor.before()).then(cursor.skips[-1])
@@ -121,10 +124,10 @@ def is_outside(pipeline: Pipeline, part: Part, cursor: Cursor) -> bool:
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> Pipeline:
     """The pipeline, which can finish what former shards of the loader's had begun."""
-    formers: dict[tuple[Any, ...], tuple[Leaf, ...]] = {}
+    formers: dict[tuple[Any, ...], Former] = {}
     for rest in those_within(unfinished):
         former = _former(loaders, rest)
-        formers[rest.shard, rest.lineages] = former.leaves
+        formers[rest.whose] = Former(rest.whose, former.leaves, former.joins)
     return dataclasses.replace(pipeline, formers=tuple(formers.values()))
 
 
@@ -138,6 +141,8 @@ def those_within(unfinished: Sequence[Unfinished]) -> Iterator[Unfinished]:
 def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
     """The pipeline of a former shard."""
     former = with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
+    if rest.mix:
+        former = dataclasses.replace(former, joins=(*former.joins[:-1], former_mix(former.joins[-1], rest.mix)))
     part = part_of(loaders, rest)
     if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
         raise CheckpointError(

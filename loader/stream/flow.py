@@ -98,7 +98,7 @@ class Flow:
 
     def _joined(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"
-        join = self._pipeline.joins[part.join]
+        join = self._pipeline.joins_of(former)[part.join]
         opens = [partial(self._rows, one, size=size, former=former) for one in join.inputs]
         starts, cursors = (self._pipeline.inputs_at(join, at) for at in (self._pipeline.start_of(part), start))
         runs = JoinedRuns(opens, cursors, starts, join.rule, start.notes[-1], size)
