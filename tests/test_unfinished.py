@@ -8,7 +8,18 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, Pack, RandomMapTransform, ShardOptions
+from millrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    IterDataset,
+    MapDataset,
+    Pack,
+    RandomMapTransform,
+    ShardOptions,
+)
 
 
 class Documents:
@@ -141,3 +152,26 @@ def test_the_state_of_hundreds_of_windows_is_small():
     for _ in islice(one, 300):
         pass
     assert len(one.get_state()) < 1000
+
+
+def test_rows_that_are_zipped_stay_together_when_others_finish_their_windows():
+    """One shard finishes both, however many there are then, and again."""
+
+    def zipped(index, count):
+        documents = MapDataset.source(Documents(48)).shuffle(seed=1).to_iter_dataset().filter(lambda x: len(x) > 2)
+        rows = documents.pack(8, window=7).map(lambda row: row["tokens"])
+        return iter(IterDataset.zip([rows, rows.map(np.negative)]).shard(ShardOptions(index, count)))
+
+    for counts, steps in [((1, 2, 3), (5, 2)), ((2, 4, 1), (3, 3)), ((3, 1, 2), (4, 7))]:
+        iterators = [zipped(index, counts[0]) for index in range(counts[0])]
+        seen = []
+        for count, step in zip(counts[1:], steps):
+            seen += [pair for iterator in iterators for pair in islice(iterator, step)]
+            states = [iterator.get_state() for iterator in iterators]
+            iterators = [zipped(index, count) for index in range(count)]
+            for iterator in iterators:
+                iterator.set_states(states)
+        seen += itertools.chain.from_iterable(iterators)
+        assert all(np.array_equal(one, -other) for one, other in seen)
+        kept = Counter({token: 1 for token in TOKENS if len(Documents(48)[token // 10]) > 2})
+        assert Counter(token for one, _ in seen for token in one.tolist() if token) == kept

@@ -7,7 +7,7 @@ says why they cannot. Nothing here reads a record; what a shard was taking apart
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import prod
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import CheckpointError, JoinError
 from ...samplers.own_orders import has_own_orders
 from ...wording import a_kind_of, brief, first_few, shown
-from ..plan.cursor import Cursor, Note
+from ..plan.cursor import Cursor, Note, Unfinished
 from ..plan.fingerprint import differences
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
@@ -128,9 +128,17 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run:
     if pipeline.aligned:
         skipped = SkippedSteps(skipped.steps, union((*skipped.absorbed, *skipped.steps)))
     step = max(state.step for state in by_shard)
-    unfinished = tuple(chain.from_iterable(cursor.unfinished for cursor in cursors))[shard[0] :: shard[1]]
-    start = pipeline.start._replace(notes=_notes(pipeline, cursors), unfinished=unfinished)
+    unfinished = _dealt_out(chain.from_iterable(cursor.unfinished for cursor in cursors))[shard[0] :: shard[1]]
+    start = pipeline.start._replace(notes=_notes(pipeline, cursors), unfinished=tuple(chain.from_iterable(unfinished)))
     return LoaderState(start, step, shard, first.fingerprint, lineages, skipped)
+
+
+def _dealt_out(unfinished: Iterable[Unfinished]) -> list[list[Unfinished]]:
+    """What one shard is to finish each. All that one former shard had begun stays together: a zip pairs its rows."""
+    by_former: dict[tuple[Any, ...], list[Unfinished]] = {}
+    for rest in unfinished:
+        by_former.setdefault((rest.shard, rest.lineages), []).append(rest)
+    return list(by_former.values())
 
 
 def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[Note, ...]:
