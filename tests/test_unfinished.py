@@ -20,6 +20,7 @@ from millrace import (
     RandomMapTransform,
     ShardOptions,
 )
+from millrace.errors import CheckpointError
 
 
 class Documents:
@@ -175,3 +176,22 @@ def test_rows_that_are_zipped_stay_together_when_others_finish_their_windows():
         assert all(np.array_equal(one, -other) for one, other in seen)
         kept = Counter({token: 1 for token in TOKENS if len(Documents(48)[token // 10]) > 2})
         assert Counter(token for one, _ in seen for token in one.tolist() if token) == kept
+
+
+def test_a_part_of_a_mix_that_stands_in_an_unfinished_window_cannot_be_removed():
+    """That is told when the state is set, not when the window comes."""
+
+    def mixed(names, index, count):
+        parts = {
+            name: MapDataset.range(100 * len(name), 100 * len(name) + 20).map(lambda x: np.full(3, x)) for name in names
+        }
+        weights = {"a": 3, "bb": 1} if "bb" in names else None
+        stream = MapDataset.mix(parts, weights, when_exhausted="all").to_iter_dataset().pack(8, window=8)
+        return iter(stream.shard(ShardOptions(index, count)))
+
+    former = [mixed(["a", "bb"], index, 2) for index in range(2)]
+    next(former[0])
+    now = mixed(["a", "bb"], 0, 1)
+    now.set_states([iterator.get_state() for iterator in former])
+    with pytest.raises(CheckpointError, match="part 'bb' was removed"):
+        mixed(["a"], 0, 1).set_state(now.get_state(), strict=False)

@@ -18,11 +18,12 @@ from ...samplers.mix.sampler import PASSING, MixSampler, shares
 from ...samplers.mix.weights import MAX_POSITION
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
+from ..plan.leaf import Leaf
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .loader_state import LoaderState
-from .unfinished import Run, taken_up
+from .unfinished import Run, taken_up, those_within
 
 MOST_CHECKED = 1_000_000
 """Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
@@ -118,10 +119,17 @@ def check_left(pipeline: Pipeline, cursor: Cursor) -> None:
         return
     dense, offset = leaf.lineage.dense_from
     index = max(dense, leaf.sampler.changed_from - offset)
-    first = cursor.positions[0]
-    stop = min(leaf.total, -(-index // leaf.shard.shard_count))
-    for start in range(first, min(stop, first + MOST_CHECKED), leaf.sampler.block_size):
-        leaf.sampler.check_present(leaf.positions(start, min(start + leaf.sampler.block_size, stop)))
+    _check_present(leaf, cursor.positions[0], min(leaf.total, -(-index // leaf.shard.shard_count)))
+    for rest in those_within(cursor.unfinished):  # of a window of rows, what is read first: where it ends is not known
+        former = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))]
+        first = rest.cursor.positions[0]
+        _check_present(former, first, min(former.total, first + pipeline.stage_on(0).unit))
+
+
+def _check_present(leaf: Leaf, first: int, stop: int) -> None:
+    sampler: Any = leaf.sampler
+    for start in range(first, min(stop, first + MOST_CHECKED), sampler.block_size):
+        sampler.check_present(leaf.positions(start, min(start + sampler.block_size, stop)))
 
 
 def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
