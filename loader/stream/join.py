@@ -146,7 +146,7 @@ class JoinedRuns:
         origins = [[(rows.origin, start, stop) for rows, start, stop in part] for part in parts]
         self._note, self._choices = rule.after(note, len(choices)), None
         origin = JoinedOrigin(choices, origins, before, lambda count: rule.after(note, count))
-        return JoinedRows(parts, origin, note[0])
+        return JoinedRows(origin, 0, len(choices), note[0], parts)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
         """Ask the rule what comes after the end of an input, or of itself; False: that is not known without waiting."""

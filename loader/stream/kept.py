@@ -6,6 +6,7 @@ In: runs of rows, from the first to the last. Out: the same, and again the same.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,13 +58,12 @@ class KeptRun(RowRun):
     __slots__ = ()
 
     def take(self, row: int) -> Any:
-        """As `Rows` says."""
         return copy.deepcopy(self.block.elements[row])
 
 
 def _to_keep(rows: Any) -> Rows:
     if isinstance(rows, JoinedRows):
         parts = [[(_to_keep(each), start, stop) for each, start, stop in part] for part in rows.parts]
-        return JoinedRows(parts, rows.origin, rows.number)
+        return dataclasses.replace(rows, parts=parts)
     assert isinstance(rows, RowRun), "rows are those of a block, or joined"
-    return KeptRun(rows.block_number, rows.block, rows.origin, rows.start, rows.stop)
+    return KeptRun(rows.origin, rows.start, rows.stop, rows.number, rows.block_number, rows.block)

@@ -17,21 +17,13 @@ from .rows import GroupOrigin, Origin, SpanOrigin
 
 @dataclass(frozen=True, slots=True)
 class SpanRequest:
-    """A span of a leaf.
-
-    Attributes:
-        task: for the executor.
-        leaf: number of the leaf, among every leaf.
-        unit: positions that make one row.
-        blocks: that the task reads: none.
-        notes: as of `SpanOrigin`.
-    """
+    """A span of a leaf."""
 
     task: SpanTask
-    leaf: int
-    unit: int
-    blocks: Mapping[int, Any] = field(default_factory=dict)
-    notes: tuple[tuple[Note, ...], tuple[Note, ...]] = ((), ())
+    leaf: int  # its number, among every leaf
+    unit: int  # positions that make one row
+    blocks: Mapping[int, Any] = field(default_factory=dict)  # that the task reads: none
+    notes: tuple[tuple[Note, ...], tuple[Note, ...]] = ((), ())  # as of `SpanOrigin`
 
     @property
     def stop(self) -> int:
@@ -45,23 +37,14 @@ class SpanRequest:
 
 @dataclass(frozen=True, slots=True)
 class GroupRequest:
-    """Rows of earlier blocks.
-
-    Attributes:
-        task: for the executor.
-        blocks: that the task reads, by number.
-        parts: where these rows come from.
-        start: the cursor at which the first of them stands.
-        after: the cursor that follows the last of them.
-        one_to_one: each of them becomes one row, without the others.
-    """
+    """Rows of earlier blocks."""
 
     task: GroupTask
-    blocks: Mapping[int, Any]
-    parts: tuple[tuple[Origin, int, int], ...]
-    start: Cursor
-    after: Cursor
-    one_to_one: bool
+    blocks: Mapping[int, Any]  # that the task reads, by number
+    parts: tuple[tuple[Origin, int, int], ...]  # where these rows come from
+    start: Cursor  # at which the first of them stands
+    after: Cursor  # that follows the last of them
+    one_to_one: bool  # each of them becomes one row, without the others
 
     @property
     def stop(self) -> int:

@@ -71,7 +71,7 @@ class RowRuns:
                 skip = min(skip, bisect_right(block.tags.units, 0))  # never more than the unit that was being delivered
             if block.count > skip:
                 self._drought.end(request)
-                return RowRun(next(self._numbers), block, request.origin(block), skip, block.count)
+                return RowRun(request.origin(block), skip, block.count, 0, next(self._numbers), block)
             if block.failure is not None:
                 continue  # the results tell it next; how much came before it says nothing about what passes
             if (failure := self._drought.go_on(request)) is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,29 +16,22 @@ from numpy.typing import NDArray
 from ..plan.cursor import Cursor, Note, cursor_of_join
 from ..work.tasks import Block, RowTags
 
+T = TypeVar("T")
+
 Records: TypeAlias = dict[int, Sequence[int]]
 """For each of every leaf, the local positions of some records, in the stream's order."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanOrigin:
-    """Of rows that came out of a span.
+    """Of rows that came out of the span `[start, stop)` of local positions."""
 
-    Attributes:
-        leaf: number of the leaf, among every leaf.
-        start: local position at which the span begins.
-        stop: and ends.
-        unit: positions of one unit.
-        tags: of the rows; None where unit i gave row i.
-        notes: for cursors inside the span, and for that at its end.
-    """
-
-    leaf: int
+    leaf: int  # its number, among every leaf
     start: int
     stop: int
-    unit: int
-    tags: RowTags | None
-    notes: tuple[tuple[Note, ...], tuple[Note, ...]] = ((), ())
+    unit: int  # positions of one unit
+    tags: RowTags | None  # None where unit i gave row i
+    notes: tuple[tuple[Note, ...], tuple[Note, ...]] = ((), ())  # for cursors inside the span, and for that at its end
 
     def records(self, row: int) -> Records:
         """The records that a row of the block was made of."""
@@ -61,21 +54,13 @@ class SpanOrigin:
 
 @dataclass(frozen=True, slots=True)
 class GroupOrigin:
-    """Of rows that were made of rows of earlier blocks.
+    """Of rows that were made of rows of earlier blocks."""
 
-    Attributes:
-        parts: the origins of these blocks, and the rows `[start, stop)` of each.
-        start: the cursor at which the first of these rows stands.
-        stop: the cursor that follows the last of them.
-        count: rows of the block.
-        each_alone: every one of these rows became one row of the block, without the others.
-    """
-
-    parts: tuple[tuple[Origin, int, int], ...]
-    start: Cursor
-    stop: Cursor
-    count: int
-    each_alone: bool
+    parts: tuple[tuple[Origin, int, int], ...]  # the origins of these blocks, and the rows `[start, stop)` of each
+    start: Cursor  # at which the first of these rows stands
+    stop: Cursor  # that follows the last of them
+    count: int  # of the rows made of them
+    each_alone: bool  # every one of these rows became one row, without the others
 
     def records(self, row: int) -> Records:
         """The records that the group was made of, each once."""
@@ -98,19 +83,12 @@ class GroupOrigin:
 
 @dataclass(frozen=True, slots=True)
 class JoinedOrigin:
-    """Of rows that a join took.
+    """Of rows that a join took."""
 
-    Attributes:
-        choices: the input `int64[rows]` that each row comes from.
-        parts: of each input the origins of its rows, and the rows `[start, stop)` of each.
-        before: the cursors of the inputs before these rows.
-        note: that of the join after some number of rows.
-    """
-
-    choices: NDArray[np.int64]
-    parts: list[list[tuple[Origin, int, int]]]
-    before: Sequence[Cursor]
-    note: Callable[[int], Note]
+    choices: NDArray[np.int64]  # the input that each row comes from
+    parts: list[list[tuple[Origin, int, int]]]  # of each input the origins of its rows, and the rows `[start, stop)`
+    before: Sequence[Cursor]  # the cursors of the inputs before these rows
+    note: Callable[[int], Note]  # that of the join after some number of rows
 
     def records(self, row: int) -> Records:
         """The records that a row was made of."""
@@ -128,11 +106,11 @@ class JoinedOrigin:
         return cursor_of_join(cursors, self.note(row + 1))
 
 
-def _at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
-    """The origin of one of the rows of an input, and its number there."""
-    for origin, start, stop in parts:
+def _at(parts: Iterable[tuple[T, int, int]], number: int) -> tuple[T, int]:
+    """Where one of the rows of an input is, and its number there."""
+    for there, start, stop in parts:
         if number < stop - start:
-            return origin, start + number
+            return there, start + number
         number -= stop - start
     raise IndexError(number)
 
@@ -147,71 +125,46 @@ class Origin(Protocol):
         """Where the stream goes on after a row."""
 
 
-class Rows(Protocol):
+@dataclass(slots=True)
+class Rows:
     """Rows `[start, stop)`, one after the other: of a block, or those that a join took."""
 
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def stop(self) -> int: ...
-
-    @property
-    def origin(self) -> Origin: ...
-
-    @property
-    def number(self) -> int:
-        """The first row's, among those of a join that it comes out of; 0 elsewhere."""
-
-    def take(self, row: int) -> Any:
-        """A row, which is let go of, so that its memory is free once the user drops it."""
-
-    def records(self, row: int) -> Records:
-        """The records that a row was made of."""
-
-    def cursor_after(self, row: int) -> Cursor:
-        """Where the stream goes on after a row."""
-
-    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64] | None]:
-        """Some of the rows as those of blocks, and their numbers among these in order; None: as they stand."""
-
-
-@dataclass(slots=True)
-class RowRun:
-    """Rows `[start, stop)` of a block.
-
-    Attributes:
-        block_number: of the block, among those of its iterator.
-    """
-
-    block_number: int
-    block: Block
     origin: Origin
     start: int
     stop: int
-
-    @property
-    def number(self) -> int:
-        """As the protocol says."""
-        return 0
+    number: int  # the first row's, among those of a join that it comes out of; 0 elsewhere
 
     def take(self, row: int) -> Any:
-        """As the protocol says."""
+        """A row, which is let go of, so that its memory is free once the user drops it."""
+        raise NotImplementedError
+
+    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64] | None]:
+        """Some of the rows as those of blocks, and their numbers among these in order; None: as they stand."""
+        raise NotImplementedError
+
+    def records(self, row: int) -> Records:
+        """The records that a row was made of."""
+        return self.origin.records(row)
+
+    def cursor_after(self, row: int) -> Cursor:
+        """Where the stream goes on after a row."""
+        return self.origin.cursor_after(row)
+
+
+@dataclass(slots=True)
+class RowRun(Rows):
+    """Rows of a block."""
+
+    block_number: int  # among those of its iterator
+    block: Block
+
+    def take(self, row: int) -> Any:
         elements = self.block.elements
         element, elements[row] = elements[row], None
         return element
 
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], None]:
-        """As the protocol says."""
         return [(self, start, stop)], None
-
-    def records(self, row: int) -> Records:
-        """The records that row `row` of the block was made of."""
-        return self.origin.records(row)
-
-    def cursor_after(self, row: int) -> Cursor:
-        """Where the stream goes on after row `row` of the block."""
-        return self.origin.cursor_after(row)
 
 
 BlockRows: TypeAlias = tuple[RowRun, int, int]
@@ -219,39 +172,20 @@ BlockRows: TypeAlias = tuple[RowRun, int, int]
 
 
 @dataclass(slots=True)
-class JoinedRows:
-    """Rows that a join took.
+class JoinedRows(Rows):
+    """Rows that a join took."""
 
-    Attributes:
-        parts: of each input, its rows: what has them, and which.
-        origin: of them all.
-        number: of the first one, among all that came out of the join.
-    """
-
-    parts: list[list[tuple[Rows, int, int]]]
     origin: JoinedOrigin
-    number: int
-
-    start: ClassVar[int] = 0
-
-    @property
-    def stop(self) -> int:
-        """As the protocol says."""
-        return len(self.origin.choices)
+    parts: list[list[tuple[Rows, int, int]]]  # of each input, its rows: what has them, and which
 
     def take(self, row: int) -> Any:
-        """As the protocol says."""
         choices = self.origin.choices
         number = int(choices[row])
         at = int(np.count_nonzero(choices[:row] == number))
-        for rows, start, stop in self.parts[number]:
-            if at < stop - start:
-                return rows.take(start + at)
-            at -= stop - start
-        raise IndexError(row)
+        rows, inner = _at(self.parts[number], at)
+        return rows.take(inner)
 
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64]]:
-        """As the protocol says."""
         choices = self.origin.choices
         some = choices[start:stop]
         before, count = (np.bincount(part, minlength=len(self.parts)).tolist() for part in (choices[:start], some))
@@ -269,14 +203,6 @@ class JoinedRows:
         result = np.empty(len(some), dtype=np.int64)
         result[by_input] = places
         return found, result
-
-    def records(self, row: int) -> Records:
-        """The records that a row was made of."""
-        return self.origin.records(row)
-
-    def cursor_after(self, row: int) -> Cursor:
-        """Where the stream goes on after a row."""
-        return self.origin.cursor_after(row)
 
 
 def _some_of(parts: list[tuple[Rows, int, int]], start: int, stop: int) -> list[tuple[Rows, int, int]]:

@@ -85,7 +85,7 @@ class UnfinishedRuns:
         if stop is not None:
             self._rests, self._rows = left, None
         origin = RestOrigin(run.origin, rest, self._start, left, -1 if stop is None else stop - 1)
-        return RestOfRows(run, origin, start, run.stop if stop is None else stop)
+        return RestOfRows(origin, start, run.stop if stop is None else stop, run.number, run)
 
     def _is_end(self, rest: Unfinished, cursor: Cursor) -> bool:
         begun = self._pipeline.begun_at(self._part, cursor)
@@ -94,21 +94,13 @@ class UnfinishedRuns:
 
 @dataclass(frozen=True, slots=True)
 class RestOrigin:
-    """Of rows of a former shard.
+    """Of rows of a former shard."""
 
-    Attributes:
-        origin: there.
-        rest: what they belong to.
-        start: where the shard of now begins.
-        left: what else is unfinished.
-        last: the last row of what was begun; -1 if it is not among these.
-    """
-
-    origin: Origin
-    rest: Unfinished
-    start: Cursor
-    left: tuple[Unfinished, ...]
-    last: int
+    origin: Origin  # there
+    rest: Unfinished  # what they belong to
+    start: Cursor  # where the shard of now begins
+    left: tuple[Unfinished, ...]  # what else is unfinished
+    last: int  # the last row of what was begun; -1 if it is not among these
 
     def records(self, row: int) -> Records:
         """The records that a row was made of."""
@@ -122,31 +114,13 @@ class RestOrigin:
 
 
 @dataclass(slots=True)
-class RestOfRows:
-    """Rows `[start, stop)` of a former shard, as the shard of now delivers them."""
+class RestOfRows(Rows):
+    """Rows of a former shard, as the shard of now delivers them."""
 
     rows: Rows
-    origin: RestOrigin
-    start: int
-    stop: int
-
-    @property
-    def number(self) -> int:
-        """As the protocol says."""
-        return self.rows.number
 
     def take(self, row: int) -> Any:
-        """As the protocol says."""
         return self.rows.take(row)
 
-    def records(self, row: int) -> Records:
-        """As the protocol says."""
-        return self.origin.records(row)
-
-    def cursor_after(self, row: int) -> Cursor:
-        """As the protocol says."""
-        return self.origin.cursor_after(row)
-
     def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64] | None]:
-        """As the protocol says."""
         return self.rows.of_blocks(start, stop)
