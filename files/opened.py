@@ -101,6 +101,15 @@ def local_copy(path: str, storage_options: StorageOptionsLike = None, stamp: Sta
         yield local_path(path)
 
 
+def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptionsLike) -> None:
+    """Begin to make the copies that `local_copy` will be asked for; does not wait, and raises nothing."""
+    from .remote.parallel import in_background
+    from .remote.remote_file import RemoteFile
+
+    remote = [RemoteFile(path, storage_options_of(storage_options), stamp) for path, stamp in files]
+    in_background([file.keep_copy for file in remote if not file.has_copy()])
+
+
 class LocalFile:
     """A file of this machine; `OpenFile` says what it does."""
 

@@ -9,31 +9,28 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self, SupportsIndex, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Self, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from ..checks import whole_number
 from ..errors import MissingExtraError, NoRecordsError, SourceError, SourceNotFoundError
-from ..files.opened import OpenFile, local_copy, open_file
-from ..files.paths import PathLike, find_files, path_list, text_of
+from ..files.opened import OpenFile, copy_ahead, local_copy, open_file
+from ..files.paths import path_list
 from ..files.reader_pool import ReaderPool, open_file_limit
 from ..files.stamps import Stamp, check_open_file
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ..files.urls import is_remote
 from ..wording import TEXT, brief, first_few, shown
+from .array_record_parts import ArrayRecordPath, Part, bounded, one_or_many, parts_of
 from .keys import Keys, check_key, check_keys
-from .parts import read_by_part
-
-DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
-"""The files of a directory that count; `*` at the end for names like `x.array_record-00000-of-00008`."""
+from .parts import by_part, read_by_part
 
 # Threads and workers are the loader's: with parallelism of its own, each reader would compete with them.
 _RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}
@@ -47,29 +44,6 @@ _COUNTING_THREADS = 16
 _INDEX_BYTES = 2 * 65536
 _END_BYTES = 4 << 20
 """Bytes at the end of a remote file, in which its index mostly is."""
-_RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
-
-
-@runtime_checkable
-class FileInstruction(Protocol):
-    """A part of one file, as TFDS and Grain give it: `take` records (-1: all) after the first `skip`."""
-
-    filename: str
-    skip: int
-    take: int
-    examples_in_shard: int
-
-
-ArrayRecordPath: TypeAlias = PathLike | FileInstruction
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The records `[start, stop)` of one file; stop None is the file's end, known once it was opened."""
-
-    path: str
-    start: int = 0
-    stop: int | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +85,7 @@ class ArrayRecordDataSource:
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
-    _parts: tuple[_Part, ...]
+    _parts: tuple[Part, ...]
     _options: str
     _storage: StorageOptions
     _max_open_files: int | None
@@ -140,9 +114,9 @@ class ArrayRecordDataSource:
         if max_open_files is not None:
             max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
         self._max_open_files = max_open_files
-        wanted = [part for path in path_list(_one_or_many(paths)) for part in _parts_of(path, self._storage)]
+        wanted = [part for path in path_list(one_or_many(paths)) for part in parts_of(path, self._storage)]
         contents = _inspect_all(tuple(dict.fromkeys(part.path for part in wanted)), self._options, self._storage)
-        self._parts = tuple(_bounded(part, contents[part.path].count) for part in wanted)
+        self._parts = tuple(bounded(part, contents[part.path].count) for part in wanted)
         self._stamps = {path: content.stamp for path, content in contents.items()}
         self._digest, self._index = _digests(self._parts, contents)
         self._prepare()
@@ -188,6 +162,16 @@ class ArrayRecordDataSource:
         # After it: where a file was cut off the library gives empty records, where it was written anew others, and no error.
         self._check_unchanged(part)
         return records
+
+    @property
+    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
+        """Takes the keys of records that will be asked for soon, of files in stores."""
+        return self._announce if any(is_remote(part.path) for part in self._parts) else None
+
+    def _announce(self, keys: npt.NDArray[np.int64]) -> None:
+        paths = list(dict.fromkeys(self._parts[number].path for number, _ in by_part(keys, self._ends)))
+        if sum(self._stamps[path].size for path in paths) <= self._storage.cache_bytes // 2:
+            copy_ahead([(path, self._stamps[path]) for path in paths if is_remote(path)], self._storage)
 
     def _check_unchanged(self, part: int) -> None:
         path = self._parts[part].path
@@ -235,7 +219,7 @@ class ArrayRecordDataSource:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._parts = tuple(_Part(*row) for row in state["parts"])
+        self._parts = tuple(Part(*row) for row in state["parts"])
         self._options, self._max_open_files = state["options"], state["open"]
         self._storage = state["storage"]
         self._digest, self._index = state["digests"]
@@ -254,53 +238,6 @@ def _library() -> Any:
             'ArrayRecordDataSource needs the package array_record: pip install "millrace[array-record]"'
         ) from error
     return array_record_module
-
-
-def _one_or_many(paths: Any) -> Any:
-    return [paths] if isinstance(paths, FileInstruction) else paths
-
-
-def _parts_of(path: Any, storage: StorageOptions) -> list[_Part]:
-    if isinstance(path, FileInstruction):
-        start = int(path.skip)
-        return [_Part(text_of(path.filename), start, None if path.take < 0 else start + int(path.take))]
-    name = text_of(path)
-    match = None if os.path.exists(name) else _RANGE.fullmatch(name)
-    if match is None:
-        return [_Part(file) for file in find_files(name, DIRECTORY_PATTERNS, storage)]
-    start, stop = _bounds(match, name)
-    return [_Part(file, start, stop) for file in _exactly_one(match[1], name, storage)]
-
-
-def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
-    start, stop = int(match[2] or 0), int(match[3]) if match[3] else None
-    if match[4] or "-" in match[2] + match[3]:
-        raise ValueError(
-            f"{brief(instruction)}: a range has no step and counts from the file's first record, 0; "
-            "write path[start:end], [start:] or [:end]"
-        )
-    if stop is not None and start > stop:
-        raise ValueError(
-            f"{brief(instruction)}: the range ends before it starts; write path[start:end] with start <= end"
-        )
-    return start, stop
-
-
-def _exactly_one(path: str, instruction: str, storage: StorageOptions) -> list[str]:
-    files = find_files(path, DIRECTORY_PATTERNS, storage)
-    if len(files) > 1:
-        raise ValueError(
-            f"{brief(instruction)}: a range [start:end] needs one file, and {shown(path, TEXT)} stands for {len(files)}"
-        )
-    return files
-
-
-def _bounded(part: _Part, count: int) -> _Part:
-    stop = count if part.stop is None else part.stop
-    if not 0 <= part.start <= stop <= count:
-        wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
-        raise SourceError(f"{brief(part.path)}: records {wanted} were asked for, but the file has {count}")
-    return _Part(part.path, part.start, stop)
 
 
 def _inspect_all(paths: tuple[str, ...], options: str, storage: StorageOptions) -> dict[str, _Content]:
@@ -377,7 +314,7 @@ def _read_positions(reader: Any, positions: list[int]) -> list[bytes]:
     return records
 
 
-def _digests(parts: tuple[_Part, ...], contents: Mapping[str, _Content]) -> tuple[str, str]:
+def _digests(parts: tuple[Part, ...], contents: Mapping[str, _Content]) -> tuple[str, str]:
     """Of names, sizes and ranges; and of what the files' indices say."""
     files, index = hashlib.sha256(), hashlib.sha256()
     for part in parts:

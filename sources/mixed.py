@@ -7,7 +7,7 @@ after its end gives it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, SupportsIndex
 
@@ -118,6 +118,17 @@ class MixedSource:
         """A key as messages say it."""
         index, part = divmod(key, len(self._sources))
         return f"{index} of part {shown(self._names[part])}"
+
+    @property
+    def announce(self) -> Callable[[Int64s], None] | None:
+        """Takes keys that will be asked for soon, where a part wants to know its own."""
+        return self._announce if any(getattr(source, "announce", None) for source in self._sources) else None
+
+    def _announce(self, keys: Int64s) -> None:
+        for name, indices in self.by_part(keys).items():
+            announce = getattr(self.parts[name], "announce", None)
+            if announce is not None:
+                announce(indices % len(self.parts[name]))
 
     @cached_property
     def reads_ahead(self) -> bool | int:

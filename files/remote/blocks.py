@@ -6,15 +6,13 @@ are read whole, and stay in memory for a while; of others only what is wanted is
 
 from __future__ import annotations
 
+import functools
 import os
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
-from ...errors import MillraceError
 from .cache import Cache, Claim
 from .hot import HOT, HOT_BYTES
-from .parallel import in_parallel
+from .parallel import in_background, in_parallel
 from .ranges import BLOCK_BYTES, Range, runs_of
 
 AT_ONCE = 64
@@ -71,15 +69,8 @@ class Blocks:
         fits = 2 * size <= HOT_BYTES
         self._announced = self._announced[1], frozenset(blocks) if fits else frozenset()
         missing = [block for block in blocks if not self._cache.touch(self._name(block))]
-        if missing:
-            # No daemon: a thread that comes back from the library when Python has ended would end the process by a signal.
-            threading.Thread(target=self._bring_ahead, args=(missing,), name="millrace-prefetch").start()
-
-    def _bring_ahead(self, blocks: Sequence[int]) -> None:
-        with suppress(MillraceError):
-            for first in range(0, len(blocks), AT_ONCE):
-                if threading.main_thread().is_alive():
-                    self._claimed(blocks[first : first + AT_ONCE])
+        portions = [missing[first : first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
+        in_background([functools.partial(self._claimed, portion) for portion in portions])
 
     def _here(self, block: int) -> bytes | int | None:
         """A block, or a descriptor of it, if it is on this machine."""

@@ -1,10 +1,14 @@
-"""In: work that waits, and items. Out: its results in their order; several threads at a time, which end with the call."""
+"""Work that waits for a store. In: work, and items. Out: its results in their order; or nothing, of work in the background."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
+
+from ...errors import MillraceError
 
 _AT_ONCE = 16
 """Requests that run at the same time."""
@@ -23,3 +27,19 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(len(items), _AT_ONCE), "millrace-request") as threads:
         return list(threads.map(work, items))
+
+
+def in_background(works: Sequence[Callable[[], object]]) -> None:
+    """Begin to do these, one after the other. Errors of ours are left to who needs the result; the end of the program ends it.
+
+    Not a daemon: a thread that comes back from a store's library when Python has ended would end the process by a signal.
+    """
+
+    def run() -> None:
+        for work in works:
+            with suppress(MillraceError):
+                if threading.main_thread().is_alive():
+                    work()
+
+    if works:
+        threading.Thread(target=run, name="millrace-prefetch").start()

@@ -58,6 +58,7 @@ class RemoteFile:
         self.size = self.stamp.size
         self._follows, self._asked_for = -1, 0
         self._folder = hashlib.sha256(repr((path, *self.stamp)).encode()).hexdigest()[:24]
+        self._copy_name = f"{self._folder}/whole"
         self._cache = Cache(options.cache_dir, options.cache_bytes)
         if options.cache_bytes:
             self._blocks = Blocks(self._cache, self._folder, self.size, self._ask)
@@ -106,15 +107,26 @@ class RemoteFile:
                 f"{brief(self.path)}: files of this kind are read from a copy on disk, and cache_bytes is 0; raise it in "
                 "storage_options=."
             )
-        name = f"{self._folder}/whole"
-        while (descriptor := self._cache.open(name)) is None:
-            claim = self._cache.claim(name, wait=True)
-            if claim is not None:
-                self._copy(claim)
+        while (descriptor := self._cache.open(self._copy_name)) is None:
+            self.keep_copy(wait=True)
         try:
-            yield f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else self._cache.path(name)
+            yield f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else self._cache.path(self._copy_name)
         finally:
             os.close(descriptor)
+
+    def has_copy(self) -> bool:
+        """Whether the copy is there; it is then one of those that stay longest."""
+        return self._cache.touch(self._copy_name)
+
+    def keep_copy(self, wait: bool = False) -> None:
+        """Have a copy in the cache, for a while; without `wait` there is none yet where somebody else is making it.
+
+        Raises:
+            SourceError: it cannot be made.
+        """
+        claim = self._cache.claim(self._copy_name, wait)
+        if claim is not None:
+            self._copy(claim)
 
     def close(self) -> None:
         """Nothing is open."""

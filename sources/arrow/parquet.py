@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, SupportsIndex
 
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from ...checks import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import Paths, expand, path_list
+from ...files.remote.parallel import in_background
 from ...files.stamps import Stamp, check_unchanged, stamp_of
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...wording import brief, first_few, shown
@@ -36,6 +37,9 @@ DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
 """The files of a directory that count."""
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
+
+_SCATTERED = 8
+"""Of so many rows of a row group at least one is wanted, where it is brought ahead of time."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,18 @@ class _RowGroups:
             block = _Block({name: column_of(table.column(name)) for name in self.columns})
             check_unchanged(found.path, found.stamp, _stamp(self.filesystem, found.path, handle))  # written meanwhile?
             return block
+
+    def bring_ahead(self, numbers: Sequence[int]) -> None:
+        """Begin to bring row groups of files in stores into the cache on disk."""
+        wanted: dict[_File, list[int]] = {}
+        for file, group in map(self.place, numbers):
+            wanted.setdefault(file, []).append(group)
+        in_background([functools.partial(self._bring, file, groups) for file, groups in wanted.items()])
+
+    def _bring(self, file: _File, groups: Sequence[int]) -> None:
+        with suppress(*_unreadable()), _open(self.filesystem, file.path, file.stamp) as (handle, _):
+            metadata = parquet_library().ParquetFile(handle).metadata
+            handle.prefetch([chunk for group in groups for chunk in chunks_of(metadata.row_group(group), self.columns)])
 
 
 class _Block:
@@ -181,6 +197,17 @@ class ParquetDataSource:
             raise SourceError(
                 f"{brief(file.path)}: record key {keys[0]} (row group {number}) cannot be read: {brief(error)}"
             ) from error
+
+    @property
+    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
+        """Takes the keys of rows that will be asked for soon, of files in stores."""
+        return self._announce if isinstance(self._groups.filesystem, StoreFiles) else None
+
+    def _announce(self, keys: npt.NDArray[np.int64]) -> None:
+        groups = np.unique(np.searchsorted(self._ends, keys, side="right"))
+        rows = (self._ends - np.concatenate([[0], self._ends[:-1]]))[groups].sum()
+        if len(keys) * _SCATTERED >= rows:
+            self._groups.bring_ahead(groups.tolist())
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:

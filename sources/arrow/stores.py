@@ -44,6 +44,10 @@ class StoreFile(io.RawIOBase):
         """Bring what will be read from these ranges, all at once; it is kept until the file is closed."""
         self._loaded = [(offset, data) for (offset, _), data in zip(ranges, self._file.read_many(ranges))]
 
+    def prefetch(self, ranges: Sequence[Range]) -> None:
+        """Begin to bring what will be read from these ranges by another one that opens this file."""
+        self._file.prefetch([offset for offset, _ in ranges], [length for _, length in ranges])
+
     def size(self) -> int:
         """In bytes."""
         return self._file.size

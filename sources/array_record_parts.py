@@ -1,0 +1,104 @@
+"""Which ArrayRecord files a user names. In: paths, ranges, file instructions. Out: files, and which of their records."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from ..errors import SourceError
+from ..files.paths import PathLike, find_files, text_of
+from ..files.storage_options import StorageOptions
+from ..wording import TEXT, brief, shown
+
+DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
+"""The files of a directory that count; `*` at the end for names like `x.array_record-00000-of-00008`."""
+
+_RANGE = re.compile(r"(.+)\[(-?\d*):(-?\d*)(:-?\d*)?\]", re.DOTALL)
+
+
+@runtime_checkable
+class FileInstruction(Protocol):
+    """A part of one file, as TFDS and Grain give it: `take` records (-1: all) after the first `skip`."""
+
+    filename: str
+    skip: int
+    take: int
+    examples_in_shard: int
+
+
+ArrayRecordPath: TypeAlias = PathLike | FileInstruction
+
+
+@dataclass(frozen=True)
+class Part:
+    """The records `[start, stop)` of one file; stop None is the file's end, known once it was opened."""
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+
+def one_or_many(paths: Any) -> Any:
+    """Paths as `path_list` takes them: a file instruction is one."""
+    return [paths] if isinstance(paths, FileInstruction) else paths
+
+
+def parts_of(path: Any, storage: StorageOptions) -> list[Part]:
+    """What one path stands for.
+
+    Args:
+        path: a path, glob or folder, `path[start:end]` or a file instruction.
+        storage: how a store is reached.
+
+    Raises:
+        SourceNotFoundError: nothing is there.
+        ValueError: a range is ill-formed, or of several files.
+        TypeError: it is no path.
+    """
+    if isinstance(path, FileInstruction):
+        start = int(path.skip)
+        return [Part(text_of(path.filename), start, None if path.take < 0 else start + int(path.take))]
+    name = text_of(path)
+    match = None if os.path.exists(name) else _RANGE.fullmatch(name)
+    if match is None:
+        return [Part(file) for file in find_files(name, DIRECTORY_PATTERNS, storage)]
+    start, stop = _bounds(match, name)
+    return [Part(file, start, stop) for file in _exactly_one(match[1], name, storage)]
+
+
+def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
+    start, stop = int(match[2] or 0), int(match[3]) if match[3] else None
+    if match[4] or "-" in match[2] + match[3]:
+        raise ValueError(
+            f"{brief(instruction)}: a range has no step and counts from the file's first record, 0; "
+            "write path[start:end], [start:] or [:end]"
+        )
+    if stop is not None and start > stop:
+        raise ValueError(
+            f"{brief(instruction)}: the range ends before it starts; write path[start:end] with start <= end"
+        )
+    return start, stop
+
+
+def _exactly_one(path: str, instruction: str, storage: StorageOptions) -> list[str]:
+    files = find_files(path, DIRECTORY_PATTERNS, storage)
+    if len(files) > 1:
+        raise ValueError(
+            f"{brief(instruction)}: a range [start:end] needs one file, and {shown(path, TEXT)} stands for {len(files)}"
+        )
+    return files
+
+
+def bounded(part: Part, count: int) -> Part:
+    """The part of a file that has `count` records.
+
+    Raises:
+        SourceError: it goes past the file's end.
+    """
+    stop = count if part.stop is None else part.stop
+    if not 0 <= part.start <= stop <= count:
+        wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
+        raise SourceError(f"{brief(part.path)}: records {wanted} were asked for, but the file has {count}")
+    return Part(part.path, part.start, stop)
