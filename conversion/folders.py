@@ -61,6 +61,10 @@ class Folder(Protocol):
         """Have a file of `scratch` appear under its name."""
         ...
 
+    def remove(self, name: str) -> None:
+        """Remove a file; it may be gone already."""
+        ...
+
     def scratch(self) -> AbstractContextManager[str]:
         """A folder of this machine for files that are being written; it is gone afterwards."""
         ...
@@ -132,6 +136,11 @@ class LocalFolder:
         os.makedirs(os.path.dirname(place), exist_ok=True)
         os.replace(path, place)
         _sync(os.path.dirname(place))
+
+    def remove(self, name: str) -> None:
+        """At once."""
+        with suppress(FileNotFoundError):
+            os.remove(self.place(name))
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
@@ -223,6 +232,12 @@ class StoreFolder:
 
         put_file(path, self.place(name), self._storage)
 
+    def remove(self, name: str) -> None:
+        """In one request."""
+        from ..files.remote.uploads import remove
+
+        remove(self.place(name), self._storage)
+
     @contextmanager
     def scratch(self) -> Iterator[str]:
         """In the system's folder for temporary files, which must have room for the shards that are being written."""
@@ -236,10 +251,8 @@ class StoreFolder:
 
     def clean(self) -> None:
         """File by file."""
-        from ..files.remote.uploads import remove
-
         for name in self.names_in(WORKPLACE):
-            remove(self.place(f"{WORKPLACE}/{name}"), self._storage)
+            self.remove(f"{WORKPLACE}/{name}")
 
 
 def digest_of(path: str) -> str:

@@ -54,9 +54,13 @@ class Target:
 
     def receipts(self) -> dict[str, Receipt]:
         """Of the shards that are done, if their files are there."""
-        names = [name for name in self.folder.names_in(WORKPLACE) if name.startswith("receipt-")]
-        found = [Receipt.from_json(self._read(f"{WORKPLACE}/{name}")) for name in names]
+        told = [self._read(name) for name in self._receipt_names()]
+        found = [Receipt.from_json(values) for values in told if values is not None]
         return {receipt.name: receipt for receipt in found if self.holds(receipt)}
+
+    def _receipt_names(self) -> list[str]:
+        names = self.folder.names_in(WORKPLACE)
+        return [f"{WORKPLACE}/{name}" for name in names if name.startswith("receipt-")]
 
     def holds(self, receipt: Receipt) -> bool:
         """Whether the files of a receipt are there, by their sizes."""
@@ -67,7 +71,9 @@ class Target:
         return [name for name in names if self.folder.size(name) >= 0]
 
     def begin(self, plan: Mapping[str, Any]) -> None:
-        """Keep the plan."""
+        """Keep the plan, and nothing of another one."""
+        for name in self._receipt_names():
+            self.folder.remove(name)
         self._write(_PLAN, plan)
 
     def end(self, manifest: Mapping[str, Any]) -> None:

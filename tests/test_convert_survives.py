@@ -91,6 +91,37 @@ def test_values_that_cannot_be_written_are_damaged_records_too(tmp_path):
     assert "a record has the columns y, which the first records have not" in made.damage[1]
 
 
+def test_another_version_of_a_function_is_another_conversion(tmp_path):
+    """Told by its code and what is in its closure; the same written again is the same."""
+
+    def reverse(by):
+        return lambda record: record[::by]
+
+    convert(RECORDS, tmp_path / "out", transform=reverse(-1))
+    assert convert(RECORDS, tmp_path / "out", transform=reverse(-1)).records == 100
+    for other in (reverse(2), lambda record: record[::-1], lambda record: record):
+        with pytest.raises(ConversionError, match="differs in: transform"):
+            convert(RECORDS, tmp_path / "out", transform=other)
+
+
+def test_a_conversion_of_which_nothing_is_left_is_forgotten(tmp_path):
+    """Another one takes its place; nothing of its receipts is believed."""
+    calls = []
+
+    def stop(record):
+        calls.append(record)
+        if len(calls) > 60:
+            raise KeyError
+        return record
+
+    with pytest.raises(KeyError):
+        convert(RECORDS, tmp_path / "out", shards=2, transform=stop)
+    next((tmp_path / "out").glob("*.array_record")).unlink()
+    convert(RECORDS[::-1], tmp_path / "out", shards=2)
+    assert millrace.verify(tmp_path / "out") == []
+    assert read(tmp_path / "out") == RECORDS[::-1]
+
+
 def test_a_source_that_was_changed_is_told(tfrecords, tmp_path):
     """A finished conversion, and one that was stopped, are not mixed with other data, options or damage."""
     convert(tfrecords, tmp_path / "out")

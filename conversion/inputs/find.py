@@ -10,6 +10,7 @@ from ... import sources
 from ...errors import ConversionError, MissingExtraError, SourceError
 from ...files.paths import find_files, text_of
 from ...files.storage_options import StorageOptions
+from ...formats.index import SUFFIX
 from ...wording import brief, first_few, shown
 from ..job import Input
 from .formats import FORMATS, format_of
@@ -58,7 +59,7 @@ def find_input(
         return SourceInput(_hugging_face(text_of(source), split))
     forms = [FORMATS[source_format]] if source_format else list(FORMATS.values())
     patterns = tuple(pattern for form in forms for pattern in form.patterns)
-    names = list(dict.fromkeys(find_files(source, patterns, storage)))
+    names = [name for name in dict.fromkeys(find_files(source, patterns, storage)) if not name.endswith(SUFFIX)]
     form = forms[0] if source_format else format_of(names)
     return FileInput(names, form, index_dir, storage)
 

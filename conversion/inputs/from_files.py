@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
@@ -11,6 +12,7 @@ from ...errors import NoRecordsError, SourceError
 from ...files.stamps import Stamp, check_unchanged, stamp_of
 from ...files.storage_options import StorageOptions
 from ...files.streams import compression_of, open_stream
+from ...files.urls import is_remote
 from ...wording import brief
 from ..job import Chunk, OnDamage, Part
 from .formats import Format, Opening, Records
@@ -32,7 +34,7 @@ class FileInput:
 
     def identity(self) -> dict[str, Any]:
         """Format, and names, sizes and times of change of the files."""
-        files = [{"path": path, **stamp._asdict()} for path, stamp in self._stamps.items()]
+        files = [{"path": _whole_path(path), **stamp._asdict()} for path, stamp in self._stamps.items()]
         return {"format": self.form.name, "files": files, "types": self._opening.types}
 
     @cached_property
@@ -125,6 +127,10 @@ class FileInput:
         if self.form.stream is None:
             raise TypeError(self.form.name)
         return self.form.stream(name, self._opening, on_damage)
+
+
+def _whole_path(path: str) -> str:
+    return path if is_remote(path) else os.path.abspath(path)
 
 
 def _stamp(path: str, storage: StorageOptions) -> Stamp:
