@@ -8,6 +8,7 @@ import io
 import numpy as np
 import pytest
 
+from millrace import TFRecordDataSource
 from millrace.errors import SourceError
 from millrace.files.opened import open_file
 from millrace.formats import tfrecord
@@ -106,3 +107,21 @@ def test_another_kind_of_file_is_an_error(data, text):
     """Of foreign files, and of compressed ones, it is said what they are."""
     with pytest.raises(SourceError, match=text):
         read(data)
+
+
+def test_no_flipped_bit_is_silent(tmp_path):
+    """Wherever it is: a stream tells of it, a source refuses it, and no record comes that was not written."""
+    records = [b"", b"one", b"second", bytes(20)]
+    data = b"".join(map(framed, records))
+    path = tmp_path / "x.tfrecord"
+    for place in range(len(data)):
+        bad = data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]
+        told = []
+        try:
+            assert all(record in records for record in read(bad, told.append))
+            assert told, place
+        except SourceError:
+            assert place < 12
+        path.write_bytes(bad)
+        with pytest.raises(SourceError, match=r"damaged|cut off"):
+            TFRecordDataSource(path, index_dir=tmp_path / str(place)).__getitems__(range(4))

@@ -115,8 +115,15 @@ def test_a_folder_in_a_store_is_read_like_a_local_one(folder, tmp_path):
         store.rm("/images", recursive=True)
 
 
-def test_labels_are_stacked(folder):
-    """As int64, beside the images."""
-    source = ImageFolderDataSource(folder / "train")
-    (batch,) = millrace.load(source, num_epochs=1, transformations=[lambda r: {"y": r["label"]}], batch_size=2)
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_labels_are_stacked(folder, worker_count):
+    """As int64; in workers, which list the folders anew, too."""
+    loader = millrace.load(
+        ImageFolderDataSource(folder / "train"),
+        num_epochs=1,
+        transformations=[lambda record: {"y": record["label"]}],
+        batch_size=2,
+        worker_count=worker_count,
+    )
+    (batch,) = loader
     np.testing.assert_array_equal(batch["y"], [0, 1])

@@ -330,3 +330,12 @@ def test_files_in_a_store_are_read_like_local_ones(kind, tmp_path):
         source.close()
     finally:
         store.rm("/folder", recursive=True)
+
+
+def test_a_tilde_is_the_home_directory(kind, monkeypatch):
+    """In paths, globs and folders, and for the folder of indices."""
+    make, path, _ = kind
+    monkeypatch.setenv("HOME", str(path.parent.parent))
+    for paths in (f"~/data/{path.name}", "~/data", "~/data/x.*", [f"~/data/{path.name}"]):
+        assert len(make(paths, index_dir="~/kept")) == 20
+    assert os.listdir(path.parent) == [path.name]
