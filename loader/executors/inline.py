@@ -11,13 +11,12 @@ from ..options import ReadOptions
 from ..plan.pipeline import Pipeline
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
+from .protocol import Executor
 from .read_ahead import ReadAhead, Reading
 
 
-class InlineExecutor:
+class InlineExecutor(Executor):
     """Runs tasks on demand; reads the records of the next spans meanwhile."""
-
-    elsewhere = False
 
     def __init__(self, pipeline: Pipeline, read_options: ReadOptions) -> None:
         self._worker = Worker(pipeline)
@@ -26,10 +25,6 @@ class InlineExecutor:
     def window(self, stage: int) -> int:
         """As many spans as are read ahead, and the one that is asked for."""
         return 1 + self._ahead.spans
-
-    def units(self, stage: int) -> int:
-        """To ask for a task costs nothing."""
-        return 1
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> InlineHandle:
         """Take a task; begin to read its records if that helps."""

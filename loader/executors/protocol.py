@@ -5,7 +5,7 @@ In: tasks, in the order in which their results will be wanted. Out: blocks.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from ..options import ExecutionOptions
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
@@ -34,18 +34,18 @@ class Executor(Protocol):
     whoever uses the iterator, the user or a feeder. It need not be the same thread each time.
     """
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether tasks run in other processes, which are those of the process that made this.
+    elsewhere: ClassVar[bool] = False
+    """Whether tasks run in other processes, which are those of the process that made this.
 
-        Called by `stream.running` in a forked child, once.
-        """
+    Asked by `stream.running` in a forked child, once.
+    """
 
     def units(self, stage: int) -> int:
         """How many of the plan's spans the next task of a stage should be made of. The stream does not depend on it.
 
-        Called by `stream.flow`, once for each task on a span, before it is submitted.
+        Called by `stream.flow`, once for each task on a span, before it is submitted. Here: one, as to ask costs nothing.
         """
+        return 1
 
     def window(self, stage: int) -> int:
         """Number of tasks of a stage that it is worth having submitted at a time. 1: nothing runs ahead.

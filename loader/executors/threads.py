@@ -11,15 +11,13 @@ from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
-from .protocol import window_of
+from .protocol import Executor, window_of
 from .read_ahead import ReadAhead, Reading
 from .thread_pool import Call, Pool
 
 
-class ThreadExecutor:
+class ThreadExecutor(Executor):
     """Runs tasks on the threads of a pool, whose calls are the handles."""
-
-    elsewhere = False
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
         self._window = window_of(options, len(pipeline.leaves))
@@ -32,10 +30,6 @@ class ThreadExecutor:
     def window(self, stage: int) -> int:
         """The same for all."""
         return self._window
-
-    def units(self, stage: int) -> int:
-        """To ask for a task costs nothing."""
-        return 1
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Call[Block]:
         """Take a task; begin to read its records if that helps."""

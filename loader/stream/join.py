@@ -23,22 +23,15 @@ Open = Callable[[Cursor], Pull[Rows]]
 
 
 class Input:
-    """One of the streams, from a cursor on. It is opened when its first row is needed.
-
-    Attributes:
-        cursor: after the rows that were taken.
-        at_hand: rows that were not.
-        ended: what came after these, if all are at hand.
-        rows: how many were taken since it was opened.
-    """
+    """One of the streams, from a cursor on. It is opened when its first row is needed."""
 
     def __init__(self, open_: Open, cursor: Cursor) -> None:
         self._open = open_
         self._pull: Pull[Rows] | None = None
         self._runs: deque[tuple[Rows, int, int]] = deque()
-        self.cursor = cursor
-        self.at_hand = self.rows = 0
-        self.ended: Ended | None = None
+        self.cursor = cursor  # after the rows that were taken
+        self.at_hand = self.rows = 0  # those that were not; how many were, since it was opened
+        self.ended: Ended | None = None  # what came after these, if all are at hand
 
     def has(self, count: int, wait: bool) -> bool:
         """Whether so many rows are at hand, or all that there are; False: not without waiting."""

@@ -28,23 +28,14 @@ from .tasks import Block, Failure, GroupTask, Parts, RowTags, SpanTask
 
 @dataclass(slots=True)
 class Inputs:
-    """What is pushed into a stage, and where it stands.
+    """What is pushed into a stage, and where it stands."""
 
-    Attributes:
-        elements: tells exactly how many are left.
-        count: number of elements.
-        positions: gives their positions; not asked for where nobody wants to know.
-        tags: gives what names the records that they come from, where one fails.
-        rows: of the positions.
-        place: number within the stage of the operation that they are pushed into.
-    """
-
-    elements: Iterator[Any]
-    count: int
-    positions: Callable[[], NDArray[np.int64]]
-    tags: Callable[[], NDArray[np.int64]]
-    rows: Iterable[int]
-    place: int
+    elements: Iterator[Any]  # tells exactly how many are left
+    count: int  # of the elements
+    positions: Callable[[], NDArray[np.int64]]  # theirs; not asked for where nobody wants to know
+    tags: Callable[[], NDArray[np.int64]]  # what names the records that they come from, where one fails
+    rows: Iterable[int]  # of the positions
+    place: int  # number within the stage of the operation that they are pushed into
 
 
 class Chain:

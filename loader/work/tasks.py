@@ -20,13 +20,9 @@ from .notices import Told
 
 @dataclass(slots=True)
 class Failure:
-    """A task could not be finished.
+    """A task could not be finished."""
 
-    Attributes:
-        error: the exception, with notes that say where in the stream it happened.
-    """
-
-    error: Exception
+    error: Exception  # with notes that say where in the stream it happened
 
 
 Ints: TypeAlias = "array[int]"
@@ -95,38 +91,23 @@ class RowTags:
 
 
 class Stand(NamedTuple):
-    """Where a source that can only be run through stands after a task.
+    """Where a source that can only be run through stands after a task."""
 
-    Attributes:
-        state: of the source, as text.
-        ended: nothing more comes.
-    """
-
-    state: str
-    ended: bool
+    state: str  # of the source
+    ended: bool  # nothing more comes
 
 
 @dataclass(slots=True)
 class Block:
-    """The rows that came out of a task, in order.
+    """The rows that came out of a task, in order."""
 
-    Attributes:
-        elements: the rows, a list; `StackedRows` on their way between processes.
-        tags: their origin; None where unit i gave row i.
-        failure: what stopped the task after these rows; None when it was finished.
-        skipped: what failed and was left out, in words.
-        notices: what the user should be told of leaves, each with the leaf's name.
-        parts: tasks that are to be done in place of this one, which was not done.
-        stand: of a source that can only be run through, after the task.
-    """
-
-    elements: Any
-    tags: RowTags | None = None
-    failure: Failure | None = None
-    skipped: Sequence[str] = ()
-    notices: Told = ()
-    parts: Sequence[Task] = ()
-    stand: Stand | None = None
+    elements: Any  # the rows, a list; `StackedRows` on their way between processes
+    tags: RowTags | None = None  # their origin; None where unit i gave row i
+    failure: Failure | None = None  # what stopped the task after these rows; None when it was finished
+    skipped: Sequence[str] = ()  # what failed and was left out, in words
+    notices: Told = ()  # what the user should be told of leaves, each with the leaf's name
+    parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
+    stand: Stand | None = None  # of a source that can only be run through, after the task
 
     @property
     def count(self) -> int:
@@ -135,21 +116,15 @@ class Block:
 
 
 class SpanTask(NamedTuple):
-    """Read the records at local positions `[start, stop)` of a stage's leaf, and do what the stage does to them.
-
-    Attributes:
-        stage: which.
-        start: as above.
-        stop: as above.
-        since: for a source that can only be run through: a local position that is no later, and the source's state there.
-        former: number of the former shard, from 1, whose local positions these are; 0: of the shard of now.
-    """
+    """Read the records at local positions `[start, stop)` of a stage's leaf, and do what the stage does to them."""
 
     stage: int
     start: int
     stop: int
-    since: tuple[int, str] | None = None
-    former: int = 0
+    since: tuple[int, str] | None = (
+        None  # of what can only be run through: a position not after that, and the state there
+    )
+    former: int = 0  # number of the former shard, from 1, whose local positions these are; 0: of the shard of now
 
 
 class RowRange(NamedTuple):
@@ -161,21 +136,15 @@ class RowRange(NamedTuple):
 
 
 class GroupTask(NamedTuple):
-    """Do what a stage does to rows of earlier tasks.
-
-    Attributes:
-        stage: which.
-        rows: the rows.
-        order: their numbers among these, `int32[n]` as bytes, in the order in which they come; None: as they stand.
-        first: where they come from a join, the number of the first one there.
-        former: as of a `SpanTask`.
-    """
+    """Do what a stage does to rows of earlier tasks."""
 
     stage: int
     rows: tuple[RowRange, ...]
-    order: bytes | None = None
-    first: int = 0
-    former: int = 0
+    order: bytes | None = (
+        None  # their numbers among these, `int32[n]`, in the order in which they come; None: as they stand
+    )
+    first: int = 0  # where they come from a join, the number of the first one there
+    former: int = 0  # as of a `SpanTask`
 
 
 Task: TypeAlias = SpanTask | GroupTask

@@ -31,7 +31,7 @@ from ...plan.pipeline import Pipeline
 from ...plan.stages import Span
 from ...work.explain import told
 from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task
-from ..protocol import window_of
+from ..protocol import Executor, window_of
 from .leases import EncodedBlock, Slabs
 from .pace import Pace
 from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
@@ -96,7 +96,7 @@ class _Remote:
         self.ended = False
 
 
-class ProcessExecutor:
+class ProcessExecutor(Executor):
     """Runs tasks in processes, which `spawner` makes: another one, in tests, plays them."""
 
     elsewhere = True
