@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, ClassVar, Self, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +28,7 @@ from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_
 from ..files.urls import is_remote
 from ..wording import TEXT, brief, first_few, shown
 from .array_record_parts import ArrayRecordPath, Part, bounded, one_or_many, parts_of
+from .closing import ClosesFiles
 from .keys import Keys, check_key, check_keys
 from .parts import by_part, read_by_part
 
@@ -56,7 +56,7 @@ class _Content:
     """A digest of the file's end, where the index is."""
 
 
-class ArrayRecordDataSource:
+class ArrayRecordDataSource(ClosesFiles):
     """The records of ArrayRecord files, in the order of the files. Thread-safe, picklable, safe to fork.
 
     Args:
@@ -199,14 +199,6 @@ class ArrayRecordDataSource:
     def close(self) -> None:
         """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
         self._pool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {

@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...files.opened import OpenFile
-from ...files.paths import PathLike, Paths
-from ...files.storage_options import StorageOptionsLike
 from ...formats.index import Found, Index, IndexKind
 from ...formats.json_lines import line_ranges, parsed
 from .source import IndexedSource, Ranges
@@ -51,16 +49,6 @@ class JsonLinesDataSource(IndexedSource[Any]):
 
     _kind: ClassVar[IndexKind] = IndexKind("json lines", _find)
     _patterns: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")
-
-    def __init__(
-        self,
-        paths: Paths,
-        *,
-        index_dir: PathLike | None = None,
-        max_open_files: int | None = None,
-        storage_options: StorageOptionsLike = None,
-    ) -> None:
-        super().__init__(paths, index_dir, max_open_files, storage_options)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
         offsets, lengths = (part.tolist() for part in self._ranges(index, places))

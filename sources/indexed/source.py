@@ -11,8 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from ...files.storage_options import StorageOptions, StorageOptionsLike, storage
 from ...files.urls import is_remote
 from ...formats.index import SUFFIX, Index, IndexKind, index_of
 from ...wording import brief, first_few
+from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, read_by_part
 
@@ -39,7 +39,7 @@ _NO_DATA = (SUFFIX, ".unfinished")
 """Files beside the data that are ours."""
 
 
-class IndexedSource(Generic[RecordT]):
+class IndexedSource(ClosesFiles, Generic[RecordT]):
     """The records of files, in the order of the files. Thread-safe, picklable, safe to fork.
 
     A subclass says which files it reads, and how records are read from one.
@@ -64,7 +64,12 @@ class IndexedSource(Generic[RecordT]):
     _max_open_files: int | None
 
     def __init__(
-        self, paths: Paths, index_dir: PathLike | None, max_open_files: int | None, storage_options: StorageOptionsLike
+        self,
+        paths: Paths,
+        *,
+        index_dir: PathLike | None = None,
+        max_open_files: int | None = None,
+        storage_options: StorageOptionsLike = None,
     ) -> None:
         if max_open_files is not None:
             max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
@@ -178,14 +183,6 @@ class IndexedSource(Generic[RecordT]):
     def close(self) -> None:
         """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
         self._pool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_pool", "_indices")}

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...files.opened import OpenFile
-from ...files.paths import PathLike, Paths
-from ...files.storage_options import StorageOptionsLike
 from ...files.streams import stream_of
 from ...formats.index import Arrays, Found, Index, IndexKind
 from ...formats.tar import read_members, read_samples
@@ -70,16 +68,6 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
 
     _kind: ClassVar[IndexKind] = IndexKind("tar", _find)
     _patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
-
-    def __init__(
-        self,
-        paths: Paths,
-        *,
-        index_dir: PathLike | None = None,
-        max_open_files: int | None = None,
-        storage_options: StorageOptionsLike = None,
-    ) -> None:
-        super().__init__(paths, index_dir, max_open_files, storage_options)
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
         """From the first to the last member of each."""

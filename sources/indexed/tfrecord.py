@@ -69,7 +69,7 @@ class TFRecordDataSource(IndexedSource[Any]):
     ) -> None:
         crc_function()  # raises where the library is missing
         self._decoder = Decoder(features) if decode or features is not None else None
-        super().__init__(paths, index_dir, max_open_files, storage_options)
+        super().__init__(paths, index_dir=index_dir, max_open_files=max_open_files, storage_options=storage_options)
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
         starts, lengths = self._ranges(index, places)

@@ -11,8 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from functools import cached_property
-from types import TracebackType
-from typing import Any, ClassVar, Self, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from ...files.stamps import Stamp, check_open_file, stamp_of
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote
 from ...wording import brief, shown
+from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from .files import Array, check_offsets, integer_dtype, map_integers, offsets_path
 from .remote import RemoteTokens, map_remote
@@ -34,7 +34,7 @@ _PIECE = 2048
 """So many offsets, and pieces of so many tokens, tell two sources apart."""
 
 
-class TokenSource:
+class TokenSource(ClosesFiles):
     """Documents of tokens, as slices of one file that is mapped into memory. Thread-safe, picklable, safe to fork.
 
     A record is a dict with one read-only array of the file's dtype, `{"tokens": tokens[start:stop]}`; it may be empty.
@@ -198,14 +198,6 @@ class TokenSource:
     def close(self) -> None:
         """Let go of the files; documents that you hold stay readable. The source stays usable: reading opens them again."""
         self._mapped = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("_path", "_documents", "_dtype", "_name", "_length", "_storage")
