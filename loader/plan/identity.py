@@ -28,15 +28,10 @@ _LATER = {"mixes", "selections"}
 
 @dataclass(frozen=True)
 class Identity:
-    """Fingerprints of source and operations. They are taken once, as these may change while they work; samplers do not.
+    """Fingerprints of source and operations. They are taken once, as these may change while they work; samplers do not."""
 
-    Attributes:
-        source: plain JSON values.
-        operations: of each, now and in version 1.
-    """
-
-    source: dict[str, Any]
-    operations: tuple[tuple[str, str], ...]
+    source: dict[str, Any]  # plain JSON values
+    operations: tuple[tuple[str, str], ...]  # of each, now and in version 1
 
     @classmethod
     def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> Identity:

@@ -70,16 +70,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Join:
-    """Rows of several parts.
+    """Rows of several parts."""
 
-    Attributes:
-        number: in the pipeline.
-        inputs: the parts; none where the number is that of a source that can only be run through.
-        rule: whose row comes next.
-        names: of the inputs.
-    """
-
-    number: int
-    inputs: tuple[Part, ...]
-    rule: Rule
-    names: tuple[str, ...] = ()
+    number: int  # in the pipeline
+    inputs: tuple[Part, ...]  # the parts; none where the number is that of a source that can only be run through
+    rule: Rule  # whose row comes next
+    names: tuple[str, ...] = ()  # of the inputs

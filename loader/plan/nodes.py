@@ -30,17 +30,11 @@ class Apply:
 
 @dataclass(frozen=True)
 class Joined:
-    """Rows of other streams, as a rule takes them.
+    """Rows of other streams, as a rule takes them."""
 
-    Attributes:
-        inputs: the streams.
-        rule: whose row comes next.
-        names: of the inputs, for states and messages; none: numbers.
-    """
-
-    inputs: tuple[Node, ...]
-    rule: Rule
-    names: tuple[str, ...] = ()
+    inputs: tuple[Node, ...]  # the streams
+    rule: Rule  # whose row comes next
+    names: tuple[str, ...] = ()  # of the inputs, for states and messages; none: numbers
 
 
 Node: TypeAlias = Read | Apply | Joined

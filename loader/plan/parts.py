@@ -23,19 +23,12 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a pipeline: what comes out of a stage or of a join, and all that this is made of.
+    """A part of a pipeline: what comes out of a stage or of a join, and all that this is made of."""
 
-    Attributes:
-        stage: number of the stage; None: of a join.
-        join: number of the join; None: of a stage.
-        first: the numbers of the first leaf, stage and join that belong to it.
-        size: how many belong to it.
-    """
-
-    stage: int | None
-    join: int | None
-    first: Size
-    size: Size
+    stage: int | None  # number of the stage; None: of a join
+    join: int | None  # number of the join; None: of a stage
+    first: Size  # the numbers of the first leaf, stage and join that belong to it
+    size: Size  # how many belong to it
 
     @property
     def leaves(self) -> slice:

@@ -12,15 +12,10 @@ from .ranges import Ranges, count_of, union, within, without
 
 @dataclass(frozen=True)
 class SkippedSteps:
-    """Which steps are left out.
+    """Which steps are left out."""
 
-    Attributes:
-        steps: all of them.
-        absorbed: those that are no longer in the order, since the number of shards changed: they take no positions.
-    """
-
-    steps: Ranges = ()
-    absorbed: Ranges = ()
+    steps: Ranges = ()  # all of them
+    absorbed: Ranges = ()  # those that take no positions any more, as they left the order when the shards changed
 
     def __bool__(self) -> bool:
         return bool(self.steps)

@@ -33,23 +33,14 @@ COLUMN_UNITS, MIXED_UNITS, COLUMN_BYTES = 2, 8, 2 << 20
 
 @dataclass(frozen=True)
 class Stage:
-    """Operations that run together in one task.
+    """Operations that run together in one task."""
 
-    Attributes:
-        number: in the pipeline; the inputs of a stage have lower numbers.
-        leaf: number of the leaf whose spans are the input; None where rows are.
-        first: number of the first operation in the whole pipeline.
-        operations: in order.
-        part: what ends with it.
-        input: the part whose rows are the input; None where a leaf's spans are.
-    """
-
-    number: int
-    leaf: int | None
-    first: int
-    operations: tuple[Operation, ...]
-    part: Part
-    input: Part | None = None
+    number: int  # in the pipeline; the inputs of a stage have lower numbers
+    leaf: int | None  # number of the leaf whose spans are the input; None where rows are
+    first: int  # number of the first operation in the whole pipeline
+    operations: tuple[Operation, ...]  # in order
+    part: Part  # what ends with it
+    input: Part | None = None  # the part whose rows are the input; None where a leaf's spans are
 
     @property
     def on_join(self) -> bool:

@@ -29,15 +29,10 @@ PAGE = 4096
 
 @dataclass(eq=False, slots=True)
 class Slab:
-    """A piece of memory.
+    """A piece of memory."""
 
-    Attributes:
-        memory: its bytes, 64-byte aligned.
-        number: among the slabs of its pool that are shared with other processes; -1 for one that is not.
-    """
-
-    memory: NDArray[np.uint8]
-    number: int = -1
+    memory: NDArray[np.uint8]  # its bytes, 64-byte aligned
+    number: int = -1  # among the slabs of its pool that are shared with other processes; -1 for one that is not
     interface: dict[str, Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -23,17 +23,11 @@ PYTHON = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 @dataclass(slots=True)
 class StackedRows:
-    """Rows, leaf by leaf.
+    """Rows, leaf by leaf."""
 
-    Attributes:
-        columns: one array per leaf, `[rows, *shape]`.
-        kinds: of each leaf: "array", "scalar" (NumPy's), or the name of Python's type.
-        example: the tree, with the numbers of its leaves for leaves.
-    """
-
-    columns: list[NDArray[Any]]
-    kinds: list[str]
-    example: Any
+    columns: list[NDArray[Any]]  # one array per leaf, `[rows, *shape]`
+    kinds: list[str]  # of each leaf: "array", "scalar" (NumPy's), or the name of Python's type
+    example: Any  # the tree, with the numbers of its leaves for leaves
 
     def __len__(self) -> int:
         return len(self.columns[0])

@@ -121,9 +121,7 @@ class SpanTask(NamedTuple):
     stage: int
     start: int
     stop: int
-    since: tuple[int, str] | None = (
-        None  # of what can only be run through: a position not after that, and the state there
-    )
+    since: tuple[int, str] | None = None  # of what is run through: an earlier position, and its state
     former: int = 0  # number of the former shard, from 1, whose local positions these are; 0: of the shard of now
 
 

@@ -16,15 +16,10 @@ from ..joins import Rule
 
 @dataclass(frozen=True)
 class InTurn(Rule):
-    """A row of each input, again and again. The note: rows so far.
+    """A row of each input, again and again. The note: rows so far."""
 
-    Attributes:
-        count: of inputs.
-        together: all must end at the same row.
-    """
-
-    count: int
-    together: bool = True
+    count: int  # of inputs
+    together: bool = True  # all must end at the same row
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -52,14 +47,10 @@ class Interleaved(Rule):
     """A row of each of the inputs that are open, in turn; where one ends, the next one is opened in its place.
 
     The note: rows so far, whose turn it is, the number of the next input to be opened, and those that are open.
-
-    Attributes:
-        count: of inputs.
-        cycle: how many are open at a time.
     """
 
-    count: int
-    cycle: int
+    count: int  # of inputs
+    cycle: int  # how many are open at a time
 
     @property
     def start(self) -> Note:

@@ -53,15 +53,10 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class MixRows(Rule):
-    """Rows in given proportions. The note: rows so far; then, for each input that has ended, its number and the rows then.
+    """Rows in given proportions. The note: rows so far; then, for each input that has ended, its number and the rows then."""
 
-    Attributes:
-        order: which input stands at which row.
-        goes_on: an input that has ended is left out from then on; else the mix ends with it.
-    """
-
-    order: RowOrder
-    goes_on: bool = False
+    order: RowOrder  # which input stands at which row
+    goes_on: bool = False  # an input that has ended is left out from then on; else the mix ends with it
     _orders: dict[Note, RowOrder] = field(default_factory=dict, compare=False, repr=False)
     _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
 
