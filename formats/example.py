@@ -30,7 +30,7 @@ class Convert(Protocol):
 _BYTES, _FLOATS, _INTEGERS = 1, 2, 3
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 _FEW = 12
-"""Varints of so many bytes are read one by one; NumPy is faster with more."""
+"""So many bytes of varints, or numbers, are read or written one by one; NumPy is faster with more."""
 
 
 def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -292,7 +292,15 @@ def _field(content: bytes, number: int = 1) -> bytes:
 def _written(numbers: npt.NDArray[Any]) -> bytes:
     if not len(numbers) or (numbers.min() >= 0 and numbers.max() < 128):
         return numbers.astype(np.uint8).tobytes()
-    return b"".join(map(_number, (numbers.astype(np.int64).view(np.uint64)).tolist()))
+    values = numbers.astype(np.int64).view(np.uint64)
+    if len(values) <= _FEW:
+        return b"".join(map(_number, values.tolist()))
+    sizes = 1 + sum((values >= np.uint64(1 << bits)).astype(np.int64) for bits in range(7, 64, 7))
+    ends = np.cumsum(sizes)
+    place = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
+    sevens = np.repeat(values, sizes) >> (7 * place).astype(np.uint64) & np.uint64(127)
+    more = (place < np.repeat(sizes, sizes) - 1).astype(np.uint8) << 7
+    return (sevens.astype(np.uint8) | more).tobytes()
 
 
 def _number(value: int) -> bytes:
