@@ -1,5 +1,6 @@
 """What former shards had begun inside a window passes through the operations of the new ones, as all rows do."""
 
+import functools
 import itertools
 import json
 from collections import Counter
@@ -7,6 +8,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from damage import ODD_VALUES, paths_in, with_value
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines import tries
 
 from millrace import (
     Batch,
@@ -195,3 +200,27 @@ def test_a_part_of_a_mix_that_stands_in_an_unfinished_window_cannot_be_removed()
     now.set_states([iterator.get_state() for iterator in former])
     with pytest.raises(CheckpointError, match="part 'bb' was removed"):
         mixed(["a"], 0, 1).set_state(now.get_state(), strict=False)
+
+
+@tries(150)
+@given(name=st.sampled_from(sorted(PIPELINES)), data=st.data())
+def test_a_damaged_state_is_refused_or_a_place_in_the_stream(name, data):
+    """Whatever stands in what is unfinished: a CheckpointError, or elements come; no other exception."""
+    state = unfinished_in(name)
+    path = data.draw(st.sampled_from(list(paths_in(state["unfinished"]))))
+    damaged = with_value(state["unfinished"], path, data.draw(st.sampled_from(ODD_VALUES)))
+    (one,) = shards(PIPELINES[name], 1)
+    try:
+        one.set_state(json.dumps({**state, "unfinished": damaged}).encode())
+    except CheckpointError:
+        return
+    for _ in islice(one, 3):
+        one.set_state(one.get_state())
+
+
+@functools.cache
+def unfinished_in(name):
+    """A state with something unfinished in it."""
+    (one,) = shards(PIPELINES[name], 1)
+    one.set_states(begun(PIPELINES[name], (2, 3))[1])
+    return json.loads(one.get_state())

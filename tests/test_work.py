@@ -41,6 +41,19 @@ def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
         assert list(whole.tags.rows) == [row for part in parts for row in part.tags.rows]
 
 
+@pytest.mark.parametrize(("positions", "computed"), [(8192, 8192), (1024, 16384)])
+def test_keys_of_other_workers_tasks_are_not_computed_where_tasks_are_long(positions, computed, monkeypatch):
+    """Short ones are worth less than a call of the sampler: then a block is computed."""
+    pipeline = iter(load(np.arange(10**6), shuffle=True, seed=0, batch_size=64))._pipeline
+    asked = []
+    record_keys = type(pipeline.leaf.sampler).record_keys
+    monkeypatch.setattr(
+        type(pipeline.leaf.sampler), "record_keys", lambda self, at: asked.append(len(at)) or record_keys(self, at)
+    )
+    assert Worker(pipeline).run(SpanTask(0, 0, positions)).count == positions // 64
+    assert asked == [computed]
+
+
 def test_rows_before_a_failure_stay_and_nothing_after_it():
     """A task of several spans stops where one of them fails."""
 

@@ -131,6 +131,10 @@ class Leaf:
         return self.sampler.part_epochs(self.position(local)) if self.total else dict.fromkeys(self.sampler.names, 0)
 
 
+ENOUGH = 8192
+"""Positions whose keys are worth to be computed on their own. By a mix of 35 columns, with two workers."""
+
+
 class KeyBlocks:
     """Record keys of spans that mostly follow one another, computed in blocks far larger than a span.
 
@@ -145,6 +149,10 @@ class KeyBlocks:
         self._block: tuple[int, NDArray[np.int64]] = (0, np.empty(0, dtype=np.int64))
         self._coming = self._block
         self._announce = getattr(leaf.source, "announce", None)
+
+    def expect(self, count: int) -> None:
+        """So many positions will be asked for from the next one on; where they are enough, others are somebody else's."""
+        self._ahead = count if count >= ENOUGH else self._leaf.sampler.block_size
 
     def of(self, start: int, stop: int) -> NDArray[np.int64]:
         """The record keys `int64[stop - start]` at local positions."""

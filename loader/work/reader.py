@@ -30,6 +30,10 @@ class Reader:
         self._read = reader_of(leaf.source)
         self._keys = KeyBlocks(leaf)
 
+    def expect(self, task: SpanTask) -> None:
+        """The spans of a task will be read, one after the other."""
+        self._keys.expect(task.stop - task.start)
+
     def keys(self, span: SpanTask) -> NDArray[np.int64]:
         """The record keys of a span."""
         return self._keys.of(span.start, span.stop)

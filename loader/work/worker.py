@@ -101,6 +101,7 @@ class Worker:
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
         whole = Block([], None if self._pipeline.aligned else RowTags())
+        self._readers[self._pipeline.read_by(task.stage, task.former)].expect(task)
         stacks, unit = self._stacks_rows[task.stage], self._pipeline.stages[task.stage].unit
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
         for span in spans(task.start, task.stop, self._span(task)):
