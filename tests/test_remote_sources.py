@@ -154,7 +154,7 @@ def test_workers_read_what_local_files_give(upstream, store, to_store, kind):
     make = KINDS[kind][1]
     streams = []
     for source in (make(f"s3://{BUCKET}/{kind}", storage_options=to_store), make(str(upstream[1] / kind))):
-        sampler = IndexSampler(COUNT, shuffle=BlockShuffle(4, 4), seed=1, num_epochs=2)
+        sampler = IndexSampler(len(source), shuffle=BlockShuffle(4, 4), seed=1, num_epochs=2)
         operations = [Batch(8, batch_fn=str)]
         with iter(DataLoader(data_source=source, sampler=sampler, operations=operations, worker_count=2)) as batches:
             streams.append(list(batches))
