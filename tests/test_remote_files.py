@@ -280,6 +280,21 @@ def test_the_budget_is_kept_and_what_was_used_last_stays(store, to_store):
         pass
 
 
+def test_copies_that_do_not_fit_together_come_one_after_the_other(store, to_store):
+    """Each waits for room; the budget is kept, and what is open stays whole."""
+    to_store = {**to_store, "cache_bytes": 8 * MIB}
+    most = []
+
+    def copy(name):
+        with local_copy(f"s3://{BUCKET}/{name}", to_store) as path:
+            most.append(kept(to_store["cache_dir"]))
+            return Path(path).read_bytes()
+
+    with ThreadPoolExecutor(3) as threads:
+        assert set(threads.map(copy, NAMES[:3])) == {DATA}
+    assert max(most) <= 8 * MIB
+
+
 def test_a_cache_that_cannot_be_written_is_an_error(store, to_store, tmp_path):
     """A folder that is a file, and a disk that is full: folder and remedy."""
     (tmp_path / "file").write_bytes(b"")

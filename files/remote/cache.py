@@ -26,9 +26,10 @@ from typing import BinaryIO
 from ...errors import MillraceError, SourceError
 from ...wording import brief
 
-_FILLED = 0.97
+_FILLED = 0.96
 """How much of the budget may be left when something was removed, so that not every piece has the folder counted."""
 
+_WAIT_SECONDS = 0.02
 _TOUCH_SECONDS = 1.0
 """How exact the time of the last use is: pieces are not marked more often."""
 
@@ -92,7 +93,7 @@ class Cache:
         return None
 
     def reserve(self, descriptor: int, size: int) -> None:
-        """Have room for so many bytes, and have a file count for them.
+        """Have room for so many bytes, and have a file count for them; waits while others are writing too much.
 
         Raises:
             SourceError: they are more than the budget.
@@ -102,12 +103,20 @@ class Cache:
                 f"{size} bytes are to be kept at once in {brief(self.folder)}, whose budget is {self.budget} bytes; raise "
                 "it with storage_options={'cache_bytes': …}."
             )
+        while not self._reserved(descriptor, size):
+            time.sleep(_WAIT_SECONDS)  # who writes has room already, and waits for nobody
+
+    def _reserved(self, descriptor: int, size: int) -> bool:
         with self._used() as used:
-            total = int.from_bytes(os.pread(used, 8, 0), "little") + size
-            if total > self.budget:
-                total = self._make_room(size) + size
-            os.ftruncate(descriptor, size)  # under the lock: whoever counts the folder sees all that is reserved
+            total = int.from_bytes(os.pread(used, 8, 0), "little")
+            if total + size > self.budget:
+                total = self._make_room(size)
+            fits = total + size <= self.budget
+            if fits:
+                os.ftruncate(descriptor, size)  # under the lock: whoever counts the folder sees all that is reserved
+                total += size
             os.pwrite(used, total.to_bytes(8, "little"), 0)
+            return fits
 
     def release(self, size: int) -> None:
         """Give back room that was reserved."""
@@ -146,7 +155,7 @@ class Cache:
 
 
 class Claim:
-    """The right to write one piece, which ends with `publish` or `give_up`."""
+    """The right to write one piece, which ends with `file` or `give_up`."""
 
     def __init__(self, cache: Cache, path: str, descriptor: int) -> None:
         self._cache, self._path, self._descriptor, self._size = cache, path, descriptor, 0
@@ -188,8 +197,12 @@ class Claim:
 
 def _locked(path: str, wait: bool) -> int | None:
     """A descriptor of a file, locked; None if another one has the lock."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        descriptor = os.open(path, flags, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -213,14 +226,18 @@ def _leads_to(path: str, descriptor: int) -> bool:
 
 def _removed(path: str) -> bool:
     """Remove a piece, or what somebody who was killed has left of one; False if it is being written."""
-    descriptor = _locked(path, wait=False) if path.endswith(_PART) else None
-    if descriptor is None and path.endswith(_PART):
+    if not path.endswith(_PART):
+        with suppress(FileNotFoundError):
+            os.remove(path)
+        return True
+    descriptor = _locked(path, wait=False)
+    if descriptor is None:
         return False
-    with suppress(FileNotFoundError):
+    abandoned = _leads_to(path, descriptor)  # else it got its name just now, and another one writes a new one
+    if abandoned:
         os.remove(path)
-    if descriptor is not None:
-        _unlock(descriptor)
-    return True
+    _unlock(descriptor)
+    return abandoned
 
 
 def _pieces(folder: str) -> Iterator[tuple[float, int, str]]:
