@@ -165,8 +165,10 @@ class LocalFolder:
                     f"another process converts to {brief(self.path)} now; wait for it, or pass another target."
                 ) from None
             self._clear()
-            yield
-            self._clear()
+            try:
+                yield
+            finally:
+                self._clear()
         finally:
             os.close(lock)
 

@@ -75,9 +75,8 @@ class Receipt:
 class Chunk:
     """Some records of a part, in their order."""
 
-    records: list[Any]
-    places: list[int]
-    """Of each record: its offset in the file, or its number."""
+    records: list[tuple[int, Any]]
+    """Each with its place: its offset in the file, or its number."""
     done: float
     """How much of the part's weight has been read by now."""
 

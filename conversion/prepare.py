@@ -130,7 +130,7 @@ def _first(found: Input, steps: tuple[Step, ...], skips: bool) -> list[Any]:
 def _prepared(found: Input, steps: tuple[Step, ...], on_damage: OnDamage) -> Iterator[Any]:
     for name in found.names():
         for chunk in found.read(Part(name), on_damage):
-            for record in chunk.records:
+            for _, record in chunk.records:
                 try:
                     for step in steps:
                         record = step(record)

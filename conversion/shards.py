@@ -84,17 +84,17 @@ class _Writing:
     def _encoded(self, chunk: Chunk, part: Part) -> tuple[Any, int]:
         """Records as they are written, and how many; at a failure one by one, to know which it was."""
         try:
-            return self._prepare(chunk.records), len(chunk.records)
+            return self._prepare([record for _, record in chunk.records]), len(chunk.records)
         except Exception:
-            kept = [pair for pair in zip(chunk.records, chunk.places) if self._can_be_written(part, *pair)]
-            return self._prepare([record for record, _ in kept]), len(kept)
+            kept = [record for place, record in chunk.records if self._can_be_written(part, place, record)]
+            return self._prepare(kept), len(kept)
 
     def _prepare(self, records: list[Any]) -> Any:
         for step in self._job.steps:
             records = [step(record) for record in records]
         return self._job.output.encode(records)
 
-    def _can_be_written(self, part: Part, record: Any, place: int) -> bool:
+    def _can_be_written(self, part: Part, place: int, record: Any) -> bool:
         try:
             self._prepare([record])
         except Exception as error:

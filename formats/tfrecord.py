@@ -30,6 +30,7 @@ _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 _MASK = 0xA282EAD8
 _AT_ONCE = 1 << 20
+_LENGTHS_KEPT = 4096
 _SCAN_BYTES, _HEADER_ALONE = 1 << 18, 1 << 12
 """So much is read at a time to find headers: where records are long, little more than the header."""
 
@@ -86,15 +87,18 @@ def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None)
     [(0, b'one'), (19, b'two')]
     """
     crc, window, needed = crc_function(), _Window(stream), HEADER_BYTES
+    checksums: dict[int, int] = {}  # of lengths that were met: most files have few
     while window.has(needed):
         buffer, at, needed = window.buffer, window.at, HEADER_BYTES
         while at + HEADER_BYTES <= len(buffer):  # a record takes a microsecond here, and there are billions of them
             length, checksum = _HEADER.unpack_from(buffer, at)
-            if checksum != masked(crc(buffer[at : at + 8])):
+            if checksums.get(length) != checksum and checksum != masked(crc(buffer[at : at + 8])):
                 offset, window.at = window.start + at, at
                 leave_out(_no_length(buffer, name, offset), on_damage if offset else None)
                 at = window.to_next_record()
                 break
+            if len(checksums) < _LENGTHS_KEPT:
+                checksums[length] = checksum
             stop = at + length + FRAME_BYTES
             if stop > len(buffer):
                 needed = stop - at

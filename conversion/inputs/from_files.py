@@ -18,6 +18,9 @@ from ..job import Chunk, OnDamage, Part
 from .formats import Format, Opening, Records
 from .from_source import CHUNK_BYTES, CHUNK_RECORDS, read_source
 
+_FIRST_CHUNK = 16
+"""Records, of a size that nobody knows yet."""
+
 
 class FileInput:
     """Files of one format; `Input` says what it does."""
@@ -103,25 +106,32 @@ class FileInput:
             return None
 
     def _from_stream(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
-        """Some records at a time: no more than a number of them, or of bytes."""
-        in_bytes = self.form.place == "byte"
-        tells = in_bytes and compression_of(part.name) is None
-        found: list[Any] = []
-        places: list[int] = []
+        """Some records at a time: a number of them, or of bytes, by the size of those before."""
+        tells = self.form.place == "byte" and compression_of(part.name) is None
+        records = islice(self._records(part.name, on_damage), part.start, part.stop)
         first: int | None = None
+        some = _FIRST_CHUNK
+        while found := self._next_some(records, some, first is None, on_damage):
+            first, last = found[0][0] if first is None else first, found[-1][0]
+            yield Chunk(found, float(last - first) if tells else 0.0)
+            if self.form.place == "byte":
+                each = (last - found[0][0]) // len(found) + 1
+                some = min(CHUNK_RECORDS, CHUNK_BYTES // each + 1)
+        yield Chunk([], self.weight(part))
+
+    def _next_some(
+        self, records: Iterator[tuple[int, Any]], count: int, are_first: bool, on_damage: OnDamage
+    ) -> list[tuple[int, Any]]:
+        found: list[tuple[int, Any]] = []
         try:
-            for place, record in islice(self._records(part.name, on_damage), part.start, part.stop):
-                found.append(record)
-                places.append(place)
-                if len(found) == CHUNK_RECORDS or (in_bytes and place - places[0] > CHUNK_BYTES):
-                    first = places[0] if first is None else first
-                    yield Chunk(found, places, float(place - first) if tells else 0.0)
-                    found, places = [], []
-        except SourceError as error:  # what follows is lost: a file that is cut off, a length that is damaged
-            if on_damage is None or not (found or first is not None):
+            found.extend(islice(records, count))
+        except (
+            SourceError
+        ) as error:  # what follows is lost, as after the end of a file that is cut off; not what came before
+            if on_damage is None or (are_first and not found):
                 raise
             on_damage(error)
-        yield Chunk(found, places, self.weight(part))
+        return found
 
     def _records(self, name: str, on_damage: OnDamage) -> Records:
         if self.form.stream is None:

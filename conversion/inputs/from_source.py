@@ -70,7 +70,7 @@ def read_source(source: Any, part: Part, chunk: int, weight: float, on_damage: O
         keys = np.arange(first, min(first + chunk, stop), dtype=np.int64)
         done = float(keys[-1] + 1 - part.start) * weight
         try:
-            chunk_read = Chunk(list(read(keys)), keys.tolist(), done)
+            chunk_read = Chunk(list(zip(keys.tolist(), read(keys))), done)
         except Exception:
             chunk_read = _one_by_one(read, keys.tolist(), done, on_damage)
         yield chunk_read
@@ -78,14 +78,12 @@ def read_source(source: Any, part: Part, chunk: int, weight: float, on_damage: O
 
 def _one_by_one(read: Any, keys: list[int], done: float, on_damage: OnDamage) -> Chunk:
     """What can be read of a chunk."""
-    records, places = [], []
+    records = []
     for key in keys:
         try:
-            records.append(read(np.array([key], np.int64))[0])
+            records.append((key, read(np.array([key], np.int64))[0]))
         except Exception as error:
             if on_damage is None:
                 raise
             on_damage(error)
-        else:
-            places.append(key)
-    return Chunk(records, places, done)
+    return Chunk(records, done)

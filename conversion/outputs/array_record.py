@@ -41,7 +41,7 @@ class ArrayRecordOutput:
 
     def encode(self, records: list[Any]) -> list[bytes]:
         """Bytes as they are, all others by what was chosen."""
-        if all(type(record) is bytes for record in records):
+        if set(map(type, records)) <= {bytes}:
             return records if self._encode in _OF_VALUES else [_checked(self._encode(record)) for record in records]
         return [_checked(self._encode(record)) for record in records]
 
