@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -156,6 +157,20 @@ def test_a_pipeline_of_images_is_the_same_in_workers(worker_count):
     again = list(millrace.DataLoader(data_source=records, sampler=sampler, operations=operations))
     for batch, other in zip(batches, again, strict=True):
         np.testing.assert_array_equal(batch["image"], other["image"])
+
+
+def test_workers_begin_with_the_libraries():
+    """These are imported before workers are forked, once for all of them."""
+    operations = [lambda _: "cv2" in sys.modules, millrace.Batch(10), DecodesNothing()]
+    (batch,) = millrace.load(range(10), num_epochs=1, worker_count=1, transformations=operations)
+    assert batch.all()
+
+
+class DecodesNothing(DecodeImage):
+    """Is in the pipeline, and leaves elements as they are."""
+
+    def map(self, element):
+        return element
 
 
 @pytest.mark.parametrize(

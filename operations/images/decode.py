@@ -15,7 +15,7 @@ from ...checks import whole_number
 from ...errors import ImageError
 from ...wording import brief, shown
 from ..transforms import MapTransform
-from .library import Image, check_libraries, on_leaf, opencv, with_channels
+from .library import Image, OnImages, check_libraries, on_leaf, opencv, with_channels
 from .sizes import Size, resized, size_of
 
 _JPEG = b"\xff\xd8"
@@ -23,7 +23,7 @@ _COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
 _DTYPES = ("uint8", "uint16", "float32")
 
 
-class DecodeImage(MapTransform):
+class DecodeImage(OnImages, MapTransform):
     """Bytes of a JPEG, PNG or other image file → an array `[height, width, channels]`.
 
     Colours are in the order red, green, blue. A note in the file that the image is to be turned (EXIF) does not count.

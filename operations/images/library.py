@@ -44,6 +44,14 @@ def opencv() -> Any:
     return cv2
 
 
+class OnImages:
+    """An operation that uses the libraries. They are imported where it is unpickled, before workers are forked there."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        opencv()
+
+
 def with_channels(image: Image) -> Image:
     """An image of OpenCV, which leaves out the axis of a single channel."""
     return image if image.ndim == 3 else image[:, :, np.newaxis]

@@ -10,13 +10,13 @@ import numpy as np
 from ...checks import one_of
 from ...wording import shown
 from ..transforms import RandomMapTransform
-from .library import Image, check_libraries, checked, on_leaf, opencv, with_channels
+from .library import Image, OnImages, check_libraries, checked, on_leaf, opencv, with_channels
 from .sizes import INTERPOLATIONS, Size, resized, size_of
 
 _TRIES = 10
 
 
-class RandomResizedCrop(RandomMapTransform):
+class RandomResizedCrop(OnImages, RandomMapTransform):
     """A random piece of an image, in one size: of a random share of its area, and of a random shape.
 
     Args:
@@ -84,7 +84,7 @@ def _piece(
     return (rows - height) // 2, (columns - width) // 2, height, width
 
 
-class RandomFlip(RandomMapTransform):
+class RandomFlip(OnImages, RandomMapTransform):
     """Images that are mirrored at random.
 
     Args:

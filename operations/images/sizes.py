@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ...checks import one_of, whole_number
 from ...wording import shown
 from ..transforms import MapTransform
-from .library import Image, check_libraries, checked, on_leaf, opencv, with_channels
+from .library import Image, OnImages, check_libraries, checked, on_leaf, opencv, with_channels
 
 Size: TypeAlias = int | Sequence[int]
 
@@ -60,7 +60,7 @@ def _code(interpolation: str) -> int:
     return code
 
 
-class Resize(MapTransform):
+class Resize(OnImages, MapTransform):
     """Images of other sizes → images of one size.
 
     Args:
