@@ -14,6 +14,7 @@ import pytest
 from array_record.python import array_record_module
 from source_conformance import COUNT, SourceConformance, open_files
 
+from millrace import Batch, DataLoader, IndexSampler, MixSampler
 from millrace.errors import SourceError, SourceNotFoundError
 from millrace.files.reader_pool import ReaderPool, open_file_limit
 from millrace.sources import ArrayRecordDataSource, fingerprint_of, reader_of
@@ -398,3 +399,23 @@ def test_a_name_that_is_not_utf8_is_an_error(tmp_path):
     with pytest.raises(SourceError, match="is not UTF-8") as caught:
         ArrayRecordDataSource(tmp_path)
     str(caught.value).encode()
+
+
+@pytest.mark.parametrize("kind", ["one", "mix"])
+def test_a_mix_of_many_files_opens_what_one_source_of_them_does(kind, tmp_path):
+    """Each file once, and as many threads."""
+    paths = [tmp_path / f"{number}.array_record" for number in range(35)]
+    for path in paths:
+        write_file(path, map(record, range(4)))
+    if kind == "one":
+        source = ArrayRecordDataSource(paths)
+        sampler = IndexSampler(len(source), shuffle=True, seed=0)
+    else:
+        source = {path.stem: ArrayRecordDataSource(path) for path in paths}
+        sampler = MixSampler(source, shuffle=True, seed=0)
+    before = threading.active_count()
+    with iter(DataLoader(data_source=source, sampler=sampler, operations=[Batch(20)])) as batches:
+        for _ in range(7):
+            next(batches)
+        assert len(open_files(tmp_path)) == 35
+        assert threading.active_count() <= before + 2
