@@ -34,7 +34,7 @@ class Mark(NamedTuple):
     @property
     def cursor(self) -> Cursor:
         """Where the stream goes on."""
-        return self.start if self.run is None else self.run.cursor_after(self.row)
+        return self.start if self.run is None else self.run.origin.cursor_after(self.row)
 
     @property
     def state(self) -> LoaderState:
@@ -85,7 +85,7 @@ class Mark(NamedTuple):
             raise ValueError("last_records needs an element that was delivered; call next() first.")
         leaves = self.pipeline.leaves
         found = [np.empty(0, dtype=np.int64) for _ in leaves]
-        for number, positions in self.run.records(self.row).items():
+        for number, positions in self.run.origin.records(self.row).items():
             leaf, own = self.pipeline.every_leaf[number], number % len(leaves)
             keys = leaf.record_keys(leaf.positions_of(np.array(positions, dtype=np.int64)))
             found[own] = np.concatenate([found[own], keys])

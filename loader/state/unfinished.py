@@ -85,7 +85,7 @@ class _TakenUp:
             return cursor._replace(positions=(end,), skips=(0,))
         with closing(self._run(dataclasses.replace(self._former, top=part), cursor)) as elements:
             for _, rows, row in elements:
-                cursor = rows.cursor_after(row)
+                cursor = rows.origin.cursor_after(row)
                 if part.stage not in self._former.begun_at(part, cursor):
                     break
         return cursor

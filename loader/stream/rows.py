@@ -142,14 +142,6 @@ class Rows:
         """Some of the rows as those of blocks, and their numbers among these in order; None: as they stand."""
         raise NotImplementedError
 
-    def records(self, row: int) -> Records:
-        """The records that a row was made of."""
-        return self.origin.records(row)
-
-    def cursor_after(self, row: int) -> Cursor:
-        """Where the stream goes on after a row."""
-        return self.origin.cursor_after(row)
-
 
 @dataclass(slots=True)
 class RowRun(Rows):

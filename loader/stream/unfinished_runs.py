@@ -78,7 +78,9 @@ class UnfinishedRuns:
 
     def _up_to_end(self, rest: Unfinished, run: Rows) -> RestOfRows:
         """Those of the rows that belong to what was begun."""
-        stop = next((row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.cursor_after(row))), None)
+        stop = next(
+            (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
+        )
         left = self._rests[1:]
         start = min(run.start + self._over, run.stop if stop is None else stop)
         self._over -= start - run.start
