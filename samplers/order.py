@@ -49,6 +49,11 @@ class Remainder:
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
 
+    @property
+    def hangs_on_end(self) -> bool:
+        """Whether shards got to a level that not all have: more positions would change the order of those that are left."""
+        return max(self.reached) > self.total // self._shards
+
     @cached_property
     def length(self) -> int:
         """How many positions are left."""
@@ -143,6 +148,9 @@ class Without:
     >>> left.length, left.positions(np.arange(left.length)).tolist()
     (7, [0, 1, 4, 5, 7, 8, 9])
     """
+
+    hangs_on_end = False
+    """As of a `Remainder`."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:
         self.ranges = tuple(ranges)

@@ -265,3 +265,24 @@ def test_equal_shards_may_be_of_any_class():
     """The whole of a dataset is the only shard of one."""
     mixed = IterDataset.mix([numbers(0, 3).shard(ShardOptions(0, 1)), numbers(0, 3)])
     assert sorted(mixed) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_dataset_inside_a_window_keeps_its_place_in_a_mix():
+    """Before it nothing can be added, as its window would be shuffled otherwise; after it, and between windows, it can."""
+
+    def mixed(*names):
+        numbers = {name: MapDataset.range(*ranges[name]).to_iter_dataset().map(lambda x: x) for name in names}
+        numbers["a"] = numbers["a"].window_shuffle(5, seed=3)
+        return iter(IterDataset.mix(numbers, when_exhausted="all"))
+
+    ranges = {"a": (0, 10), "b": (100, 105), "c": (200, 205)}
+    for steps, names, is_refused in [(3, "cab", True), (3, "abc", False), (10, "cab", False), (3, "ba", True)]:
+        first = mixed("a", "b")
+        seen = list(itertools.islice(first, steps))
+        second = mixed(*names)
+        if is_refused:
+            with pytest.raises(CheckpointError, match="inside a window, or a record taken apart, of dataset 'a'"):
+                second.set_state(first.get_state(), strict=False)
+        else:
+            second.set_state(first.get_state(), strict=False)
+            assert sorted([*seen, *second]) == [*range(10), *range(100, 105), *range(200, 205)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, MixedSource, MixSampler, ShardOptions
+from millrace import Batch, DataLoader, Filter, IndexSampler, MapDataset, MixedSource, MixSampler, ShardOptions
 from millrace.errors import CheckpointError, RecordKeyError
 
 SIZES = {"web": 60, "books": 25, "code": 11}
@@ -493,3 +493,37 @@ def test_parts_that_come_and_go_in_random_histories_lose_and_repeat_nothing(seed
     for name, size in options["sizes"].items():
         assert len(keys_of(seen, name)) == size
     assert all(sorted(keys_of(seen, name)) == list(range(len(keys_of(seen, name)))) for name in "abcde")
+
+
+def test_a_longer_mix_is_refused_where_shards_changed_at_its_former_end():
+    """Positions that were none of the former mix stand before some that are left of it: records came twice or never."""
+
+    def mixed(sizes, index, count):
+        parts = {
+            name: MapDataset.range(100 * number, 100 * number + size)
+            for number, (name, size) in enumerate(sizes.items())
+        }
+        stream = MapDataset.mix(parts, when_exhausted="all").to_iter_dataset(shard_options=ShardOptions(index, count))
+        return iter(stream)
+
+    for steps, is_refused in [((1, 2, 0), False), ((3, 6, 0), True)]:
+        first = [mixed({"a": 17}, index, 3) for index in range(3)]
+        seen = run_values(first, steps)
+        second = [mixed({"a": 17}, index, 2) for index in range(2)]
+        for iterator in second:
+            iterator.set_states([former.get_state() for former in first])
+        seen += run_values(second, (4, 3))
+        third = [mixed({"a": 17, "b": 9}, index, 2) for index in range(2)]
+        states = [former.get_state() for former in second]
+        if is_refused:
+            with pytest.raises(CheckpointError, match="26 positions, that of the state 17, and the number of shards"):
+                third[0].set_states(states, strict=False)
+            continue
+        for iterator in third:
+            iterator.set_states(states, strict=False)
+        assert sorted([*seen, *third[0], *third[1]]) == [*range(17), *range(100, 109)]
+
+
+def run_values(iterators, steps):
+    """So many elements of each."""
+    return [value for iterator, count in zip(iterators, steps) for value in itertools.islice(iterator, count)]

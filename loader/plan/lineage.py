@@ -66,6 +66,11 @@ class Lineage:
         """Whether no run is said to have read more than there was."""
         return all(layer and order.is_possible for layer, order in zip(self.layers, self._orders))
 
+    @property
+    def hangs_on_end(self) -> bool:
+        """Whether the order of what is left would be another one with more positions."""
+        return any(order.hangs_on_end for order in self._orders)
+
     def length(self, total: int) -> int:
         """How many positions are left; `total` if there was no run before."""
         return self._orders[-1].length if self.layers else total

@@ -43,6 +43,7 @@ def with_datasets_of_now(pipeline: Pipeline, state: LoaderState, take_up: TakeUp
             "datasets and weights of a mix of streams can be changed, but not what follows the mix: go on with that as it was."
         )
     cursor = moved.cursor(state.cursor)
+    moved.check_draws(cursor)
     if (cursor.unfinished or pipeline.begun_at(pipeline.top, cursor)) and _draws_otherwise(pipeline, state, moved):
         raise CheckpointError(
             "the state stands inside a window after a mix of streams. There weights can be changed, but with other datasets "
@@ -93,6 +94,33 @@ class _Moved:
         above = cursor.skips[self.stages :]
         rests = tuple(moved for rest in cursor.unfinished for moved in self._rest(rest))
         return found._replace(skips=(*found.skips, *above), unfinished=rests)
+
+    def check_draws(self, cursor: Cursor) -> None:
+        """Refuse random operations of datasets that draw by other numbers now, where what they make is half delivered.
+
+        Raises:
+            CheckpointError: there is such a dataset; the message names it.
+        """
+        begun = {rest.stage for rest in cursor.unfinished}
+        begun |= {stage.number for skip, stage in zip(cursor.skips, self._pipeline.stages) if skip}
+        above = any(stage is None or stage >= self.stages_now for stage in begun)
+        for name, part in zip(self._join.names, self._join.inputs):
+            draws = any(self._pipeline.stages[stage].reads_position for stage in part.stages)
+            if draws and (above or begun & {*part.stages}) and self._is_renumbered(name):
+                raise CheckpointError(
+                    f"the state stands inside a window, or a record taken apart, of dataset {shown(name)}, and other datasets "
+                    "are before it in the mix now: its random operations would draw other numbers. Add datasets at the end, "
+                    "keep those before it (with weight 0), or take the checkpoint between two windows."
+                )
+
+    def _is_renumbered(self, name: str) -> bool:
+        """Whether the operations of a dataset that stays have other numbers now."""
+        if name not in self._names:
+            return False
+        parts, stages = dict(zip(self._join.names, self._join.inputs)), self._pipeline.stages
+        before = self._names[: self._names.index(name)]
+        counts = [len(stages[stage].operations) for each in before if each in parts for stage in parts[each].stages]
+        return not parts.keys() >= {*before} or sum(counts) != stages[parts[name].stages.start].first
 
     def lineages(self, lineages: tuple[Lineage, ...]) -> tuple[Lineage, ...]:
         """Those of the datasets that stay, and of new ones."""

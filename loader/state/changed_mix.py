@@ -207,6 +207,12 @@ def _of_length(lineage: Lineage, total: int) -> Lineage:
             f"the mix of now has {total} positions, and the runs before have read more; give its parts more epochs, or use "
             'when_exhausted="repeat".'
         )
+    if lineage.hangs_on_end or longer.hangs_on_end:
+        raise CheckpointError(
+            f"the mix of now has {total} positions, that of the state {lineage.total}, and the number of shards was changed "
+            "where some shards had come to its end, so that what is left would have another order. Read the former mix to its "
+            "end, and begin the one of now without the state; or change mixes and shards at earlier steps."
+        )
     return longer
 
 
