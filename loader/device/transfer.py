@@ -89,9 +89,6 @@ class Prepared:
 class Transfer:
     """Brings batches to devices.
 
-    Attributes:
-        most_rows: that a batch had so far.
-
     Raises:
         ValueError: page-locked memory is not for these shardings.
     """
@@ -105,7 +102,7 @@ class Transfer:
         self._description = description
         self._with_mask = description.on_uneven == "pad"
         self._arrangement: Arrangement | None = None
-        self.most_rows = 0
+        self.most_rows = 0  # that a batch had so far
 
     def prepare(self, batch: Any) -> Prepared:
         """Take a batch apart, and see where its leaves go.

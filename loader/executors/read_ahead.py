@@ -36,16 +36,13 @@ NOT_AHEAD = Reading(None)
 
 
 class ReadAhead:
-    """The reading threads of a pipeline, as many as are of use; they start with the first span.
-
-    Attributes:
-        spans: how many spans it is worth having begun at a time; 0 when nothing is read ahead.
-    """
+    """The reading threads of a pipeline, as many as are of use; they start with the first span."""
 
     def __init__(self, pipeline: Pipeline, options: ReadOptions) -> None:
         self._pipeline = pipeline
         self._readers = readers_of(pipeline)
         threads = max(_useful(leaf.source, options.num_threads) for leaf in pipeline.leaves)
+        # How many spans it is worth having begun at a time; 0 when nothing is read ahead.
         self.spans = -(-options.prefetch_buffer_size // sum(pipeline.spans)) if threads > 0 else 0
         self._thread_count = min(threads, self.spans)
         self._pool: Pool | None = None

@@ -24,12 +24,7 @@ from .stages import Stage, runs_of
 
 
 def compiled(tree: Node, skips_errors: bool = False) -> Pipeline:
-    """The pipeline of a tree.
-
-    Args:
-        tree: the node whose rows are the elements.
-        skips_errors: a record that fails is left out.
-    """
+    """The pipeline of a tree: of the node whose rows are the elements."""
     numbering = _Numbering(skips_errors)
     top = numbering.add(tree)
     return Pipeline(tuple(numbering.leaves), tuple(numbering.stages), tuple(numbering.joins), top, skips_errors)

@@ -70,16 +70,7 @@ class Input:
 
 
 class JoinedRuns:
-    """The rows of a join, from a note and the cursors of its inputs on.
-
-    Args:
-        opens: open the inputs.
-        cursors: where these begin.
-        starts: where they begin anew.
-        rule: whose row comes next.
-        note: where the rule begins.
-        size: rows to take at a time.
-    """
+    """The rows of a join, from a note and the cursors of its inputs on, `size` at a time. `starts`: where inputs begin anew."""
 
     def __init__(
         self,

@@ -19,15 +19,7 @@ from .rows import BlockRows, Rows
 
 
 class Regroup:
-    """Groups for a stage, for the shard of now or a former one.
-
-    Args:
-        runs: the rows.
-        stage: that takes them.
-        start: the cursor at which the first of them stands.
-        whole: these are all rows of a whole stream.
-        former: as of a `GroupTask`.
-    """
+    """Groups of rows for a stage, from a cursor on; `whole` if these are all rows of a whole stream."""
 
     def __init__(self, runs: Pull[Rows], stage: Stage, start: Cursor, whole: bool, former: int = 0) -> None:
         self._runs = runs

@@ -26,15 +26,7 @@ MIN_BARREN_GROUPS = 100
 
 
 class RowRuns:
-    """The rows of a stage, from a cursor on.
-
-    Args:
-        results: its tasks and their blocks.
-        leaf: that its rows come from; of several, the first.
-        start: the cursor.
-        skipped: takes what was left out.
-        numbers: for blocks: no two of an iterator share one.
-    """
+    """The rows of a stage, from a cursor on. No two blocks of an iterator share one of the `numbers`."""
 
     def __init__(
         self,

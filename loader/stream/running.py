@@ -27,14 +27,10 @@ Elements = Generator[Element, None, None]
 
 
 class Running:
-    """What runs, if anything does.
-
-    Attributes:
-        elements: what comes next; None: nothing was opened.
-    """
+    """What runs, if anything does."""
 
     def __init__(self) -> None:
-        self.elements: Elements | None = None
+        self.elements: Elements | None = None  # what comes next; None: nothing was opened
         self._executor: Executor | None = None
         self._changing = False
         _ALL.add(self)

@@ -28,16 +28,7 @@ class Runs(Pull[Rows], Protocol):
 
 
 class UnfinishedRuns:
-    """The rows of a part, from a cursor on at which something is unfinished.
-
-    Args:
-        pipeline: that runs.
-        part: whose rows they are.
-        rests: what is unfinished there, in order.
-        start: where the shard of now begins.
-        open_: opens the rows of what is unfinished.
-        own: those of the shard of now.
-    """
+    """The rows of a part: of the `rests`, which are unfinished, and then the shard of now's `own`, from `start` on."""
 
     def __init__(
         self,

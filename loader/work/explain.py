@@ -38,12 +38,7 @@ def maker_for(pipeline: Pipeline, number: int | None) -> str:
 
 
 def place(leaf: Leaf, position: int) -> str:
-    """Where a record stands.
-
-    Args:
-        leaf: that it comes from.
-        position: global position there (of a batch: of its first record).
-    """
+    """Where a record stands, by its leaf and its global position there (of a batch: of its first record)."""
     name = f" of {leaf.name}" if leaf.name else ""
     return f"on record key {_key_at(leaf, position)} at position {position}{name}"
 
@@ -65,13 +60,7 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 
 
 def explained(error: Exception, where: str, who: str) -> Exception:
-    """The exception, saying where in the pipeline it was raised; in place of StopIteration, one that can be raised.
-
-    Args:
-        error: raised while a task was run.
-        where: the record stands that was being worked on.
-        who: failed.
-    """
+    """The exception, saying who failed, at which record; in place of StopIteration, one that can be raised."""
     note = f"millrace: {who} failed {where}."
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)

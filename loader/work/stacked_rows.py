@@ -63,10 +63,7 @@ class RowStack:
     """Puts rows into columns, a few at a time, while they are in the caches.
 
     All must be of the first one's structure, shapes, dtypes and types; if one is not, or there is no memory, all stay a list.
-
-    Args:
-        size: rows for which there is to be room.
-        allocate: gives the memory of the columns.
+    There is room for `size` rows.
     """
 
     def __init__(self, size: int, allocate: Allocate) -> None:
@@ -172,13 +169,7 @@ def _likeness(array: Any) -> tuple[Any, ...]:
 def batch_of(
     parts: Sequence[tuple[StackedRows, int, int]], allocate: Allocate, order: NDArray[np.int32] | None = None
 ) -> Element:
-    """One batch of rows `[start, stop)` of several blocks that are like one another.
-
-    Args:
-        parts: blocks, with their first and last rows.
-        allocate: gives the memory of the batch.
-        order: numbers of the rows among all these, in the order in which they come; None: as they stand.
-    """
+    """One batch of rows `[start, stop)` of several blocks that are like one another, in the `order` of their numbers."""
     first = parts[0][0]
     rows = sum(stop - start for _, start, stop in parts)
     arrays = allocate([ArraySpec((rows, *column.shape[1:]), column.dtype) for column in first.columns])

@@ -23,13 +23,7 @@ from .tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTa
 
 
 class Worker:
-    """A pipeline made ready to run in one thread.
-
-    Args:
-        pipeline: what is to be done.
-        allocate: gives the memory of batches.
-        stacks_rows: whether rows may be put into columns, to travel to another process.
-    """
+    """A pipeline made ready to run in one thread; `stacks_rows` if rows may be put into columns, to go to another process."""
 
     def __init__(self, pipeline: Pipeline, allocate: Allocate | None = None, stacks_rows: bool = False) -> None:
         self._pipeline = pipeline
@@ -50,10 +44,7 @@ class Worker:
     def run(self, task: Task, blocks: Blocks = NO_BLOCKS, records: Sequence[Any] | None = None) -> Block:
         """Do a task. What goes wrong in it stands in the block, after the rows that came before.
 
-        Args:
-            task: a span of positions, or rows of earlier blocks.
-            blocks: has these blocks.
-            records: the span's records, where somebody has read them already.
+        Its blocks are among `blocks`; `records` are those of its span, where somebody has read them already.
         """
         if isinstance(task, SpanTask) and task.stage in self._run_throughs:
             return self._run_through(task)

@@ -36,12 +36,7 @@ _feeder_numbers: dict[str, int] = Counter()
 
 
 class Agreement:
-    """How one run agrees with the other processes. Its transfer thread alone uses it.
-
-    Attributes:
-        left: the next run needs another one.
-        spoiled: what was agreed on could not be done here, so that the others have gone on and this process has not.
-    """
+    """How one run agrees with the other processes. Its transfer thread alone uses it."""
 
     def __init__(self, name: str, me: int, processes: Sequence[int]) -> None:
         self._store = Store()
@@ -54,7 +49,8 @@ class Agreement:
         self._kept_from = 0
         self._with_batches: list[int] = []
         self._gave_template = False
-        self.left = self.spoiled = False
+        self.left = False  # the next run needs another one
+        self.spoiled = False  # what was agreed on could not be done here: the others have gone on without this process
 
     def agree(self, offer: Offer, stopped: Callable[[], bool]) -> Verdict | None:
         """The verdict for the next step, when all have said what they have; None when `stopped()` comes true first."""
