@@ -109,7 +109,7 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run:
         pipeline: as the loader made it.
         states: of all former shards, in any order.
         strict: as for `resumed`.
-        run: runs a former shard's pipeline, which is needed where that stood inside a batch that a `FlatMap` takes apart.
+        run: runs a former shard's pipeline, which is needed where that stood inside something made of rows.
     """
     by_shard = _complete(states)
     shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
