@@ -168,7 +168,8 @@ class Claim:
             SourceError: it cannot be written, or is larger than the budget.
         """
         try:
-            os.ftruncate(self._descriptor, 0)  # what someone left who was killed
+            if os.fstat(self._descriptor).st_size:  # of someone who was killed
+                os.ftruncate(self._descriptor, 0)
             self._cache.reserve(self._descriptor, size)
             self._size = size
             with open(self._descriptor, "wb", closefd=False) as out:

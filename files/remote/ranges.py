@@ -16,8 +16,8 @@ GAP_BYTES = 64 << 10
 REQUEST_BYTES = 8 << 20
 """Bytes of one request: enough to pay for it, few enough for several to run at the same time."""
 
-BLOCK_BYTES = 1 << 18
-"""Bytes of a block of the cache: records that are wanted together share few blocks with others, which come along."""
+BLOCK_BYTES = 1 << 19
+"""Bytes of a block of the cache: so few that little comes along that is not wanted, and enough to pay for a file."""
 
 
 def together(ranges: Sequence[Range]) -> list[Range]:
