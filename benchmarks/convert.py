@@ -3,9 +3,10 @@
     python3 -m uv run --group benchmarks benchmarks/convert.py
 
 The bare loop frames records by their lengths alone: it checks no checksum, keeps no place, hashes nothing, and has nothing on
-the disk when it ends. Both are fresh interpreters, and take turns. On two cores, records of 1 KB that do not compress:
+the disk when it ends. Both are fresh interpreters, and take turns. On two busy cores, records of 1 KB that do not compress:
 
-    %RESULT%
+    wall time: bare loop 57,335 records/s, millrace 50,483 records/s, 0.88 of it
+    time of the cores: bare loop 93,515 records/s, millrace 81,442 records/s, 0.87 of it
 """
 
 from __future__ import annotations

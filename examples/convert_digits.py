@@ -141,7 +141,11 @@ def main():
     except ImportError:
         print('Apache Beam is not installed (pip install "millrace[beam]"): the second way is left out')
     else:
-        subprocess.run(command(out / "tfrecord", out / "beam", "--runner", "DirectRunner"), check=True)
+        temporary = out / "temporary"
+        temporary.mkdir(exist_ok=True)
+        environment = {**os.environ, "TMPDIR": str(temporary)}  # Beam leaves folders there
+        subprocess.run(command(out / "tfrecord", out / "beam", "--runner", "DirectRunner"), check=True, env=environment)
+        shutil.rmtree(temporary)
         verified("a pipeline of Apache Beam writes the same bytes", content(out / "here") == content(out / "beam"))
 
     accuracy = trained(out / "here")
