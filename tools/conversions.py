@@ -15,6 +15,11 @@ _EXAMPLE = """examples:
   millrace convert data out --runner DataflowRunner -- --project my-project --region europe-west1
 A conversion that was stopped goes on when it is run again."""
 
+_FORMATS = (
+    "tfrecord, tar, json_lines, csv, parquet, array_record, npy, images, huggingface or tfds; default: by the names of the "
+    "files"
+)
+
 
 def add_convert(tools: Any) -> None:
     """Add the command `convert`."""
@@ -27,7 +32,7 @@ def add_convert(tools: Any) -> None:
     parser.add_argument("source", nargs="+", help="files, globs, folders or URLs; or the name of a TFDS dataset")
     parser.add_argument("target", help="the folder to write to")
     parser.add_argument("--to", choices=["array_record", "parquet", "tokens"], default="array_record")
-    parser.add_argument("--from", dest="source_format", metavar="FORMAT", help="default: by the names of the files")
+    parser.add_argument("--from", dest="source_format", metavar="FORMAT", help=_FORMATS)
     parser.add_argument("--split", help="of a TFDS or Hugging Face dataset")
     parser.add_argument("--shards", type=int, metavar="N", help="so many files; default one for each input file")
     parser.add_argument("--workers", type=int, metavar="N", help="processes; default one for each core")
