@@ -220,6 +220,18 @@ def test_wrong_options_are_errors(options, message):
         storage_options_of(options)
 
 
+def credentials():
+    """As a cloud's library would find them."""
+    return {"access_key_id": "a", "secret_access_key": "b", "token": None, "expires_at": None}
+
+
+def test_credentials_may_come_from_a_function(store, to_store):
+    """It travels with the file, to workers too."""
+    given = {name: value for name, value in to_store.items() if "key" not in name}
+    file = pickle.loads(pickle.dumps(open_file(URL, {**given, "credential_provider": credentials})))
+    assert file.read(3, 9) == DATA[3:12]
+
+
 def test_without_the_extra_an_error_names_it(monkeypatch):
     """It says what to install."""
     for name in ("obstore", "fsspec"):

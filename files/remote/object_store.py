@@ -40,6 +40,8 @@ class ObjectStore:
         never = {"max_retries": 0, "retry_timeout": timedelta(0)}
         arguments: dict[str, Any] = {"client_options": client, "retry_config": never}
         self._is_http = root.startswith("http")
+        if "credential_provider" in given:
+            arguments["credential_provider"] = given.pop("credential_provider")
         if not self._is_http:
             arguments["config"] = given
         try:
