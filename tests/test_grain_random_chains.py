@@ -1,5 +1,8 @@
 """Random chains, beside the real Grain: the same elements at indices and in streams, and states that go on."""
 
+import itertools
+import json
+
 import both
 import hypothesis.strategies as st
 from hypothesis import given
@@ -78,3 +81,33 @@ def test_random_chains_give_grains_elements(length, map_steps, iter_steps):
     stream = chain(grain)[1]
     if next(iter(stream), None) is not None:
         experimental.assert_equal_output_after_checkpoint(stream)
+
+
+MORE_STEPS = ITER_STEPS | {
+    "zip": lambda g, d, n: g.experimental.ZipIterDataset([d, d], strict=n % 2 == 0).map(lambda pair: pair[n % 2]),
+    "rebatch": lambda g, d, n: g.experimental.RebatchIterDataset(d.map(number_of).batch(n % 4 + 1), n % 3 + 1).map(
+        lambda rows: int(rows[0])
+    ),
+}
+
+
+def stream_of(g, length, steps):
+    """A stream of numbers that were shuffled."""
+    stream = g.MapDataset.range(length).shuffle(seed=length).map(lambda x: x).to_iter_dataset()
+    for name, n in steps:
+        stream = MORE_STEPS[name](g, stream, n)
+    return stream
+
+
+@given(st.integers(3, 20), st.lists(st.tuples(st.sampled_from([*MORE_STEPS]), numbers), max_size=3), numbers)
+@tries(60)
+def test_random_streams_go_on_from_states_of_grain(length, steps, taken):
+    """With the elements that Grain had not delivered."""
+    with both.quiet():
+        theirs = iter(stream_of(both.real, length, steps))
+        list(itertools.islice(theirs, taken))
+        state = json.loads(json.dumps(theirs.get_state()))
+        expected = both.told(list(theirs))
+    ours = iter(stream_of(grain, length, steps))
+    ours.set_state(state)
+    assert both.told(list(ours)) == expected
