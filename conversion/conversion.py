@@ -12,7 +12,7 @@ from ..checks import whole_number
 from ..errors import ConversionError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike
-from ..wording import brief, first_few
+from ..wording import brief, first_few, shown
 from .job import Job, Part, Receipt, Report, Shard
 from .manifest import Manifest, manifest_in
 from .plan import divided, shard_for_shard
@@ -107,6 +107,8 @@ def convert(
     )
     job, identity = prepared(wanted, path)
     make: _Make = partial(_on_this_machine, workers=_workers(workers))
+    if runner is not None and not isinstance(runner, str):
+        raise TypeError(f'runner={shown(runner)} must be the name of a runner of Beam, such as "DirectRunner".')
     if runner is not None:
         make = partial(_on_beam, runner=runner, options=tuple(runner_options))
     elif runner_options:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -87,6 +88,7 @@ class LocalFolder:
     """On this machine; `Folder` says what it does."""
 
     def __init__(self, path: str) -> None:
+        _check_folder(path)
         self.path = path
         self._work = os.path.join(path, WORKPLACE)
         self.index_dir = os.path.join(self._work, "indices")
@@ -261,6 +263,18 @@ def digest_of(path: str) -> str:
     """The SHA-256 of a file of this machine."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_folder(path: str) -> None:
+    """A folder may be there, or nothing yet."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConversionError(f"{brief(path)} cannot be written to: {brief(error)}") from error
+    if not is_folder:
+        raise ConversionError(f"{brief(path)} is no folder; pass one as the target, or a new name.")
 
 
 def _sync(path: str) -> None:

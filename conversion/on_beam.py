@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 
 from ..errors import ConversionError, MissingExtraError, PicklingError
-from ..wording import brief, first_few
+from ..wording import brief, first_few, shown
 from .job import Job, Shard
 from .shards import convert_shard
 
@@ -36,8 +36,8 @@ def run_on_beam(job: Job, shards: Sequence[Shard], runner: str, options: Sequenc
 
     try:
         pipeline = beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *options]))
-    except ValueError as error:
-        raise ConversionError(f"runner={runner}, options {first_few(list(options))}: {brief(error)}") from error
+    except (ValueError, ImportError, AttributeError) as error:
+        raise ConversionError(f"runner={shown(runner)}, {first_few(list(options))}: {brief(error)}") from error
     convert = beam.Map(_convert, _pickled(job))
     pipeline | "Shards" >> beam.Create([_pickled(shard) for shard in shards]) | beam.Reshuffle() | "Convert" >> convert
     pipeline.run().wait_until_finish()

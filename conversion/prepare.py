@@ -77,7 +77,7 @@ def _check(wanted: Wanted) -> None:
     one_of("on_error", wanted.on_error, "raise", "skip")
     if wanted.decode is not None:
         one_of("decode", wanted.decode, "bytes", *DECODERS)
-    if isinstance(wanted.encode, str):
+    if wanted.encode is not None and not callable(wanted.encode):
         one_of("encode", wanted.encode, "example", "json")
     if wanted.transform is not None and not callable(wanted.transform):
         raise TypeError(f"transform={shown(wanted.transform)} must be a function of a record.")

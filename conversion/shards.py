@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from ..errors import ConversionError, MillraceError
+from ..errors import MillraceError
 from ..wording import brief
 from .job import Chunk, Job, OnDamage, Part, Receipt, Report, Shard, ShardWriter
-from .target import Target
+from .target import Target, writes_to
 
 
 def convert_shard(job: Job, shard: Shard, report: Report) -> Receipt:
@@ -20,19 +21,13 @@ def convert_shard(job: Job, shard: Shard, report: Report) -> Receipt:
         Exception: whatever a function of the user's raises.
     """
     target = Target(job.target, job.storage)
-    try:
-        with target.folder.scratch() as folder:
-            writing = _Writing(job, report)
-            writing.run(shard, os.path.join(folder, os.path.basename(shard.name)))
-            files = job.output.files_of(shard.name)
-            return target.publish(folder, files, writing.receipt(shard.name))
-    except MillraceError:
-        raise
-    except OSError as error:
-        raise ConversionError(
-            f"{brief(target.folder.place(shard.name))} cannot be written: {brief(error)}. Nothing of it is left, and what was "
-            "whole stays: run the same again when that is mended."
-        ) from error
+    with ExitStack() as stack:
+        with writes_to(target, shard.name):
+            folder = stack.enter_context(target.folder.scratch())
+        writing = _Writing(job, target, shard, report)
+        writing.run(os.path.join(folder, os.path.basename(shard.name)))
+        with writes_to(target, shard.name):
+            return target.publish(folder, job.output.files_of(shard.name), writing.receipt())
 
 
 TOLD = 3
@@ -42,32 +37,38 @@ TOLD = 3
 class _Writing:
     """A shard while it is written."""
 
-    def __init__(self, job: Job, report: Report) -> None:
-        self._job, self._report = job, report
+    def __init__(self, job: Job, target: Target, shard: Shard, report: Report) -> None:
+        self._job, self._target, self._shard, self._report = job, target, shard, report
         self._records = 0
         self._damage: list[str] = []
         self._left_out = 0
 
-    def receipt(self, name: str) -> Receipt:
+    def receipt(self) -> Receipt:
         """What it came to, but for the files."""
-        return Receipt(name, self._records, self._left_out, tuple(self._damage), ())
+        return Receipt(self._shard.name, self._records, self._left_out, tuple(self._damage), ())
 
-    def run(self, shard: Shard, path: str) -> None:
+    def run(self, path: str) -> None:
         """All of it, into files that begin with this path."""
-        writer = self._job.output.open(path)
+        with self._writes():
+            writer = self._job.output.open(path)
         try:
-            for part in shard.parts:
+            for part in self._shard.parts:
                 self._copy(part, writer)
-            writer.close()
+            with self._writes():
+                writer.close()
         except BaseException:
             writer.discard()
             raise
+
+    def _writes(self) -> AbstractContextManager[None]:
+        return writes_to(self._target, self._shard.name)
 
     def _copy(self, part: Part, writer: ShardWriter) -> None:
         done = 0.0
         for chunk in self._job.input.read(part, self._on_damage):
             encoded, count = self._encoded(chunk, part)
-            writer.write(encoded)
+            with self._writes():
+                writer.write(encoded)
             self._records += count
             self._report(count, chunk.done - done)
             done = chunk.done

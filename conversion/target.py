@@ -13,11 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ConversionError
+from ..errors import ConversionError, MillraceError
 from ..files.storage_options import StorageOptions, storage_options_of
 from ..wording import brief
 from .folders import WORKPLACE, Folder, digest_of, folder_at
@@ -99,7 +100,8 @@ class Target:
         return receipt
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
-        self.folder.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
+        with writes_to(self, name):
+            self.folder.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
 
     def _read(self, name: str) -> dict[str, Any] | None:
         data = self.folder.read(name)
@@ -109,3 +111,21 @@ class Target:
             raise ConversionError(
                 f"{brief(self.folder.place(name))} cannot be read: {brief(error)}; remove it, and convert anew."
             ) from error
+
+
+@contextmanager
+def writes_to(target: Target, name: str) -> Iterator[None]:
+    """What the system says while a file is written becomes an error that names the file, and what to do.
+
+    Raises:
+        ConversionError: it cannot be written.
+    """
+    try:
+        yield
+    except MillraceError:
+        raise
+    except OSError as error:
+        raise ConversionError(
+            f"{brief(target.folder.place(name))} cannot be written: {brief(error)}. Nothing of it is left, and what was whole "
+            "stays: run the same again when that is mended."
+        ) from error

@@ -85,7 +85,14 @@ def _csv(path):
     path.write_text("\n".join(lines))
 
 
+def _zstd(path):
+    from millrace.files.streams import _zstd as library
+
+    path.write_bytes(library().compress("".join(json.dumps(row) + "\n" for row in ROWS).encode()))
+
+
 WRITE = {
+    "x.jsonl.zst": _zstd,
     "x.parquet": lambda path: pq.write_table(pa.Table.from_pylist(ROWS), path),
     "x.jsonl": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
     "x.jsonl.gz": lambda path: path.write_bytes(

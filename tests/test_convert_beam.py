@@ -52,5 +52,5 @@ def test_the_command_line_hands_options_on(tmp_path, capsys):
     assert main(["convert", source, target, "--runner", "DirectRunner", "--", "--direct_num_workers", "1"]) == 0
     assert "100 records in 1 shards" in capsys.readouterr().out
     assert millrace.verify(target) == []
-    with pytest.raises(ConversionError, match="runner=Nothing"):
+    with pytest.raises(ConversionError, match="runner='Nothing'"):
         convert(source, tmp_path / "two", runner="Nothing")

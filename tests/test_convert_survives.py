@@ -331,11 +331,28 @@ def test_a_disk_that_is_full_is_told_and_leaves_nothing_half(to, tmp_path):
     assert convert(source, tmp_path / "out", to).records == 500
 
 
-def test_a_target_that_cannot_be_written_is_told(tmp_path):
-    """A file in its place, by the system's own words."""
+def test_an_os_error_of_the_users_stays_what_it_is(tmp_path):
+    """It is not taken for one of the disk."""
+
+    def missing(record):
+        raise FileNotFoundError("my table")
+
+    with pytest.raises(FileNotFoundError, match="my table") as caught:
+        convert(RECORDS, tmp_path / "out", transform=missing)
+    assert caught.value.__notes__ == ["at MemorySource: record 0"]
+
+
+def test_a_target_that_is_no_folder_is_told(tmp_path):
+    """A file in its place, or a name that the system does not take."""
     (tmp_path / "out").write_text("a file")
-    with pytest.raises(OSError, match=r"out"):
-        convert(RECORDS, tmp_path / "out")
+    for target, message in (
+        ("out", "is no folder"),
+        ("out/in", "Not a directory"),
+        ("x" * 10**5, "File name too long"),
+    ):
+        with pytest.raises(ConversionError, match=message) as caught:
+            convert(RECORDS, tmp_path / target)
+        assert len(str(caught.value)) < 500
 
 
 def test_gzip_that_is_none_is_told(tmp_path):
