@@ -15,6 +15,7 @@ from ..checks import one_of
 from ..errors import MissingExtraError, SourceError
 from ..wording import brief
 from .opened import OpenFile, open_file
+from .raw import RawFile
 from .storage_options import StorageOptionsLike
 
 Decompress: TypeAlias = Literal["auto", "gzip", "zstd"] | None
@@ -54,7 +55,7 @@ def open_stream(path: str, decompress: Decompress = None, storage_options: Stora
 
 def stream_of(file: OpenFile) -> BinaryIO:
     """An open file as a stream, which stands at its beginning; when the stream is closed, the file stays open."""
-    return io.BufferedReader(_Sequential(file), _BUFFER_BYTES)
+    return io.BufferedReader(RawFile(file), _BUFFER_BYTES)
 
 
 def compression_of(path: str) -> str | None:
@@ -86,33 +87,7 @@ def _zstd() -> Any:
     return zstd
 
 
-class _Sequential(io.RawIOBase):
-    """An open file, read from its beginning to its end."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self._file, self._place = file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._file.size}[whence]
-        return self._place
-
-    def readinto(self, buffer: Any) -> int:
-        length = min(len(buffer), max(self._file.size - self._place, 0))
-        buffer[:length] = self._file.read(self._place, length)
-        self._place += length
-        return length
-
-
-class _OwnFile(_Sequential):
+class _OwnFile(RawFile):
     """A file that nobody else uses."""
 
     def close(self) -> None:

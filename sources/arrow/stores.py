@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from ...files.opened import OpenFile, Range, open_file
+from ...files.raw import RawFile
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
 
@@ -28,11 +27,11 @@ class StoreFiles:
         return StoreFile(open_file(path, self.options, stamp))
 
 
-class StoreFile(io.RawIOBase):
+class StoreFile(RawFile):
     """A remote file, read at any place."""
 
     def __init__(self, file: OpenFile) -> None:
-        self._file, self._place = file, 0
+        super().__init__(file)
         self._loaded: list[tuple[int, bytes]] = []
 
     @property
@@ -57,26 +56,7 @@ class StoreFile(io.RawIOBase):
         for start, data in self._loaded:
             if start <= offset and offset + length <= start + len(data):
                 return data[offset - start : offset - start + length]
-        return self._file.read(offset, length)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self.size()}[whence]
-        return self._place
-
-    def readinto(self, buffer: Any) -> int:
-        length = min(len(buffer), max(self.size() - self._place, 0))
-        buffer[:length] = self.read_at(length, self._place)
-        self._place += length
-        return length
+        return super().read_at(length, offset)
 
     def close(self) -> None:
         self._loaded = []
