@@ -527,3 +527,75 @@ def test_a_longer_mix_is_refused_where_shards_changed_at_its_former_end():
 def run_values(iterators, steps):
     """So many elements of each."""
     return [value for iterator, count in zip(iterators, steps) for value in itertools.islice(iterator, count)]
+
+
+def chain_of(sizes, weights, after, shards=1):
+    """Iterators of a chain after a mix of numbers, a hundred for each part."""
+    parts = {name: MapDataset.range(100 * ord(name), 100 * ord(name) + size) for name, size in sizes.items()}
+    stream = after(MapDataset.mix(parts, weights, when_exhausted="all").to_iter_dataset())
+    return [iter(stream.shard(ShardOptions(index, shards))) for index in range(shards)]
+
+
+def gone_on(former, now):
+    """The iterators of now, which go on after former ones with another mix."""
+    states = [iterator.get_state() for iterator in former]
+    for iterator in now:
+        iterator.set_states(states, strict=False)
+    return now
+
+
+def test_a_longer_mix_is_refused_inside_the_last_window_of_the_former_one():
+    """That window was shorter, and would be shuffled otherwise; before it, the mix may become longer."""
+    for after in (lambda s: s.window_shuffle(7, seed=1), lambda s: s.filter(lambda x: True).window_shuffle(7, seed=1)):
+        for steps, is_refused in ((10, False), (15, True)):
+            first = chain_of({"a": 17}, None, after)
+            seen = run_values(first, [steps])
+            now = chain_of({"a": 17, "b": 9}, None, after)
+            if is_refused:
+                with pytest.raises(CheckpointError, match="last window of a mix of 17 positions"):
+                    gone_on(first, now)
+            else:
+                expected = [*range(9700, 9717), *range(9800, 9809)]
+                assert sorted([*seen, *gone_on(first, now)[0]]) == expected
+
+
+def test_records_that_shards_had_taken_apart_stay_where_they_were_when_a_mix_is_changed():
+    """Also after the next number of shards, which has not come to them."""
+    sizes = {"a": 26, "b": 5, "c": 25}
+
+    def after(stream):
+        return stream.flat_map(lambda x: [10 * x + copy for copy in range(4)])
+
+    first = chain_of(sizes, {"a": 1, "b": 1, "c": 10}, after, 2)
+    seen = run_values(first, (5, 23))
+    second = gone_on(first, chain_of(sizes, {"a": 1, "b": 1, "c": 10}, after))
+    third = gone_on(second, chain_of(sizes, {"a": 2, "b": 4, "c": 1}, after))
+    (whole,) = chain_of(sizes, None, after)
+    assert sorted([*seen, *third[0]]) == sorted(whole)
+
+
+def test_a_mix_is_changed_again_at_the_same_place():
+    """A window that was begun since the first change comes as it would have."""
+    sizes = {"a": 20, "b": 20}
+
+    def after(stream):
+        return stream.filter(lambda x: x != 9800).window_shuffle(4, seed=1)
+
+    iterators = chain_of(sizes, None, after, 2)
+    seen = run_values(iterators, (4, 4))
+    iterators = gone_on(iterators, chain_of(sizes, {"a": 1, "b": 3}, after, 2))
+    seen += run_values(iterators, (1, 0))
+    iterators = gone_on(iterators, chain_of(sizes, {"a": 3, "b": 1}, after, 2))
+    assert sorted([*seen, *iterators[0], *iterators[1]]) == [*range(9700, 9720), *range(9801, 9820)]
+
+
+def test_a_part_that_a_window_of_rows_needs_cannot_be_removed():
+    """The error names it."""
+
+    def after(stream):
+        return stream.filter(lambda x: True).window_shuffle(4, seed=1)
+
+    first = chain_of({"a": 20, "b": 20}, None, after)
+    run_values(first, [5])
+    with pytest.raises(CheckpointError, match="part 'b' was removed from the mix"):
+        gone_on(first, chain_of({"a": 20}, None, after))

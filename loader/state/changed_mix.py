@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ...errors import CheckpointError
-from ...samplers import NoSharding
-from ...samplers.mix.sampler import PASSING, MixSampler, shares
+from ...samplers import NoSharding, ShardOptions
+from ...samplers.mix.sampler import PASSING, MixSampler, length_told, shares
 from ...samplers.mix.weights import MAX_POSITION
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
@@ -56,9 +56,10 @@ def going_on(
     if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_mix(saved):
         return pipeline, states
     changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
-    if changed.fingerprint.get("history") != saved.get("history"):
+    if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
         states = _taken_up(pipeline, states, saved, run)
         changed = sampler.going_on(saved, _first_unread(pipeline, states), True)
+        _check_last_windows(pipeline, states, length_told(saved), len(changed.with_shard_options(NoSharding())))
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
     fingerprint = states[0].fingerprint
     if not strict:
@@ -142,7 +143,7 @@ def _first_unread(pipeline: Pipeline, states: Sequence[LoaderState]) -> int:
     unit = pipeline.stage_on(0).unit  # what was begun, as a window of a Pack, is made as it would have been
     reached = max(state.cursor.positions[0] + unit * any(state.cursor.skips) for state in states)
     index = max(reached * shards, lineage.dense_from[0])
-    return index + lineage.dense_from[1]
+    return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
 
 
 def _taken_up(
@@ -166,6 +167,26 @@ def _taken_up(
     total = len(former.with_shard_options(NoSharding()))
     loaders = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=former))
     return [dataclasses.replace(state, cursor=taken_up(loaders, _of_total(state, total), run)) for state in states]
+
+
+def _check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
+    """Refuse a mix of another length where a state stands inside a window that the end of the former one had made shorter.
+
+    Raises:
+        CheckpointError: a state does.
+    """
+    unit, drop = pipeline.stage_on(0).unit, pipeline.shard.drop_remainder
+    for state in states if former != now else ():
+        begun = [(state.shard, state.lineages[0], state.cursor.positions[0] + unit * any(state.cursor.skips))]
+        rests = those_within(state.cursor.unfinished)
+        begun += [(rest.shard, rest.lineages[0], rest.cursor.positions[0] + unit) for rest in rests]
+        for shard, lineage, end in begun:
+            if end > ShardOptions(*shard, drop).length(lineage.length(former)):
+                raise CheckpointError(
+                    f"the state stands inside the last window of a mix of {former} positions, which was shorter than others "
+                    f"and would be another one in that of now, of {now} positions. Read the former mix to its end and begin "
+                    "that of now without the state; or take the checkpoint at another step."
+                )
 
 
 def _adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, total: int) -> LoaderState:
@@ -219,6 +240,8 @@ def _of_length(lineage: Lineage, total: int) -> Lineage:
 def lasting(fingerprint: dict[str, Any]) -> dict[str, Any]:
     """A fingerprint without what tells how the order of a mix came about."""
     sampler = fingerprint.get("sampler")
-    if not _is_mix(sampler):
-        return dict(fingerprint)
-    return {**fingerprint, "sampler": {name: value for name, value in sampler.items() if name not in PASSING}}
+    return {**fingerprint, "sampler": _as_asked(sampler)} if _is_mix(sampler) else dict(fingerprint)
+
+
+def _as_asked(mix: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in mix.items() if name not in PASSING}

@@ -117,23 +117,7 @@ class MixSampler:
     def _ended(self) -> tuple[MixOrder, int, list[list[Any]]]:
         """The order, the number of its positions, and which parts end before, where."""
         order = _order_of({"weights": self._weights, "ramp": self._ramp, "history": self._history})
-        if self.when_exhausted == "repeat":
-            return order, ENDLESS, []
-        ended: list[list[Any]] = []
-        while True:
-            ends = [(position, name) for name in self._parts if (position := self._end_of(order, name)) is not None]
-            if not ends:
-                return order, ENDLESS, ended
-            position, name = min(ends)
-            rest = None if self.when_exhausted == "first" else order.without(order.names.index(name), position)
-            if rest is None:
-                return order, position, ended
-            order, ended = rest, [*ended, [name, position]]
-
-    def _end_of(self, order: MixOrder, name: str) -> int | None:
-        """The position at which a part would be drawn after its end; None if that is never."""
-        length = len(self._parts[name])
-        return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
+        return _ends(order, {name: len(part) for name, part in self._parts.items()}, self.when_exhausted)
 
     @property
     def order(self) -> MixOrder:
@@ -175,7 +159,8 @@ class MixSampler:
         keys = np.empty(len(positions), dtype=np.int64)
         for number, indices, places in self.order.by_part(positions) if len(positions) else ():
             name = self.order.names[number]
-            keys[places] = self._keys_in(name, indices) * len(self._parts) + self._place_of(name)
+            place = self._place_of(name)
+            keys[places] = self._keys_in(name, indices) * len(self._parts) + place
         return keys
 
     @property
@@ -281,6 +266,42 @@ class MixSampler:
         if changes and position > 0 and told != {name: saved[name] for name in saved if name not in PASSING}:
             other._history = {"until": position, **_order_before(saved, position).to_values()}
         return other
+
+
+def length_told(saved: Mapping[str, Any]) -> int:
+    """The number of positions of a run, as its fingerprint tells it; too many where a part is of a sampler of the user's."""
+    stages = saved["weights"] if isinstance(saved.get("weights"), list) else [[0, saved.get("weights")]]
+    order = _order_of({**saved, "weights": stages})
+    parts = {name: saved.get(f"part {shown(name)}") for name in order.names}
+    lengths = {name: _part_length_told(part) for name, part in parts.items() if isinstance(part, dict)}
+    return _ends(order, lengths, saved.get("when_exhausted"))[1]
+
+
+def _part_length_told(part: Mapping[str, Any]) -> int:
+    records, epochs = part.get("length", part.get("records")), 1 if "length" in part else part.get("epochs")
+    return records * epochs if isinstance(records, int) and isinstance(epochs, int) else ENDLESS
+
+
+def _ends(
+    order: MixOrder, lengths: Mapping[str, int], when_exhausted: str | None
+) -> tuple[MixOrder, int, list[list[Any]]]:
+    """The order of parts that end, the number of its positions, and which parts end before, where."""
+    ended: list[list[Any]] = []
+    while when_exhausted != "repeat":
+        ends = [(position, name) for name in lengths if (position := _end_of(order, name, lengths[name])) is not None]
+        if not ends:
+            break
+        position, name = min(ends)
+        rest = None if when_exhausted == "first" else order.without(order.names.index(name), position)
+        if rest is None:
+            return order, position, ended
+        order, ended = rest, [*ended, [name, position]]
+    return order, ENDLESS, ended
+
+
+def _end_of(order: MixOrder, name: str, length: int) -> int | None:
+    """The position at which a part would be drawn after its end; None if that is never."""
+    return None if length >= ENDLESS else order.position_of(order.names.index(name), length)
 
 
 def _order_before(saved: Mapping[str, Any], position: int) -> MixOrder:
