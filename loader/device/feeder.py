@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -134,9 +134,7 @@ class DeviceFeeder(Standing):
             CheckpointError: it is no state, or another pipeline's; the feeder stays where it was.
             InUseError: as `next`.
         """
-        self._give_up_buffers()
-        self._upstream.set_state(state, strict)
-        self._stand_with_host()
+        self._go_to(lambda: self._upstream.set_state(state, strict))
 
     def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
         """Go on after a run on another number of shards; as `DataLoaderIterator.set_states`.
@@ -145,9 +143,7 @@ class DeviceFeeder(Standing):
             CheckpointError: a state is missing, or another pipeline's; the feeder stays where it was.
             InUseError: as `next`.
         """
-        self._give_up_buffers()
-        self._upstream.set_states(states, strict)
-        self._stand_with_host()
+        self._go_to(lambda: self._upstream.set_states(states, strict))
 
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice.
@@ -197,14 +193,13 @@ class DeviceFeeder(Standing):
     def _told(self) -> str:
         return self._upstream.told_at(self._here())
 
-    def _give_up_buffers(self) -> None:
-        """For another place to begin at; what comes from a source that cannot go back could not be read again."""
+    def _go_to(self, go: Callable[[], None]) -> None:
+        """Stand where the upstream iterator does after this."""
         if self._in_next:
             raise in_use("feeder")
-        if self._upstream.goes_back:
+        if self._upstream.goes_back:  # what comes from a source that cannot could not be read again
             self._settle()
-
-    def _stand_with_host(self) -> None:
+        go()
         self._agreements.forget()
         self._upstream.user_mark = self._mask = None
         self._ended = self._empty = False
