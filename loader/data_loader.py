@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Never, NoReturn, Unpack
 
 from ..operations import Batch
-from ..samplers import IndexSampler, NoSharding, ShardOptions
+from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
 from .arguments import LoaderOptions, as_list, refuse, skips, warn_of_no_effect
 from .device.description import to_device
@@ -255,7 +255,7 @@ def load(
     source: Any,
     *unnamed: Never,
     num_epochs: int | None = None,
-    shuffle: bool = False,
+    shuffle: bool | BlockShuffle = False,
     seed: int | None = None,
     shard_options: ShardOptions | None = None,
     transformations: Sequence[Any] = (),
@@ -268,7 +268,7 @@ def load(
     Args:
         source: as `DataLoader`'s `data_source`.
         num_epochs: None (default) never ends.
-        shuffle: whether to permute each epoch; needs `seed`.
+        shuffle: whether to permute each epoch, or a `BlockShuffle`; needs `seed`.
         seed: int in `[0, 2^32)`.
         shard_options: the part of the stream for this process (default: all of it).
         transformations: operations before the batch.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import tries
 
-from millrace import Batch, BlockShuffle, DataLoader, IndexSampler, RangeDataSource, ShardOptions
+from millrace import Batch, BlockShuffle, DataLoader, IndexSampler, RangeDataSource, ShardOptions, load
 
 SHUFFLES = st.builds(BlockShuffle, st.integers(1, 9), st.integers(2, 6), st.integers(1, 4))
 
@@ -138,3 +138,9 @@ def test_the_order_is_a_promise():
     sampler = IndexSampler(1000, shuffle=BlockShuffle(16, 4, 2), seed=7)
     assert keys_of(sampler, 8, 500).tolist() == [577, 399, 858, 396, 587, 534, 951, 388]
     assert keys_of(sampler, 8, 1996).tolist() == [278, 771, 283, 783, 526, 746, 729, 153]
+
+
+def test_load_takes_it_too():
+    """In place of True."""
+    loader = load(np.arange(100), shuffle=BlockShuffle(10, 4), seed=1, num_epochs=1)
+    assert [int(x) for x in loader] == keys_of(IndexSampler(100, shuffle=BlockShuffle(10, 4), seed=1), 100).tolist()
