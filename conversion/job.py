@@ -28,6 +28,11 @@ class Part:
     share: float = 1.0
     """How much of the whole that is."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the file comes into another part."""
+        return self.start == 0 and self.stop is None
+
 
 @dataclass(frozen=True)
 class Shard:

@@ -47,7 +47,7 @@ def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> l
     >>> for shard in divided({"a": 3, "b": 2}, 2, "data", ".parquet"):
     ...     print(shard.name, [(part.name, part.start, part.stop) for part in shard.parts])
     data-00000-of-00002.parquet [('a', 0, 2)]
-    data-00001-of-00002.parquet [('a', 2, 3), ('b', 0, 2)]
+    data-00001-of-00002.parquet [('a', 2, None), ('b', 0, None)]
     """
     total = sum(counts.values())
     if total < shards:
@@ -64,5 +64,5 @@ def _between(counts: Mapping[str, int], start: int, stop: int) -> tuple[Part, ..
     for (name, count), end in zip(counts.items(), ends):
         first, last = max(start - (end - count), 0), min(stop - (end - count), count)
         if first < last:
-            parts.append(Part(name, first, last, (last - first) / count))
+            parts.append(Part(name, first, None if last == count else last, (last - first) / count))
     return tuple(parts)

@@ -23,6 +23,7 @@ from source_conformance import exit_code
 import millrace
 from millrace.conversion.target import Target
 from millrace.errors import ConversionError, SourceError, WorkerCrashedError
+from millrace.formats.tfrecord import framed
 
 
 @pytest.fixture
@@ -58,6 +59,24 @@ def test_damaged_records_can_be_left_out_and_are_counted(tfrecords, tmp_path):
     assert "the record at byte 0 is damaged" in made.damage[0]
     assert read(tmp_path / "out") == RECORDS[:31] + RECORDS[32:]
     assert convert(tfrecords, tmp_path / "out", on_error="skip") == made
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz", "a.jsonl", "a.jsonl.gz"])
+def test_damaged_records_of_divided_files_are_counted_once(name, tmp_path):
+    """At the beginning, in the middle and at the end, whichever part they are in; all others are in one part each."""
+    if "jsonl" in name:
+        lines = [b"{" if number in (0, 50, 99) else b"%d" % number for number in range(100)]
+        data, expected = b"".join(line + b"\n" for line in lines), [line for line in lines if line != b"{"]
+    else:
+        frames = [bytearray(framed(record)) for record in RECORDS]
+        for number in (0, 50, 99):
+            frames[number][-1] ^= 1
+        data, expected = b"".join(frames), [record for n, record in enumerate(RECORDS) if n not in (0, 50, 99)]
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    for shards in (None, 1, 2, 7):
+        made = convert(tmp_path / name, tmp_path / f"out {shards}", shards=shards, on_error="skip")
+        assert (made.left_out, made.records) == (3, 97)
+        assert read(tmp_path / f"out {shards}") == expected
 
 
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])

@@ -73,7 +73,7 @@ class FileInput:
         """The records of a part; the file is the one that the conversion began with, from the first to the last."""
         before = self._stamps[part.name]
         check_unchanged(part.name, before, _stamp(part.name, self._storage))
-        as_stream = self.form.stream is not None and part.stop is None
+        as_stream = self.form.stream is not None and part.is_whole
         source = None if as_stream else self._at_random(part.name, on_damage)
         if source is not None:
             each = before.size / max(len(source), 1)
@@ -89,7 +89,7 @@ class FileInput:
 
     def place(self, part: Part, place: int) -> str:
         """By what the format counts."""
-        counts = self.form.place if part.stop is None else "record"
+        counts = self.form.place if part.is_whole else "record"
         return f"{brief(part.name)}, {counts} {place}"
 
     def _at_random(self, name: str, on_damage: OnDamage) -> Any:
@@ -108,7 +108,7 @@ class FileInput:
     def _from_stream(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
         """Some records at a time: a number of them, or of bytes, by the size of those before."""
         tells = self.form.place == "byte" and compression_of(part.name) is None
-        records = islice(self._records(part.name, on_damage), part.start, part.stop)
+        records = self._records_of(part, on_damage)
         first: int | None = None
         some = _FIRST_CHUNK
         while found := self._next_some(records, some, first is None, on_damage):
@@ -125,18 +125,27 @@ class FileInput:
         found: list[tuple[int, Any]] = []
         try:
             found.extend(islice(records, count))
-        except (
-            SourceError
-        ) as error:  # what follows is lost, as after the end of a file that is cut off; not what came before
+        except SourceError as error:  # what follows is lost, as in a file that is cut off; not what came before
             if on_damage is None or (are_first and not found):
                 raise
             on_damage(error)
         return found
 
-    def _records(self, name: str, on_damage: OnDamage) -> Records:
+    def _records_of(self, part: Part, on_damage: OnDamage) -> Records:
+        """From the beginning of the file on, but only those of the part; damage before them is another part's."""
         if self.form.stream is None:
             raise TypeError(self.form.name)
-        return self.form.stream(name, self._opening, on_damage)
+        passed = False
+
+        def tell(error: Exception) -> None:
+            if passed and on_damage is not None:
+                on_damage(error)
+
+        records = self.form.stream(part.name, self._opening, None if on_damage is None else tell)
+        for _ in islice(records, part.start):
+            pass
+        passed = True
+        yield from records if part.stop is None else islice(records, part.stop - part.start)
 
 
 def _whole_path(path: str) -> str:
