@@ -46,6 +46,7 @@ def temporary(tmp_path_factory):
     """A folder of this process takes the place of the system's, so that nobody else puts files there."""
     folder = tmp_path_factory.mktemp("temporary")
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    os.environ["MILLRACE_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))  # not the one of who runs the tests
     return folder
 
 
