@@ -63,6 +63,9 @@ def test_a_store_gets_what_a_folder_gets(upstream, tmp_path):
 def test_a_conversion_to_a_store_that_was_stopped_goes_on(tmp_path):
     """What is there stays; another conversion is refused, as in a folder."""
     url = f"memory://{tmp_path.name}"
+    convert([{"x": 1}], f"{url}/rows", "parquet")
+    convert(f"{url}/rows", tmp_path / "rows", "parquet", source_format="parquet")
+    assert millrace.ParquetDataSource(tmp_path / "rows")[0] == {"x": 1}
 
     def fail(record):
         raise KeyError(record)

@@ -80,7 +80,7 @@ def _array_record(path: str, opening: Opening) -> Any:
 
 
 def _parquet(path: str, opening: Opening) -> Any:
-    return sources.ParquetDataSource(path)
+    return sources.ParquetDataSource(path, storage_options=opening.storage)
 
 
 def _npy(path: str, opening: Opening) -> Any:

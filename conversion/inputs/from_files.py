@@ -55,8 +55,8 @@ class FileInput:
             return guessed_types(stream, first)
 
     def schema(self) -> Any:
-        """Of the first Parquet file."""
-        if self.form.name != "parquet":
+        """Of the first Parquet file, if it is on this machine."""
+        if self.form.name != "parquet" or is_remote(self.names()[0]):
             return None
         import pyarrow.parquet as pq
 
