@@ -107,10 +107,20 @@ VALUES = [
 VALUES[-4] = (VALUES[-4][0], [np.array([[1, 2]]), np.array([[3, 4], [5, 6]])])
 
 
+def _reads(path):
+    """Whether pyarrow itself reads the file; some releases fail at nulls in lists of a fixed size."""
+    try:
+        return pq.read_table(path) is not None
+    except pa.ArrowInvalid:
+        return False
+
+
 @pytest.mark.parametrize(("array", "values"), VALUES, ids=lambda value: str(getattr(value, "type", "")))
 def test_each_type_has_its_value(tmp_path, array, values):
     """Numbers come as NumPy scalars, lists of numbers as arrays, text as `str`, nulls as None, the rest as Python."""
     pq.write_table(pa.table({"x": array}), tmp_path / "x.parquet")
+    if not _reads(tmp_path / "x.parquet"):
+        pytest.skip(f"pyarrow {pa.__version__} cannot read back what it wrote of {array.type}")
     source = ParquetDataSource(tmp_path / "x.parquet")
     assert_same([row["x"] for row in source.__getitems__(range(len(values)))], values)
     assert_same([row["x"] for row in source.__getitems__([len(values) - 1, 0])], [values[-1], values[0]])
