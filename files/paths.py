@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ..errors import SourceError, SourceNotFoundError
-from ..wording import TEXT, brief, shown
+from ..wording import TEXT, brief, first_few, shown
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
 
@@ -180,7 +180,8 @@ def text_of(path: Any) -> str:
 def _in_directory(directory: str, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
     names = [name for name in file_system.names_in(directory) if _counts(name, patterns)]
     if not names:
-        raise SourceNotFoundError(f"the directory {shown(directory, TEXT)} holds no file named {' or '.join(patterns)}")
+        named = first_few(patterns, 8)
+        raise SourceNotFoundError(f"the directory {shown(directory, TEXT)} holds no file named {named}")
     return [f"{directory.rstrip('/') or ''}/{name}" for name in sorted(names)]
 
 

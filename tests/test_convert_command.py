@@ -46,9 +46,10 @@ def test_damaged_records_are_told_on_the_command_line(tfrecords, tmp_path, capsy
 
 
 def test_verify_has_an_exit_status(tfrecords, tmp_path, capsys):
-    """0 if all is right, 1 and a line for each thing that is not, 2 for a folder that is none."""
+    """0 and a line that says so if all is right, 1 and a line for each thing that is not, 2 for a folder that is none."""
     convert(tfrecords, tmp_path / "out")
     assert main(["verify", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out == "All files are as manifest.json says.\n"
     (tmp_path / "out" / "a.array_record").write_bytes(b"")
     assert main(["verify", str(tmp_path / "out")]) == 1
     assert capsys.readouterr().out == "a.array_record has 0 bytes, not 131,072\n"
@@ -71,6 +72,16 @@ def test_what_cannot_be_done_is_told_in_one_line(arguments, named, tfrecords, tm
     assert told.startswith("millrace: ")
     assert named in told
     assert told.count("\n") == 1
+
+
+def test_a_folder_without_files_of_a_known_format_is_told_what_to_pass(tmp_path, capsys):
+    """In few words, however many formats there are; so is a name that is no path."""
+    (tmp_path / "in" / "cat").mkdir(parents=True)
+    for source in (str(tmp_path / "in"), "mnist"):
+        assert main(["convert", source, str(tmp_path / "out")]) == 2
+        told = capsys.readouterr().err
+        assert "--from" in told
+        assert len(told) < 500 + len(str(tmp_path))
 
 
 class Terminal(io.StringIO):

@@ -228,7 +228,7 @@ def test_files_that_hold_something_else_are_told(tmp_path, files, arguments, tex
 
 def test_a_folder_is_no_file(tmp_path):
     """A folder is a `SourceError`, too."""
-    with pytest.raises(SourceError, match=r"cannot be read: .*directory"):
+    with pytest.raises(SourceError, match=r"cannot be read: it is a directory.*; pass that"):
         TokenSource(tmp_path)
 
 

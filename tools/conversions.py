@@ -111,4 +111,6 @@ def _verify(options: argparse.Namespace) -> int:
     wrong = verify(options.target)
     for text in wrong:
         print(text)
+    if not wrong:
+        print("All files are as manifest.json says.")
     return 1 if wrong else 0

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from ... import sources
-from ...errors import ConversionError, MissingExtraError, SourceError
+from ...errors import ConversionError, MissingExtraError, SourceError, SourceNotFoundError
 from ...files.paths import find_files, text_of
 from ...files.storage_options import StorageOptions
 from ...formats.index import SUFFIX
@@ -59,7 +59,13 @@ def find_input(
         return SourceInput(_hugging_face(text_of(source), split))
     forms = [FORMATS[source_format]] if source_format else list(FORMATS.values())
     patterns = tuple(pattern for form in forms for pattern in form.patterns)
-    names = [name for name in dict.fromkeys(find_files(source, patterns, storage)) if not name.endswith(SUFFIX)]
+    try:
+        found = find_files(source, patterns, storage)
+    except SourceNotFoundError as error:
+        if source_format:
+            raise
+        raise SourceNotFoundError(f"{error}; for images, or a name of TFDS, pass source_format= (--from).") from error
+    names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIX)]
     form = forms[0] if source_format else format_of(names)
     return FileInput(names, form, index_dir, storage)
 

@@ -72,7 +72,7 @@ class _Writer:
         try:
             self._writer.close()
         except RuntimeError as error:
-            raise OSError(f"cannot be written: {brief(error)}") from error
+            raise OSError(brief(error)) from error
 
     def discard(self) -> None:
         with suppress(RuntimeError):

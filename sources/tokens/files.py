@@ -71,6 +71,11 @@ def map_integers(path: str, dtype: np.dtype[Any] | None = None, name: str = "") 
         return _map_npy(path, dtype, name or path) if is_npy else _map_raw(path, dtype, name or path)
     except FileNotFoundError:
         raise SourceNotFoundError(f"no file {shown(name or path, TEXT)}") from None
+    except IsADirectoryError as error:
+        raise SourceError(
+            f"{brief(name or path)} cannot be read: it is a directory, and a TokenSource has one file; pass that. Of several "
+            "files make a source each, and join them by MixedSource or MapDataset.concatenate."
+        ) from error
     except (OSError, ValueError, TypeError) as error:
         raise SourceError(f"{brief(name or path)} cannot be read: {brief(error)}") from error
 
