@@ -84,6 +84,16 @@ def test_a_folder_without_files_of_a_known_format_is_told_what_to_pass(tmp_path,
         assert len(told) < 500 + len(str(tmp_path))
 
 
+@pytest.mark.parametrize("option", ["compression=foo", "foo=3", "row_group_size=0", "row_group_size=x"])
+def test_options_that_parquet_has_not_are_told_before_anything_is_made(option, tmp_path, capsys):
+    """In one line, without a folder that is left."""
+    (tmp_path / "a.jsonl").write_text('{"a": 1}')
+    arguments = ["convert", str(tmp_path / "a.jsonl"), str(tmp_path / "out"), "--to", "parquet", "--workers", "0"]
+    assert main([*arguments, "--option", option]) == 2
+    assert capsys.readouterr().err.startswith("millrace: options=")
+    assert not (tmp_path / "out").exists()
+
+
 class Terminal(io.StringIO):
     """What is written to it is kept."""
 

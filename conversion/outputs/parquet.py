@@ -5,10 +5,12 @@ In: dicts with the columns of a schema. Out: files with that schema.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ...checks import whole_number
 from ...errors import ConversionError, MissingExtraError
 from ...wording import brief, first_few, shown
 
@@ -22,6 +24,9 @@ class ParquetOutput:
     Args:
         schema: an Arrow schema, the same for all shards.
         options: of `pyarrow.parquet.ParquetWriter`, and `row_group_size`.
+
+    Raises:
+        ConversionError: the writer does not take the options.
     """
 
     suffix = ".parquet"
@@ -30,7 +35,14 @@ class ParquetOutput:
         self._schema = schema
         self._names = frozenset(schema.names)
         self._options = {name: value for name, value in options.items() if name != "row_group_size"}
-        self._group_rows = int(options.get("row_group_size", GROUP_ROWS))
+        try:
+            rows = options.get("row_group_size", GROUP_ROWS)
+            self._group_rows = whole_number("row_group_size", rows, 1, None, "a number of rows, such as 256")
+            self.open(io.BytesIO()).discard()  # a file in memory, as only the writer knows its options
+        except (pyarrow().ArrowException, TypeError, ValueError) as error:
+            raise ConversionError(
+                f"options={shown(options)} of Parquet: {brief(error)}; pass options of pyarrow.parquet.ParquetWriter."
+            ) from error
 
     def identity(self) -> dict[str, Any]:
         """Columns and options."""
@@ -53,7 +65,7 @@ class ParquetOutput:
                 "have not; pass transform= to give all records the same columns."
             )
 
-    def open(self, path: str) -> _Writer:
+    def open(self, path: str | io.BytesIO) -> _Writer:
         """A file of pyarrow's writer."""
         import pyarrow.parquet as pq
 
