@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pipelines import chosen
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
@@ -19,10 +18,8 @@ def run(example, out, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=1200, env=environment, check=False)
 
 
-QUICK = [path for path in EXAMPLES if path.stem == "train_digits"]
-
-
-@pytest.mark.parametrize("example", chosen(EXAMPLES, *QUICK), ids=lambda path: path.stem)
+@pytest.mark.long
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_and_verifies_what_it_claims(example, tmp_path):
     """An example ends with exit code 0, without a warning, and has said what it verified; a picture is a PNG file."""
     done = run(example, tmp_path)

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import plain, stream, tries
@@ -56,6 +57,7 @@ def test_the_stream_of_any_chain_does_not_depend_on_workers(recipe):
         assert taken(opened(recipe, worker_count=count, worker_kind="thread")) == expected
 
 
+@pytest.mark.long
 @given(recipe=recipes())
 @tries(20)
 def test_the_stream_of_any_chain_does_not_depend_on_processes(recipe):
