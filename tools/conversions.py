@@ -74,7 +74,7 @@ def _convert(options: argparse.Namespace) -> int:
         )
     except ValueError as error:  # of a number that is none
         raise ConversionError(str(error)) from error
-    left_out = f"; {made.left_out:,} damaged records were left out" if made.left_out else ""
+    left_out = f", damaged and left out: {made.left_out:,}" if made.left_out else ""
     print(f"{made.records:,} records in {len(made.shards)} shards, {made.bytes:,} bytes{left_out}")
     for text in made.damage:
         print(f"left out: {text}", file=sys.stderr)

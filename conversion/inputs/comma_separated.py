@@ -108,5 +108,5 @@ def _fit(values: list[str], kind: Callable[[str], Any]) -> bool:
 
 def _record(row: list[str], columns: list[str], convert: list[Callable[[str], Any]]) -> dict[str, Any]:
     if len(row) != len(columns):
-        raise ValueError(f"{len(row)} values, and there are {len(columns)} columns")
+        raise ValueError(f"number of values {len(row)}, of columns {len(columns)}")
     return {column: kind(value) if value or kind is str else None for column, kind, value in zip(columns, convert, row)}

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import ConversionError, MissingExtraError, SourceNotFoundError
 from ...sources import TokenWriter
+from ...sources.tokens.files import integer_dtype
 from ...wording import TEXT, brief, first_few, shown
 
 _COLUMN = "text"
@@ -36,7 +37,7 @@ class TokensOutput:
         unknown = sorted(set(options) - {"dtype", "add_special_tokens"})
         if unknown:
             raise ConversionError(f"options for tokens are dtype and add_special_tokens, not {first_few(unknown)}.")
-        self._dtype = np.dtype(options.get("dtype") or self._smallest())
+        self._dtype = _integers(options.get("dtype") or self._smallest())
 
     def _smallest(self) -> str:
         return "uint16" if self._content is not None and self._tokenizer.get_vocab_size() <= 1 << 16 else "uint32"
@@ -119,6 +120,13 @@ class _Writer:
 
     def discard(self) -> None:
         self._writer.discard()
+
+
+def _integers(dtype: Any) -> np.dtype[Any]:
+    try:
+        return integer_dtype(dtype)
+    except TypeError as error:
+        raise ConversionError(str(error)) from None
 
 
 def _content(path: str) -> str:
