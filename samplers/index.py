@@ -6,7 +6,6 @@ In: positions of the global order, `int64[n]`. Out: record keys, `int64[n]`. No 
 from __future__ import annotations
 
 import dataclasses
-import operator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import one_of, whole_number
-from ..keyed_random import fresh_generator
-from ..wording import shown
 from .block_shuffle import BlockOrder, BlockShuffle
 from .permutation import MAX_SIZE, permute, place_of
-from .protocol import ENDLESS, RecordMetadata
+from .protocol import ENDLESS, RecordMetadata, metadata_at
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 if TYPE_CHECKING:
@@ -181,12 +178,7 @@ class IndexSampler:
         Raises:
             IndexError: `index` is outside `[0, len(self))`.
         """
-        index = operator.index(index)
-        if not 0 <= index < len(self):
-            raise IndexError(f"position {shown(index)} is outside [0, {len(self)}), the positions of {self}.")
-        key = int(self.record_keys(np.array([index], dtype=np.int64))[0])
-        rng = None if self.seed is None else fresh_generator(self.seed, index)
-        return RecordMetadata(index=index, record_key=key, rng=rng)
+        return metadata_at(self, index)
 
 
 class SequentialSampler(IndexSampler):
@@ -201,4 +193,4 @@ class SequentialSampler(IndexSampler):
 
     def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:
         """The same order, read by another shard."""
-        return SequentialSampler(self.num_records, shard_options, self.seed)
+        return type(self)(self.num_records, shard_options, self.seed)

@@ -5,6 +5,7 @@ In: positions in the global order. Out: record keys.
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..described import digest, plain_attributes
 from ..errors import RecordKeyError, StopIterationError
+from ..keyed_random import fresh_generator
 from ..wording import a_kind_of, shown
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
@@ -79,6 +81,19 @@ class VectorSampler(Protocol):
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None: ...
 
     def with_shard_options(self, shard_options: ShardOptions) -> VectorSampler: ...
+
+
+def metadata_at(sampler: Any, index: int) -> RecordMetadata:
+    """What stands at one global position of a sampler of ours.
+
+    Raises:
+        IndexError: `index` is outside `[0, len(sampler))`.
+    """
+    index = operator.index(index)
+    if not 0 <= index < len(sampler):
+        raise IndexError(f"position {shown(index)} is outside [0, {len(sampler)}), the positions of {sampler}.")
+    key = int(sampler.record_keys(np.array([index], dtype=np.int64))[0])
+    return RecordMetadata(index, key, None if sampler.seed is None else fresh_generator(sampler.seed, index))
 
 
 class ScalarSampler:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -117,21 +118,24 @@ class Filtered(Applied):
 
 
 @dataclass(frozen=True, eq=False)
-class IndexMapped(Applied):
-    """A function of each element and its index."""
+class OfIndex(Applied):
+    """A function of each element and its index, whatever else it needs."""
 
-    operation: MapWithIndexTransform
+    @property
+    @abstractmethod
+    def function(self) -> Callable[[int, Any], Any]:
+        """Of an index and the element there."""
 
     def records(self, indices: Indices) -> Sequence[Any]:
         """As the base says."""
-        function, elements = self.operation.function, self.input.records(indices)
+        function, elements = self.function, self.input.records(indices)
         return [
             None if element is None else function(index, element) for index, element in zip(indices.tolist(), elements)
         ]
 
     def getter(self) -> Get:
         """As the base says."""
-        get, function = self.input.getter(), self.operation.function
+        get, function = self.input.getter(), self.function
 
         def mapped(index: int) -> Any:
             element = get(index)
@@ -144,6 +148,18 @@ class IndexMapped(Applied):
         """As the base says; after a batch or a flat map, a position is no index."""
         below = self.input.line
         return below.then(self.operation, self.moves_freely) if below.keeps_positions else self.evaluated
+
+
+@dataclass(frozen=True, eq=False)
+class IndexMapped(OfIndex):
+    """A user's function of each element and its index."""
+
+    operation: MapWithIndexTransform
+
+    @property
+    def function(self) -> Callable[[int, Any], Any]:
+        """As the base says."""
+        return self.operation.function
 
 
 @dataclass(frozen=True, eq=False)

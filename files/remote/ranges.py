@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-Range = tuple[int, int]
-"""Offset and length in bytes."""
+from ..opened import Range
 
 GAP_BYTES = 64 << 10
 """Bytes between two ranges that are rather read than asked for apart: a request costs the time of more of them."""

@@ -25,6 +25,7 @@ class Regroup:
         self._runs = runs
         self._stage = stage
         self._size = stage.group
+        self._each_alone = stage.one_to_one and not stage.groups
         self._start = self._stop = start
         self._whole = whole
         self._former = former
@@ -100,7 +101,7 @@ class Regroup:
             tuple((run.origin, first, last) for run, first, last in parts),
             start,
             stop,
-            self._stage.one_to_one and not self._stage.groups,
+            self._each_alone,
         )
 
 

@@ -53,8 +53,7 @@ class GroupRequest:
 
     def origin(self, block: Block) -> Origin:
         """Of the rows that came of it."""
-        rows = sum(stop - start for _, start, stop in self.parts)
-        alone = self.one_to_one and block.count == rows
+        alone = self.one_to_one and block.count == sum(stop - start for _, start, stop in self.parts)
         return GroupOrigin(self.parts, self.start, self.after, block.count, alone)
 
 

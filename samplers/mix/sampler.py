@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import operator
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
@@ -17,13 +16,12 @@ from numpy.typing import NDArray
 
 from ...checks import one_of, whole_number
 from ...errors import CheckpointError
-from ...keyed_random import fresh_generator
 from ...wording import a_kind_of, brief, first_few, shown
 from ..chain_order import ChainOrder
 from ..index import IndexSampler
 from ..own_orders import has_own_orders
 from ..permutation import MAX_SIZE
-from ..protocol import ENDLESS, RecordMetadata, VectorSampler
+from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from .order import MixOrder
 from .weights import Schedule, Weights, ramped, stages_of
@@ -220,11 +218,7 @@ class MixSampler:
         Raises:
             IndexError: `index` is outside `[0, len(self))`.
         """
-        index = operator.index(index)
-        if not 0 <= index < len(self):
-            raise IndexError(f"position {shown(index)} is outside [0, {len(self)}), the positions of {self}.")
-        key = int(self.record_keys(np.array([index], dtype=np.int64))[0])
-        return RecordMetadata(index, key, None if self.seed is None else fresh_generator(self.seed, index))
+        return metadata_at(self, index)
 
     def check_parts(self, lengths: Mapping[str, int]) -> None:
         """Hold the parts against those of the source.

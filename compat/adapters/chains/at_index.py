@@ -11,13 +11,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from ....datasets.nodes.items import Applied
-from ....datasets.nodes.line import Line
-from ....datasets.nodes.node import Get
+from ....datasets.nodes.items import OfIndex
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform, WindowShuffle
 from ....operations.protocol import Context, Step
 from ....samplers.grain_order import shuffled
-from ....samplers.index_maps import Indices
 from ..generators import OfDataset
 from .orders import WORD
 
@@ -142,30 +139,12 @@ class ShuffledWindows(WindowShuffle):
 
 
 @dataclass(frozen=True, eq=False)
-class RandomMapped(Applied):
+class RandomMapped(OfIndex):
     """A function of each element and Grain's generator of its index."""
 
     operation: RandomAtIndex
 
-    def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
-        function, elements = self.operation.applied(), self.input.records(indices)
-        return [
-            None if element is None else function(index, element) for index, element in zip(indices.tolist(), elements)
-        ]
-
-    def getter(self) -> Get:
-        """As the base says."""
-        get, function = self.input.getter(), self.operation.applied()
-
-        def mapped(index: int) -> Any:
-            element = get(index)
-            return None if element is None else function(index, element)
-
-        return mapped
-
     @property
-    def line(self) -> Line:
-        """As the base says; after a batch or a flat map, a position is no index."""
-        below = self.input.line
-        return below.then(self.operation, self.moves_freely) if below.keeps_positions else self.evaluated
+    def function(self) -> Callable[[int, Any], Any]:
+        """As the base says."""
+        return self.operation.applied()

@@ -12,6 +12,7 @@ from numpy.random import Generator, Philox
 
 from ....samplers import IndexSampler as OurIndexSampler
 from ....samplers import NoSharding, ShardOptions
+from ....samplers import SequentialSampler as OurSequentialSampler
 from .records import RecordMetadata
 
 
@@ -51,7 +52,7 @@ class IndexSampler(_Sampler):
         super().__init__(num_records, shard_options or NoSharding(), shuffle, num_epochs, seed, "grain")
 
 
-class SequentialSampler(_Sampler):
+class SequentialSampler(_Sampler, OurSequentialSampler):
     """Every record once, in the source's order.
 
     Args:
@@ -62,13 +63,6 @@ class SequentialSampler(_Sampler):
     >>> [SequentialSampler(3)[position].record_key for position in range(3)]
     [0, 1, 2]
     """
-
-    def __init__(self, num_records: int, shard_options: ShardOptions | None = None, seed: int | None = None) -> None:
-        super().__init__(num_records, shard_options or NoSharding(), shuffle=False, num_epochs=1, seed=seed)
-
-    def with_shard_options(self, shard_options: ShardOptions) -> SequentialSampler:
-        """The same order, read by another shard."""
-        return SequentialSampler(self.num_records, shard_options, self.seed)
 
 
 def shard_of(sampler: Any, shard_options: Any) -> ShardOptions | None:
