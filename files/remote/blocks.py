@@ -10,10 +10,11 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
+from ..opened import Range
 from .cache import Cache, Claim
 from .hot import HOT, HOT_BYTES
 from .parallel import in_background, in_parallel
-from .ranges import BLOCK_BYTES, Range, runs_of
+from .ranges import BLOCK_BYTES, runs_of
 
 AT_ONCE = 64
 """Blocks of one call that are open, or held in memory, at the same time."""

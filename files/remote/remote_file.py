@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from ...errors import SourceError
 from ...wording import brief
+from ..opened import Range
 from ..stamps import Stamp, check_unchanged
 from ..storage_options import StorageOptions
 from .blocks import AT_ONCE, Blocks
 from .cache import Cache, Claim
 from .parallel import in_parallel
-from .ranges import BLOCK_BYTES, REQUEST_BYTES, Range, blocks_of, together
+from .ranges import BLOCK_BYTES, REQUEST_BYTES, blocks_of, together
 from .retries import ask
 from .store import store_of
 
