@@ -68,7 +68,7 @@ def convert(
             for tokens `dtype` and `add_special_tokens`.
         tokenizer: the path of a tokenizer's file, of the library tokenizers. Default: records are tokens already.
         column: where a record that is a dict has its text, default "text"; or its tokens, default "tokens".
-        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to.md`.
+        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
         runner: a runner of Apache Beam, such as "DirectRunner"; default none, and processes of this machine.
         runner_options: for Beam, as on its command line.
         progress: whether to show it on standard error.

@@ -218,7 +218,7 @@ _INSTEAD = {
     "RandomSampler": "millrace.IndexSampler(len(source), shuffle=True, seed=0)",
     "SequentialSampler": "millrace.SequentialSampler(len(source))",
     "DistributedSampler": "millrace.IndexSampler(len(source), millrace.ShardOptions(rank, world_size), shuffle=True, seed=0)",
-    "WeightedRandomSampler": "a sampler of your own, with __getitem__(index); docs/how-to.md shows a weighted one",
+    "WeightedRandomSampler": "your own, with __getitem__(index); docs/how-to/write-a-sampler.md shows a weighted one",
     "SubsetRandomSampler": "an IndexSampler, and the records of the subset as data_source=",
     "BatchSampler": "millrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, millrace.Batch(batch_size)]",
 }

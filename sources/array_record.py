@@ -67,7 +67,8 @@ class ArrayRecordDataSource(ClosesFiles):
         reader_options: options of the library's reader that go over ours (`readahead_buffer_size:0`,
             `max_parallelism:0`, which suit random access).
         max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
-        storage_options: how files in stores are reached and kept (docs/how-to.md). They are brought whole into the cache.
+        storage_options: how files in stores are reached and kept (docs/how-to/remote-files.md). They are brought whole into the
+            cache.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.

@@ -76,7 +76,7 @@ class ImageFolderDataSource:
             Files are sorted by their paths in each folder; a list keeps its order.
         classes: their names, in the order of their labels. Default: those that are found, sorted. For folders that lack some.
         extensions: how the names of images end, in small or capital letters; other files do not count.
-        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to.md`.
+        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.

@@ -16,7 +16,7 @@ import pytest
 import millrace
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = ["millrace", *(module.name for module in pkgutil.walk_packages(millrace.__path__, "millrace."))]
 BESIDE = ("millrace.tests", "millrace.examples", "millrace.benchmarks", "millrace.docs", "millrace.build")
 
@@ -26,7 +26,7 @@ def _blocks() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-        found += [(f"{page.name}-{number}", block) for number, block in enumerate(blocks)]
+        found += [(f"{page.relative_to(ROOT)}-{number}", block) for number, block in enumerate(blocks)]
     return found
 
 
@@ -54,9 +54,25 @@ def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
     assert result.returncode == 0, f"{name}:\n{result.stderr}"
 
 
-def test_links_between_pages_lead_somewhere():
-    """Relative links in README and docs name files that exist."""
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} → {target}"
+def _anchors(page: Path) -> set[str]:
+    """The names that a page's headings have in links, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page):
+    """Relative links in README and docs name files that exist, and headings that these have."""
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        if "://" not in target:
+            aim = page.parent / target if target else page
+            assert aim.exists(), f"{page.name} → {target}"
+            assert not anchor or anchor in _anchors(aim), f"{page.name} → {target}#{anchor}"
+
+
+def test_each_how_to_is_in_the_list_of_them():
+    """The list of how-tos has a line for each page, and no page is longer than a reader wants to read."""
+    folder = ROOT / "docs" / "how-to"
+    listed = re.findall(r"^\* \[.*\]\((.*)\): ", (folder / "index.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in folder.glob("*.md") if page.name != "index.md")
+    assert max(len(page.read_text().splitlines()) for page in folder.glob("*.md")) <= 150

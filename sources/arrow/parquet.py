@@ -123,7 +123,7 @@ class ParquetDataSource:
         columns: the columns to read, in this order; default all.
         filesystem: a pyarrow (or fsspec) file system; default the local one, or what a URL such as `s3://…` names.
         cache_bytes: bytes of decoded row groups that stay in memory, default 256 MiB; the last one always stays.
-        storage_options: how files in stores are reached and kept (docs/how-to.md).
+        storage_options: how files in stores are reached and kept (docs/how-to/remote-files.md).
 
     Raises:
         SourceNotFoundError: nothing is found under a path.

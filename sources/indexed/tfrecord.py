@@ -39,7 +39,7 @@ class TFRecordDataSource(IndexedSource[Any]):
             "box": (np.float32, (4,)), "tags": list}`; see `millrace.decode_example`.
         index_dir: where indices are kept. Default: beside the files.
         max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
-        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to.md`.
+        storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
 
     Raises:
         SourceNotFoundError: nothing is found under a path.

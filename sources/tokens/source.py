@@ -48,8 +48,8 @@ class TokenSource(ClosesFiles):
         dtype: of a raw file's tokens, such as `np.uint16`. A `.npy` file tells its own.
         document_length: in place of offsets: all documents have so many tokens. What remains at the end is left out.
         name: of the array in the record, default "tokens". None: the record is the array itself.
-        storage_options: how a file in a store is reached and kept (docs/how-to.md). Its documents are read when they are
-            asked for; its offsets are copied into the cache.
+        storage_options: how a file in a store is reached and kept (docs/how-to/remote-files.md). Its documents are read when
+            they are asked for; its offsets are copied into the cache.
 
     Raises:
         SourceNotFoundError: a file is missing.
