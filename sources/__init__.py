@@ -11,7 +11,7 @@ from .mixed import MixedSource
 from .protocol import DataSource, as_source, fingerprint_of, reader_of
 
 if TYPE_CHECKING:
-    from .array_record import ArrayRecordDataSource
+    from .array_record.source import ArrayRecordDataSource
     from .arrow.hugging_face import HuggingFaceDataSource
     from .arrow.parquet import ParquetDataSource
     from .image_folder import ImageFolderDataSource
@@ -46,7 +46,7 @@ __all__ = [
 __getattr__ = names_from(
     __name__,
     {
-        "ArrayRecordDataSource": "array_record",
+        "ArrayRecordDataSource": "array_record.source",
         "HuggingFaceDataSource": "arrow.hugging_face",
         "ImageFolderDataSource": "image_folder",
         "JsonLinesDataSource": "indexed.json_lines",

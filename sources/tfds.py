@@ -14,7 +14,7 @@ from typing import Any, ClassVar, SupportsIndex
 
 from ..errors import MissingExtraError, SourceError
 from ..wording import brief, first_few, shown
-from .array_record import ArrayRecordDataSource
+from .array_record.source import ArrayRecordDataSource
 from .keys import Keys, check_key, check_keys
 
 

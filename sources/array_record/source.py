@@ -10,50 +10,25 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import whole_number
-from ..errors import MissingExtraError, NoRecordsError, SourceError, SourceNotFoundError
-from ..files.opened import OpenFile, copy_ahead, local_copy, open_file
-from ..files.paths import path_list
-from ..files.reader_pool import ReaderPool, open_file_limit
-from ..files.stamps import Stamp, check_open_file
-from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
-from ..files.urls import is_remote
-from ..wording import TEXT, brief, first_few, shown
-from .array_record_parts import ArrayRecordPath, Part, bounded, one_or_many, parts_of
-from .closing import ClosesFiles
-from .keys import Keys, check_key, check_keys
-from .parts import by_part, read_by_part
-
-# Threads and workers are the loader's: with parallelism of its own, each reader would compete with them.
-_RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}
-# Below a page nothing is gained; 32 KiB and more cost up to 10 % with records of 1 KB.
-_BUFFER_BYTES = 4096
-# `read([p, …])` shares its work out to the library's threads: it costs 100 µs a call and overlaps waits for the disk.
-# `read(p, p + 1)` takes 4 µs on the calling thread. So a few keys are read one by one, more in one call.
-_FEW = 16
-_COUNTING_THREADS = 16
-# Files end in blocks of 64 KiB: the last one says where the index is, and the index is before it.
-_INDEX_BYTES = 2 * 65536
-_END_BYTES = 4 << 20
-"""Bytes at the end of a remote file, in which its index mostly is."""
-
-
-@dataclass(frozen=True)
-class _Content:
-    """What is known of one file after it was opened."""
-
-    count: int
-    stamp: Stamp
-    index: str
-    """A digest of the file's end, where the index is."""
+from ...checks import whole_number
+from ...errors import NoRecordsError, SourceError
+from ...files.opened import copy_ahead
+from ...files.paths import path_list
+from ...files.reader_pool import ReaderPool, open_file_limit
+from ...files.stamps import Stamp, check_open_file
+from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ...files.urls import is_remote
+from ...wording import brief, first_few, shown
+from ..closing import ClosesFiles
+from ..keys import Keys, check_key, check_keys
+from ..parts import by_part, read_by_part
+from .files import ArrayRecordPath, Part, bounded, one_or_many, parts_of
+from .reader import RANDOM_ACCESS, Content, array_record_library, inspected, open_number, read_positions
 
 
 class ArrayRecordDataSource(ClosesFiles):
@@ -106,17 +81,17 @@ class ArrayRecordDataSource(ClosesFiles):
         max_open_files: int | None = None,
         storage_options: StorageOptionsLike = None,
     ) -> None:
-        _library()
+        array_record_library()
         self._storage = storage_options_of(storage_options)
         if reader_options is not None and not isinstance(reader_options, Mapping):
             raise TypeError(f"reader_options={shown(reader_options)} must be a dict, {{name: value}}.")
-        options = {**_RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
+        options = {**RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
         if max_open_files is not None:
             max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
         self._max_open_files = max_open_files
         wanted = [part for path in path_list(one_or_many(paths)) for part in parts_of(path, self._storage)]
-        contents = _inspect_all(tuple(dict.fromkeys(part.path for part in wanted)), self._options, self._storage)
+        contents = inspected(tuple(dict.fromkeys(part.path for part in wanted)), self._options, self._storage)
         self._parts = tuple(bounded(part, contents[part.path].count) for part in wanted)
         self._stamps = {path: content.stamp for path, content in contents.items()}
         self._digest, self._index = _digests(self._parts, contents)
@@ -133,7 +108,7 @@ class ArrayRecordDataSource(ClosesFiles):
         number = {path: index for index, path in enumerate(paths)}
         self._file_of_part = [number[part.path] for part in self._parts]
         stamped = tuple((path, self._stamps[path]) for path in paths)
-        opener = functools.partial(_open_number, stamped, self._options, self._storage)
+        opener = functools.partial(open_number, stamped, self._options, self._storage)
         self._pool: ReaderPool[Any] = ReaderPool(opener, self._max_open_files or open_file_limit())
 
     def __len__(self) -> int:
@@ -157,7 +132,7 @@ class ArrayRecordDataSource(ClosesFiles):
         positions = (keys - self._starts[part]).tolist()
         with self._pool.lend(self._file_of_part[part]) as reader:
             try:
-                records = _read_positions(reader, positions)
+                records = read_positions(reader, positions)
             except RuntimeError as error:
                 raise self._unreadable(part, reader, keys, error) from error
         # After it: where a file was cut off the library gives empty records, where it was written anew others, and no error.
@@ -185,7 +160,7 @@ class ArrayRecordDataSource(ClosesFiles):
         for key in keys.tolist():
             position = key - int(self._starts[part])
             try:
-                _read_positions(reader, [position])
+                read_positions(reader, [position])
             except RuntimeError as single:
                 return SourceError(
                     f"{brief(path)}: record key {key} (record {position} of the file) cannot be read: {brief(single)}"
@@ -223,91 +198,7 @@ class ArrayRecordDataSource(ClosesFiles):
         return f"ArrayRecordDataSource({len(self)} records in {first_few([part.path for part in self._parts])})"
 
 
-def _library() -> Any:
-    try:
-        from array_record.python import array_record_module
-    except ImportError as error:
-        raise MissingExtraError(
-            'ArrayRecordDataSource needs the package array_record: pip install "millrace[array-record]"'
-        ) from error
-    return array_record_module
-
-
-def _inspect_all(paths: tuple[str, ...], options: str, storage: StorageOptions) -> dict[str, _Content]:
-    inspect = functools.partial(_inspect, options=options, storage=storage)
-    with ThreadPoolExecutor(min(len(paths), _COUNTING_THREADS)) as threads:
-        return dict(zip(paths, threads.map(inspect, paths)))
-
-
-def _inspect(path: str, options: str, storage: StorageOptions) -> _Content:
-    file = open_file(path, storage)
-    try:
-        if not file.size:
-            raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
-        length = min(_INDEX_BYTES, file.size)
-        digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
-        return _Content(_count(file, options, storage), file.stamp, digest)
-    finally:
-        file.close()
-
-
-def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
-    """How many records a file has. Of a remote one, its ends are enough for the library, as a rule."""
-    if is_remote(file.path):
-        from ..files.remote.ends import ends_of
-
-        with suppress(SourceError), ends_of(file, _END_BYTES) as path:
-            return _count_at(path, file.path, options)
-    with local_copy(file.path, storage, file.stamp) as path:
-        return _count_at(path, file.path, options)
-
-
-def _count_at(path: str, name: str, options: str) -> int:
-    reader = _open(path, name, options)
-    try:
-        return int(reader.num_records())
-    except RuntimeError as error:
-        raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
-    finally:
-        reader.close()
-
-
-def _open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: StorageOptions, number: int) -> Any:
-    name, stamp = files[number]
-    with local_copy(name, storage, stamp) as path:
-        reader = _open(path, name, options)
-    try:
-        check_open_file(name, stamp)
-    except BaseException:
-        reader.close()
-        raise
-    return reader
-
-
-def _open(path: str, name: str, options: str) -> Any:
-    """Opens a file; the library reports a bad one only when it is used or closed, so it is asked at once."""
-    if not os.path.exists(path):
-        raise SourceNotFoundError(f"no file {shown(name, TEXT)}")
-    if not os.path.getsize(path):
-        raise SourceError(f"{brief(name)}: the file is empty (0 bytes)")
-    reader = _library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
-    if reader.ok():
-        return reader
-    try:
-        reader.close()
-    except RuntimeError as error:
-        raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
-    raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated")
-
-
-def _read_positions(reader: Any, positions: list[int]) -> list[bytes]:
-    if len(positions) <= _FEW:
-        return [reader.read(position, position + 1)[0] for position in positions]
-    records: list[bytes] = reader.read(positions)
-    return records
-
-
-def _digests(parts: tuple[Part, ...], contents: Mapping[str, _Content]) -> tuple[str, str]:
+def _digests(parts: tuple[Part, ...], contents: Mapping[str, Content]) -> tuple[str, str]:
     """Of names, sizes and ranges; and of what the files' indices say."""
     files, index = hashlib.sha256(), hashlib.sha256()
     for part in parts:

@@ -1,0 +1,143 @@
+"""What the library reads of ArrayRecord files. In: paths, positions in a file. Out: numbers of records, readers, records."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import MissingExtraError, SourceError, SourceNotFoundError
+from ...files.opened import OpenFile, local_copy, open_file
+from ...files.stamps import Stamp, check_open_file
+from ...files.storage_options import StorageOptions
+from ...files.urls import is_remote
+from ...wording import TEXT, brief, shown
+
+# Threads and workers are the loader's: with parallelism of its own, each reader would compete with them.
+RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}
+# Below a page nothing is gained; 32 KiB and more cost up to 10 % with records of 1 KB.
+_BUFFER_BYTES = 4096
+# `read([p, …])` shares its work out to the library's threads: it costs 100 µs a call and overlaps waits for the disk.
+# `read(p, p + 1)` takes 4 µs on the calling thread. So a few keys are read one by one, more in one call.
+_FEW = 16
+_COUNTING_THREADS = 16
+# Files end in blocks of 64 KiB: the last one says where the index is, and the index is before it.
+_INDEX_BYTES = 2 * 65536
+_END_BYTES = 4 << 20
+"""Bytes at the end of a remote file, in which its index mostly is."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is known of one file after it was opened."""
+
+    count: int
+    stamp: Stamp
+    index: str
+    """A digest of the file's end, where the index is."""
+
+
+def array_record_library() -> Any:
+    """The library's module.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        from array_record.python import array_record_module
+    except ImportError as error:
+        raise MissingExtraError(
+            'ArrayRecordDataSource needs the package array_record: pip install "millrace[array-record]"'
+        ) from error
+    return array_record_module
+
+
+def inspected(paths: tuple[str, ...], options: str, storage: StorageOptions) -> dict[str, Content]:
+    """What is in each file.
+
+    Raises:
+        SourceNotFoundError: one is missing.
+        SourceError: one is empty, truncated or something else.
+    """
+    inspect = functools.partial(_inspect, options=options, storage=storage)
+    with ThreadPoolExecutor(min(len(paths), _COUNTING_THREADS)) as threads:
+        return dict(zip(paths, threads.map(inspect, paths)))
+
+
+def _inspect(path: str, options: str, storage: StorageOptions) -> Content:
+    file = open_file(path, storage)
+    try:
+        if not file.size:
+            raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
+        length = min(_INDEX_BYTES, file.size)
+        digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
+        return Content(_count(file, options, storage), file.stamp, digest)
+    finally:
+        file.close()
+
+
+def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
+    """How many records a file has. Of a remote one, its ends are enough for the library, as a rule."""
+    if is_remote(file.path):
+        from ...files.remote.ends import ends_of
+
+        with suppress(SourceError), ends_of(file, _END_BYTES) as path:
+            return _count_at(path, file.path, options)
+    with local_copy(file.path, storage, file.stamp) as path:
+        return _count_at(path, file.path, options)
+
+
+def _count_at(path: str, name: str, options: str) -> int:
+    reader = _open(path, name, options)
+    try:
+        return int(reader.num_records())
+    except RuntimeError as error:
+        raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
+    finally:
+        reader.close()
+
+
+def open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: StorageOptions, number: int) -> Any:
+    """A reader of one of the files.
+
+    Raises:
+        SourceNotFoundError: it is missing.
+        SourceError: it cannot be read, or was changed.
+    """
+    name, stamp = files[number]
+    with local_copy(name, storage, stamp) as path:
+        reader = _open(path, name, options)
+    try:
+        check_open_file(name, stamp)
+    except BaseException:
+        reader.close()
+        raise
+    return reader
+
+
+def _open(path: str, name: str, options: str) -> Any:
+    """Opens a file; the library reports a bad one only when it is used or closed, so it is asked at once."""
+    if not os.path.exists(path):
+        raise SourceNotFoundError(f"no file {shown(name, TEXT)}")
+    if not os.path.getsize(path):
+        raise SourceError(f"{brief(name)}: the file is empty (0 bytes)")
+    reader = array_record_library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
+    if reader.ok():
+        return reader
+    try:
+        reader.close()
+    except RuntimeError as error:
+        raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
+    raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated")
+
+
+def read_positions(reader: Any, positions: list[int]) -> list[bytes]:
+    """The records at these positions of a reader's file; raises RuntimeError, as the library does."""
+    if len(positions) <= _FEW:
+        return [reader.read(position, position + 1)[0] for position in positions]
+    records: list[bytes] = reader.read(positions)
+    return records
