@@ -16,7 +16,10 @@ import pytest
 import millrace
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "_site" not in page.parts),
+]
 MODULES = ["millrace", *(module.name for module in pkgutil.walk_packages(millrace.__path__, "millrace."))]
 BESIDE = ("millrace.tests", "millrace.examples", "millrace.benchmarks", "millrace.docs", "millrace.build")
 
@@ -70,9 +73,19 @@ def test_links_between_pages_lead_somewhere(page):
             assert not anchor or anchor in _anchors(aim), f"{page.name} → {target}#{anchor}"
 
 
-def test_each_how_to_is_in_the_list_of_them():
-    """The list of how-tos has a line for each page, and no page is longer than a reader wants to read."""
-    folder = ROOT / "docs" / "how-to"
-    listed = re.findall(r"^\* \[.*\]\((.*)\): ", (folder / "index.md").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted(page.name for page in folder.glob("*.md") if page.name != "index.md")
-    assert max(len(page.read_text().splitlines()) for page in folder.glob("*.md")) <= 150
+@pytest.mark.parametrize("folder", ["docs", "docs/how-to", "docs/api"])
+def test_each_page_is_listed_once(folder):
+    """Every page can be found from the list of its folder, and no how-to is longer than a reader wants to read."""
+    pages = {page.name: page.read_text() for page in (ROOT / folder).glob("*.md")}
+    listed = re.findall(r"^\* \[.*\]\(([^/)\s]*)\): ", pages.pop("index.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(pages)
+    assert folder != "docs/how-to" or max(text.count("\n") for text in pages.values()) <= 150
+
+
+def test_each_public_name_is_in_the_reference_once():
+    """Nobody has to read code to find out what a name takes and raises."""
+    reference = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    listed = re.findall(r"^\.\. auto(?:class|function):: millrace\.(\S+)$", reference, re.MULTILINE)
+    public = {*millrace.__all__} - {"checkpoint"} | {f"checkpoint.{name}" for name in millrace.checkpoint.__all__}
+    assert len(listed) == len(set(listed))
+    assert public <= set(listed)

@@ -27,11 +27,11 @@ _TABLE_FORMATS = ("arrow", "pandas", "polars")
 class HuggingFaceDataSource:
     """The rows of a Hugging Face `datasets.Dataset`. A `DataLoader` makes one of a dataset that it is given.
 
-    | format of the dataset | a row is a dict of |
-    |---|---|
-    | none | Python objects, as `dataset[k]` gives them |
-    | `with_format("numpy")` | NumPy scalars and arrays of the dtypes that are stored, as `ParquetDataSource` gives them |
-    | any other, or with features that are decoded (images) | what `dataset.__getitems__` gives |
+    A row is a dict. Its values depend on the dataset's format:
+
+    * none: Python objects, as `dataset[k]` gives them;
+    * `with_format("numpy")`: NumPy scalars and arrays of the dtypes that are stored, as `ParquetDataSource` gives them;
+    * any other, or with features that are decoded (images): what `dataset.__getitems__` gives.
 
     Where all columns are numbers (or, with NumPy's format, arrays of one shape), a plain `Batch` takes them right from the
     table. A dataset on disk stays there: it is mapped into memory, and pickled it is the names of its files.

@@ -1,0 +1,61 @@
+"""How Sphinx makes a site of these pages: `sphinx-build -W docs docs/_site`."""
+
+import re
+from pathlib import Path
+
+from sphinx.ext.napoleon import Config, GoogleDocstring
+
+import millrace
+
+project = "millrace"
+author = copyright = "the authors of millrace"
+release = version = millrace.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+exclude_patterns = ["_site"]
+
+html_theme = "furo"
+html_title = "millrace"
+html_show_copyright = False
+html_show_sphinx = False
+
+myst_heading_anchors = 3
+myst_enable_extensions = ["attrs_inline"]
+copybutton_prompt_text = ">>> |\\.\\.\\. |\\$ "
+copybutton_prompt_is_regexp = True
+
+default_role = "py:obj"  # docstrings write `names` as Markdown does: these become links where they are names of ours
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 100
+
+
+def _contents(text: str) -> str:
+    """The tables of contents that Sphinx asks for, hidden: one for each heading of a page that lists others."""
+    tables = []
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        pages = re.findall(r"^\* \[.*?\]\((?!\.\./)([^)#]+)\.md\)", section, re.MULTILINE)
+        caption = section.partition("\n")[0].removeprefix("# ")
+        lines = "\n".join(pages)
+        tables += [f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n"] * bool(pages)
+    return "\n".join(tables)
+
+
+def _with_contents(app: object, page: str, source: list[str]) -> None:
+    """Pages named `index` are lists of links, so that they read well without a site, too."""
+    if Path(page).name == "index":
+        source[0] += "\n" + _contents(source[0])
+
+
+def _with_sections(app: object, kind: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """`Args:` and `Raises:` become lists. Properties have none, and sentences with colons, that look like a type."""
+    if kind != "property":
+        lines[:] = GoogleDocstring(lines, Config(napoleon_use_rtype=False), app, kind, name, thing, options).lines()
+
+
+def setup(app: object) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _with_contents)
+    app.connect("autodoc-process-docstring", _with_sections)
