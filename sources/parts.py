@@ -1,9 +1,13 @@
-"""In: record keys over parts (files, row groups) that lie end to end. Out: their records, each part read once."""
+"""Parts (files, row groups) that lie end to end. In: record keys over them. Out: their records, each part read once.
+
+And what is to be known of each part: looked at once, several at the same time.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +15,25 @@ import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
 RecordT = TypeVar("RecordT")
+PartT = TypeVar("PartT", bound=Hashable)
+FoundT = TypeVar("FoundT")
+
+_LOOKING_THREADS = 16
+
+
+def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[FoundT]:
+    """Returns what `look` finds of each part, in their order. It is called on several threads, once for equal parts.
+
+    Raises:
+        Exception: what `look` raises, of the first part in their order.
+
+    >>> of_each(len, ["one", "three", "one"])
+    [3, 5, 3]
+    """
+    once = list(dict.fromkeys(parts))
+    with ThreadPoolExecutor(max(1, min(len(once), _LOOKING_THREADS))) as threads:
+        found = dict(zip(once, threads.map(look, once)))
+    return [found[part] for part in parts]
 
 
 def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[RecordT]]) -> list[RecordT]:

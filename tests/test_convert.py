@@ -250,6 +250,15 @@ def test_tokens_that_are_there_stay_what_they_are(tmp_path):
         convert([{"tokens": one} for one in documents], tmp_path / "two", "tokens", options={"dtype": "uint8"})
 
 
+def test_a_folder_of_tokens_is_one_source(tmp_path):
+    """Of all its files in their order; an input without records gives a file without documents."""
+    for name, count in (("a", 3), ("b", 0), ("c", 2)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"[{number}]\n" for number in range(count)))
+    assert convert(tmp_path, tmp_path / "out", "tokens").records == 5
+    assert [one.tolist() for one in millrace.TokenSource(tmp_path / "out", name=None)] == [[0], [1], [2], [0], [1]]
+    assert len(list((tmp_path / "out").glob("*.npy"))) == 3
+
+
 def test_types_of_csv_hold_for_all_files(tmp_path):
     """They are those of the first file; empty numbers are nulls, and a value of another type is an error with its line."""
     (tmp_path / "a.csv").write_text('n,text\n1,"a, b"\n,\n')

@@ -51,9 +51,10 @@ def parquet(folder):
 
 
 def tokens(folder):
-    """Documents of unequal length."""
-    with TokenWriter(folder / "x.npy", np.uint16) as writer:
-        writer.extend(np.arange(key % 9) for key in range(COUNT))
+    """Documents of unequal length, in two files."""
+    for name, keys in zip("xy", np.array_split(np.arange(COUNT), 2)):
+        with TokenWriter(folder / f"{name}.npy", np.uint16) as writer:
+            writer.extend(np.arange(key % 9) for key in keys)
 
 
 KINDS = {
@@ -65,10 +66,10 @@ KINDS = {
         ArrayRecordDataSource,
     ),
     "parquet": (parquet, lambda path, **more: ParquetDataSource(path, columns=["key", "text"], **more)),
-    "tokens": (tokens, lambda path, **more: TokenSource(f"{path}/x.npy", **more)),
+    "tokens": (tokens, TokenSource),
     "fixed_tokens": (
         tokens,
-        lambda path, **more: TokenSource(f"{path}/x.npy", document_length=4, **more),
+        lambda path, **more: TokenSource(f"{path}/x*", document_length=4, **more),
     ),
     "tfrecord": (lambda folder: files.in_three(folder, ".tfrecord", COUNT, files.tfrecords), TFRecordDataSource),
     "tar": (lambda folder: files.in_three(folder, ".tar", COUNT, files.tar), TarDataSource),

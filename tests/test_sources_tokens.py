@@ -1,4 +1,4 @@
-"""Documents of tokens, as slices of one mapped file; and the writer of such files, killed wherever one can kill it."""
+"""Documents of tokens, as slices of mapped files; and the writer of such files, killed wherever one can kill it."""
 
 import os
 import pickle
@@ -42,6 +42,23 @@ class TestWritten(SourceConformance):
 
     def open(self, folder, count):
         return TokenSource(folder / "train.npy")
+
+    def expected_record(self, key):
+        return {"tokens": document(key)}
+
+
+class TestSeveral(SourceConformance):
+    """Several files in a folder, one of them without a document."""
+
+    on_files = True
+
+    def write(self, folder, count):
+        write(folder / "a.npy", map(document, range(count // 3)))
+        TokenWriter(folder / "b.npy", np.uint16, may_be_empty=True).close()
+        write(folder / "c.npy", map(document, range(count // 3, count)))
+
+    def open(self, folder, count):
+        return TokenSource(folder)
 
     def expected_record(self, key):
         return {"tokens": document(key)}
@@ -176,6 +193,82 @@ def test_workers_give_the_same_batches(tmp_path):
     assert streams[0] == streams[1]
 
 
+# ---- Several files
+
+
+def in_three(folder, count=40):
+    """Files whose documents, in the order of names, are the first ones."""
+    for name, keys in (("a", range(10)), ("b", range(10, 11)), ("c", range(11, count))):
+        write(folder / f"{name}.npy", map(document, keys))
+    return folder
+
+
+def test_several_files_are_named_in_any_way(tmp_path, monkeypatch):
+    """A folder, a glob that finds other files of ours, a list, `~`; a list keeps its order, and may name a file twice."""
+    in_three(tmp_path / "data")
+    (tmp_path / "data" / "d.npy.00.unfinished").write_bytes(b"")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for paths in ("~/data", tmp_path / "data", "~/data/*", ["~/data/a.npy", tmp_path / "data" / "[bc].npy"]):
+        source = TokenSource(paths, name=None)
+        assert_same(list(reader_of(source)(np.arange(40))), [document(key) for key in range(40)])
+        assert source.lengths.tolist() == [key % 7 for key in range(40)]
+    twice = TokenSource([tmp_path / "data" / f"{name}.npy" for name in "bab"], name=None)
+    assert [document.tolist() for document in twice] == [document(key).tolist() for key in [10, *range(10), 10]]
+
+
+def test_several_files_are_told_apart_by_names_and_content(tmp_path):
+    """And by their order; a folder of one file is the source that the file is, whatever its name."""
+    in_three(tmp_path / "data")
+    paths = [tmp_path / "data" / f"{name}.npy" for name in "abc"]
+    fingerprint = TokenSource(paths).fingerprint
+    assert fingerprint == TokenSource(tmp_path / "data").fingerprint
+    others = [TokenSource(paths[::-1]), TokenSource(paths[:2]), TokenSource(paths, name="code"), TokenSource(paths[:1])]
+    for suffix in ("", ".offsets"):
+        os.rename(f"{paths[2]}{suffix}", tmp_path / "data" / f"d.npy{suffix}")
+    others.append(TokenSource(tmp_path / "data"))
+    assert len({str(one) for one in (fingerprint, *(other.fingerprint for other in others))}) == 6
+    write(tmp_path / "alone" / "z.npy", map(document, range(10)))
+    assert TokenSource(tmp_path / "alone").fingerprint == TokenSource(paths[0]).fingerprint
+
+
+def test_files_of_one_source_fit_together(tmp_path):
+    """Offsets are those of one file, and all files have one dtype; the error names the file that does not fit."""
+    in_three(tmp_path)
+    with pytest.raises(ValueError, match=r"offsets= are those of one file, and there are 3: .*give each its own"):
+        TokenSource(tmp_path, [0, 1])
+    write(tmp_path / "d.npy", [[1]], np.int32)
+    with pytest.raises(SourceError, match=r"d\.npy has tokens of dtype int32, and .*a\.npy of uint16; write all files"):
+        TokenSource(tmp_path)
+
+
+def test_raw_files_of_documents_of_one_length(tmp_path):
+    """What remains at the end of each is left out; a file that is shorter than a document has none."""
+    for name, tokens in (("a", range(7)), ("b", range(2)), ("c", range(20, 29))):
+        np.array(tokens, np.uint16).tofile(tmp_path / f"{name}.bin")
+    source = TokenSource(tmp_path / "*.bin", dtype=np.uint16, document_length=3, name=None)
+    assert [one.tolist() for one in source] == [[0, 1, 2], [3, 4, 5], [20, 21, 22], [23, 24, 25], [26, 27, 28]]
+
+
+def test_loaders_pack_find_and_resume_over_several_files(tmp_path):
+    """They give what they give of one file with the same documents."""
+    write(tmp_path / "one.npy", map(document, range(40)))
+    one, several = TokenSource(tmp_path / "one.npy"), TokenSource(in_three(tmp_path / "data"))
+    rows = [list(millrace.MapDataset.source(source).shuffle(seed=1).pack(16, window=10)) for source in (one, several)]
+    assert_same(*rows)
+    batches = []
+    for source in (one, several):
+        batch = millrace.Batch(4, batch_fn=millrace.pad_batch(length={"tokens": 8}))
+        loader = millrace.load(source, shuffle=True, seed=3, num_epochs=2, transformations=[batch])
+        with iter(loader) as iterator:
+            batches.append([next(iterator) for _ in range(7)])
+            assert batches[-1][5]["tokens"].sum() == sum(source[key]["tokens"].sum() for key in loader.records_at(5))
+            state = iterator.get_state()
+        with iter(loader) as iterator:
+            iterator.set_state(state)
+            batches[-1] += iterator
+    assert_same(*batches)
+
+
 # ---- What is refused
 
 
@@ -204,10 +297,11 @@ TOKENS = np.arange(5, dtype=np.uint16)
         ({"tokens": TOKENS, "offsets": np.array([-1, 5])}, {}, "the offsets go from -1 to 5"),
         ({"tokens": TOKENS, "offsets": np.array([0, 3, 2, 5])}, {}, "offset 2 is 2, less than the 3 before it"),
         ({"tokens": TOKENS, "offsets": np.array([0, 4])}, {}, "end at token 4, but there are 5 tokens.*different runs"),
-        ({"tokens": TOKENS, "offsets": np.array([0])}, {}, "1 offsets make no document"),
+        ({"tokens": TOKENS, "offsets": np.array([], int)}, {}, "there are no offsets; document k is"),
+        ({"tokens": TOKENS[:0], "offsets": np.array([0])}, {}, r"no documents in .*x\.npy"),
         ({"tokens": TOKENS, "offsets": np.array([0.0, 5.0])}, {}, r"x\.npy\.offsets has values of dtype float64"),
         ({"tokens": TOKENS}, {"offsets": [0, 6]}, r"x\.npy with offsets=: the offsets go from 0 to 6"),
-        ({"tokens": TOKENS}, {"document_length": 6}, "has 5 tokens, less than one document of document_length=6"),
+        ({"tokens": TOKENS}, {"document_length": 6}, r"no documents in .*x\.npy: 5 tokens are less than one .*length=6"),
         ({"tokens": TOKENS}, {"dtype": np.int32}, "has values of dtype uint16, not int32; leave out dtype="),
         ({"tokens": TOKENS.astype(float)}, {}, "has values of dtype float64; tokens are integers"),
         ({"tokens": np.array(["a", 1], object)}, {}, "cannot be read"),
@@ -226,9 +320,10 @@ def test_files_that_hold_something_else_are_told(tmp_path, files, arguments, tex
     assert len(str(caught.value)) < 500
 
 
-def test_a_folder_is_no_file(tmp_path):
-    """A folder is a `SourceError`, too."""
-    with pytest.raises(SourceError, match=r"cannot be read: it is a directory.*; pass that"):
+def test_a_folder_without_files_of_tokens_is_told(tmp_path):
+    """By what was looked for in it."""
+    (tmp_path / "x.bin").write_bytes(b"12")
+    with pytest.raises(SourceNotFoundError, match=r"holds no file named \*\.npy"):
         TokenSource(tmp_path)
 
 

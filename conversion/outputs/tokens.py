@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -91,7 +90,7 @@ class TokensOutput:
 
     def open(self, path: str) -> _Writer:
         """Our own writer."""
-        return _Writer(TokenWriter(path, self._dtype), path)
+        return _Writer(TokenWriter(path, self._dtype, may_be_empty=True))
 
     def files_of(self, name: str) -> tuple[str, ...]:
         """The offsets, which say nothing by themselves, and the tokens."""
@@ -102,20 +101,13 @@ class TokensOutput:
 
 
 class _Writer:
-    def __init__(self, writer: TokenWriter, path: str) -> None:
-        self._writer, self._path = writer, path
-        self._empty = True
+    def __init__(self, writer: TokenWriter) -> None:
+        self._writer = writer
 
     def write(self, encoded: list[Any]) -> None:
         self._writer.extend(encoded)
-        self._empty &= not encoded
 
     def close(self) -> None:
-        if self._empty:
-            raise ConversionError(
-                f"{os.path.basename(self._path)} would have no document, and a file of tokens needs one; pass fewer shards, or "
-                "leave empty files out."
-            )
         self._writer.close()
 
     def discard(self) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +22,6 @@ _BUFFER_BYTES = 4096
 # `read([p, …])` shares its work out to the library's threads: it costs 100 µs a call and overlaps waits for the disk.
 # `read(p, p + 1)` takes 4 µs on the calling thread. So a few keys are read one by one, more in one call.
 _FEW = 16
-_COUNTING_THREADS = 16
 # Files end in blocks of 64 KiB: the last one says where the index is, and the index is before it.
 _INDEX_BYTES = 2 * 65536
 _END_BYTES = 4 << 20
@@ -56,19 +53,13 @@ def array_record_library() -> Any:
     return array_record_module
 
 
-def inspected(paths: tuple[str, ...], options: str, storage: StorageOptions) -> dict[str, Content]:
-    """What is in each file.
+def inspected(path: str, options: str, storage: StorageOptions) -> Content:
+    """What is in a file.
 
     Raises:
-        SourceNotFoundError: one is missing.
-        SourceError: one is empty, truncated or something else.
+        SourceNotFoundError: it is missing.
+        SourceError: it is empty, truncated or something else.
     """
-    inspect = functools.partial(_inspect, options=options, storage=storage)
-    with ThreadPoolExecutor(min(len(paths), _COUNTING_THREADS)) as threads:
-        return dict(zip(paths, threads.map(inspect, paths)))
-
-
-def _inspect(path: str, options: str, storage: StorageOptions) -> Content:
     file = open_file(path, storage)
     try:
         if not file.size:

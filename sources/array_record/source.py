@@ -26,7 +26,7 @@ from ...files.urls import is_remote
 from ...wording import brief, first_few, shown
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
-from ..parts import by_part, read_by_part
+from ..parts import by_part, of_each, read_by_part
 from .files import ArrayRecordPath, Part, bounded, one_or_many, parts_of
 from .reader import RANDOM_ACCESS, Content, array_record_library, inspected, open_number, read_positions
 
@@ -91,13 +91,15 @@ class ArrayRecordDataSource(ClosesFiles):
             max_open_files = whole_number("max_open_files", max_open_files, 1, None, "a number of files, such as 64")
         self._max_open_files = max_open_files
         wanted = [part for path in path_list(one_or_many(paths)) for part in parts_of(path, self._storage)]
-        contents = inspected(tuple(dict.fromkeys(part.path for part in wanted)), self._options, self._storage)
+        named = [part.path for part in wanted]
+        inspect = functools.partial(inspected, options=self._options, storage=self._storage)
+        contents = dict(zip(named, of_each(inspect, named)))
         self._parts = tuple(bounded(part, contents[part.path].count) for part in wanted)
         self._stamps = {path: content.stamp for path, content in contents.items()}
         self._digest, self._index = _digests(self._parts, contents)
         self._prepare()
         if not len(self):
-            raise NoRecordsError(f"no records in {first_few([part.path for part in wanted])}")
+            raise NoRecordsError(f"no records in {first_few(named)}")
 
     def _prepare(self) -> None:
         lengths = [(part.stop or 0) - part.start for part in self._parts]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,13 +27,12 @@ from ...formats.index import SUFFIX, Index, IndexKind, index_of
 from ...wording import brief, first_few
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
-from ..parts import by_part, read_by_part
+from ..parts import by_part, of_each, read_by_part
 
 RecordT = TypeVar("RecordT")
 Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Offsets, and lengths in bytes."""
 
-_INDEXING_THREADS = 16
 _NO_DATA = (SUFFIX, ".unfinished")
 """Files beside the data that are ours."""
 
@@ -78,7 +76,8 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
         self._storage = storage_options_of(storage_options)
         found = find_files(paths, self._patterns, self._storage)
         self._paths = tuple(path for path in found if not path.endswith(_NO_DATA))
-        indices = _indices(self._paths, self._kind, self._index_dir, self._storage)
+        look = functools.partial(index_of, kind=self._kind, folder=self._index_dir, storage_options=self._storage)
+        indices: list[Index] = of_each(look, self._paths)
         self._stamps = tuple(index.stamp for index in indices)
         self._ends = np.cumsum([index.count for index in indices], dtype=np.int64)
         self._digest = hashlib.sha256("".join(index.digest for index in indices).encode()).hexdigest()[:12]
@@ -193,14 +192,6 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} records in {first_few(self._paths)})"
-
-
-def _indices(paths: Sequence[str], kind: IndexKind, folder: str | None, storage: StorageOptions) -> list[Index]:
-    """The indices of all files; a file that is listed twice is gone through once."""
-    once = list(dict.fromkeys(paths))
-    with ThreadPoolExecutor(max(1, min(len(once), _INDEXING_THREADS))) as threads:
-        found = dict(zip(once, threads.map(lambda path: index_of(path, kind, folder, storage), once)))
-    return [found[path] for path in paths]
 
 
 def _open_number(paths: tuple[str, ...], stamps: tuple[Stamp, ...], storage: StorageOptions, number: int) -> OpenFile:

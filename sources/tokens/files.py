@@ -8,7 +8,7 @@ Format of `.npy`: https://numpy.org/doc/stable/reference/generated/numpy.lib.for
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,54 @@ from ...errors import SourceError, SourceNotFoundError
 from ...mapped import map_readable
 from ...wording import TEXT, brief, shown
 
-Array = npt.NDArray[Any]
+Array: TypeAlias = npt.NDArray[Any]
+DType: TypeAlias = np.dtype[Any]
 
 MAGIC = b"\x93NUMPY"
 """What a `.npy` file begins with."""
 
 _AT_ONCE = 1 << 20
 """Offsets that are checked at a time: there may be more of them than the memory holds."""
+
+
+class Tokens(Protocol):
+    """The tokens of a file. Any thread may call."""
+
+    dtype: DType
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def many(self, starts: Array, stops: Array) -> list[Array]:
+        """The tokens `[start, stop)` of each pair, read-only.
+
+        Raises:
+            SourceError: they cannot be read.
+        """
+        ...
+
+    def prefetch(self, starts: Array, stops: Array) -> None:
+        """Begin to bring these closer, where that helps; does not wait."""
+        ...
+
+
+class MappedTokens:
+    """Those of a file on this machine; `Tokens` says what it does."""
+
+    def __init__(self, tokens: Array) -> None:
+        self.dtype, self._tokens = tokens.dtype, tokens
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def many(self, starts: Array, stops: Array) -> list[Array]:
+        """Views."""
+        tokens = self._tokens
+        return [tokens[start:stop] for start, stop in zip(starts.tolist(), stops.tolist())]
+
+    def prefetch(self, starts: Array, stops: Array) -> None:
+        """Nothing: the system reads ahead."""
 
 
 def offsets_path(path: str) -> str:
@@ -35,7 +76,7 @@ def offsets_path(path: str) -> str:
     return f"{path}.offsets"
 
 
-def integer_dtype(dtype: Any) -> np.dtype[Any]:
+def integer_dtype(dtype: Any) -> DType:
     """A dtype of integers.
 
     Raises:
@@ -45,7 +86,7 @@ def integer_dtype(dtype: Any) -> np.dtype[Any]:
     dtype('uint16')
     """
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        found: DType = np.dtype(dtype)
     except TypeError:
         found = np.dtype(object)
     if found.kind not in "iu":
@@ -53,7 +94,7 @@ def integer_dtype(dtype: Any) -> np.dtype[Any]:
     return found
 
 
-def map_integers(path: str, dtype: np.dtype[Any] | None = None, name: str = "") -> Array:
+def map_integers(path: str, dtype: DType | None = None, name: str = "") -> Array:
     """The integers of a file, read-only: what is looked at is read from the disk, and nothing is copied.
 
     Args:
@@ -71,24 +112,17 @@ def map_integers(path: str, dtype: np.dtype[Any] | None = None, name: str = "") 
         return _map_npy(path, dtype, name or path) if is_npy else _map_raw(path, dtype, name or path)
     except FileNotFoundError:
         raise SourceNotFoundError(f"no file {shown(name or path, TEXT)}") from None
-    except IsADirectoryError as error:
-        raise SourceError(
-            f"{brief(name or path)} cannot be read: it is a directory, and a TokenSource has one file; pass that. Of several "
-            "files make a source each, and join them by MixedSource or MapDataset.concatenate."
-        ) from error
     except (OSError, ValueError, TypeError) as error:
         raise SourceError(f"{brief(name or path)} cannot be read: {brief(error)}") from error
 
 
-def _map_npy(path: str, dtype: np.dtype[Any] | None, name: str) -> Array:
+def _map_npy(path: str, dtype: DType | None, name: str) -> Array:
     found: np.memmap[Any, Any] = np.load(path, mmap_mode="r")
     tokens_of_header(name, found.shape, found.dtype, dtype)
     return np.ndarray(found.shape, found.dtype, map_readable(path), found.offset)
 
 
-def tokens_of_header(
-    name: str, shape: tuple[int, ...], found: np.dtype[Any], dtype: np.dtype[Any] | None
-) -> tuple[np.dtype[Any], int]:
+def tokens_of_header(name: str, shape: tuple[int, ...], found: DType, dtype: DType | None) -> tuple[DType, int]:
     """The dtype and number of tokens that a `.npy` file has.
 
     Args:
@@ -112,7 +146,7 @@ def tokens_of_header(
     return found, shape[0]
 
 
-def token_count(name: str, size: int, dtype: np.dtype[Any] | None) -> int:
+def token_count(name: str, size: int, dtype: DType | None) -> int:
     """How many tokens a raw file has.
 
     Raises:
@@ -132,7 +166,7 @@ def token_count(name: str, size: int, dtype: np.dtype[Any] | None) -> int:
     return size // dtype.itemsize
 
 
-def _map_raw(path: str, dtype: np.dtype[Any] | None, name: str) -> Array:
+def _map_raw(path: str, dtype: DType | None, name: str) -> Array:
     token_count(name, os.path.getsize(path), dtype)
     return map_readable(path).view(np.dtype(dtype))
 
@@ -146,14 +180,13 @@ def check_offsets(offsets: Array, tokens: int, name: str) -> None:
         name: of the offsets, for the message.
 
     Raises:
-        SourceError: they do not ascend from 0 or more to at most the number of tokens, or they are fewer than two.
+        SourceError: they do not ascend from 0 or more to at most the number of tokens, or there are none.
 
     >>> check_offsets(np.array([0, 3, 3, 5]), 5, "offsets")
     """
-    if len(offsets) < 2:
+    if not len(offsets):
         raise SourceError(
-            f"{name}: {len(offsets)} offsets make no document; document k is tokens[offsets[k]:offsets[k + 1]], so that n "
-            "documents have n + 1 offsets."
+            f"{name}: there are no offsets; document k is tokens[offsets[k]:offsets[k + 1]], so that n documents have n + 1."
         )
     for first in range(0, len(offsets) - 1, _AT_ONCE):
         some = offsets[first : first + _AT_ONCE + 1]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,14 +11,14 @@ from ...files.opened import OpenFile, local_copy, open_file
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
 from ...wording import brief
-from .files import MAGIC, Array, map_integers, token_count, tokens_of_header
+from .files import MAGIC, Array, DType, map_integers, token_count, tokens_of_header
 
 _HEADER_BYTES = 4096
 """More than the header of an array with one axis takes."""
 
 
 class RemoteTokens:
-    """The tokens of a file in a store, read when they are asked for.
+    """Those of a file in a store, read when they are asked for; `Tokens` says what it does.
 
     Args:
         path: a URL.
@@ -33,9 +31,9 @@ class RemoteTokens:
         SourceError: it cannot be read, or holds something else.
     """
 
-    dtype: np.dtype[Any]
+    dtype: DType
 
-    def __init__(self, path: str, dtype: np.dtype[Any] | None, storage: StorageOptions, stamp: Stamp | None) -> None:
+    def __init__(self, path: str, dtype: DType | None, storage: StorageOptions, stamp: Stamp | None) -> None:
         self.file: OpenFile = open_file(path, storage, stamp)
         head = self.file.read(0, min(_HEADER_BYTES, self.file.size))
         if head.startswith(MAGIC):
@@ -52,14 +50,14 @@ class RemoteTokens:
     def __len__(self) -> int:
         return self._count
 
-    def many(self, starts: Sequence[int], stops: Sequence[int]) -> list[Array]:
-        """The tokens `[start, stop)` of each pair, read-only."""
+    def many(self, starts: Array, stops: Array) -> list[Array]:
+        """By ranged reads."""
         size, first = self.dtype.itemsize, self._start
-        ranges = [(first + start * size, (stop - start) * size) for start, stop in zip(starts, stops)]
+        ranges = [(first + start * size, (stop - start) * size) for start, stop in zip(starts.tolist(), stops.tolist())]
         return [np.frombuffer(data, self.dtype) for data in self.file.read_many(ranges)]
 
     def prefetch(self, starts: Array, stops: Array) -> None:
-        """Begin to bring these."""
+        """Into the cache."""
         size = self.dtype.itemsize
         self.file.prefetch(self._start + starts * size, (stops - starts) * size)
 
@@ -70,7 +68,7 @@ def map_remote(path: str, storage: StorageOptions, stamp: Stamp | None) -> Array
         return map_integers(copy, name=path)
 
 
-def _npy(path: str, head: bytes, dtype: np.dtype[Any] | None) -> tuple[np.dtype[Any], int, int]:
+def _npy(path: str, head: bytes, dtype: DType | None) -> tuple[DType, int, int]:
     """Dtype, number of tokens, and where they begin."""
     file = io.BytesIO(head)
     version = np.lib.format.read_magic(file)

@@ -1,8 +1,8 @@
-"""In: record keys. Out: documents, as slices of one file of tokens that is mapped into memory.
+"""In: record keys. Out: documents, as slices of files of tokens that are mapped into memory.
 
 Nothing is read before somebody looks at it, and nothing is copied: a document is a read-only view, and the system's page cache,
 which all worker processes share, holds what was read. Sources hold paths and open the files when they are first asked; no
-descriptor stays open, so that there may be thousands of sources.
+descriptor stays open, so that there may be thousands of files.
 """
 
 from __future__ import annotations
@@ -17,74 +17,80 @@ import numpy as np
 import numpy.typing as npt
 
 from ...checks import whole_number
-from ...errors import SourceError
-from ...files.paths import PathLike, text_of
-from ...files.stamps import Stamp, check_open_file, stamp_of
-from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ...errors import NoRecordsError, SourceError
+from ...files.paths import PathLike, Paths, find_files, text_of
+from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote
-from ...wording import brief, shown
+from ...wording import brief, first_few, shown
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
-from .files import Array, check_offsets, integer_dtype, map_integers, offsets_path
-from .remote import RemoteTokens, map_remote
+from ..parts import by_part, of_each, read_by_part
+from .document_file import DocumentFile, Documents
+from .files import Array, integer_dtype, offsets_path
 
-_OFFSETS_LOOKED_AT = 4096
+_PATTERNS = ("*.npy",)
+"""The files of a directory that count."""
+
+_NO_TOKENS = (".offsets", ".unfinished")
+"""Files beside the tokens, which a glob may find, too."""
+
 _PIECES_LOOKED_AT = 8
-_PIECE = 2048
-"""So many offsets, and pieces of so many tokens, tell two sources apart."""
+"""So many pieces of all files tell two sources apart; of each file at least two."""
 
 
 class TokenSource(ClosesFiles):
-    """Documents of tokens, as slices of one file that is mapped into memory. Thread-safe, picklable, safe to fork.
+    """Documents of tokens, as slices of files that are mapped into memory. Thread-safe, picklable, safe to fork.
 
-    A record is a dict with one read-only array of the file's dtype, `{"tokens": tokens[start:stop]}`; it may be empty.
-    Nothing is copied, and the memory that is taken does not grow with the file. `TokenWriter` writes such files; those of
-    others can be read, too. A file must not be changed while a source uses it: write new versions under new names.
+    A record is a dict with one read-only array of the files' dtype, `{"tokens": tokens[start:stop]}`; it may be empty.
+    Nothing is copied, and the memory that is taken does not grow with the files. `TokenWriter` and `millrace.convert` write
+    such files; those of others can be read, too. A file must not be changed while a source uses it: write new versions under
+    new names.
 
     Args:
-        path: a `.npy` file with an integer array of one axis, or a raw file of integers.
+        paths: `.npy` files with an integer array of one axis, or raw files of integers: a path, a glob, a directory (its
+            `*.npy` files) or a list of these. A glob and a directory are sorted by name; a list keeps its order. The
+            documents of the files follow each other.
         offsets: where documents begin: n + 1 ascending integers for n documents, of which document k is
-            `tokens[offsets[k]:offsets[k + 1]]`. An array, or the path of a `.npy` file; default the file `<path>.offsets`.
+            `tokens[offsets[k]:offsets[k + 1]]`. An array, or the path of a `.npy` file, for one file of tokens. Default:
+            for each file of tokens the file `<path>.offsets`.
         dtype: of a raw file's tokens, such as `np.uint16`. A `.npy` file tells its own.
-        document_length: in place of offsets: all documents have so many tokens. What remains at the end is left out.
+        document_length: in place of offsets: all documents have so many tokens. What remains at the end of a file is left
+            out.
         name: of the array in the record, default "tokens". None: the record is the array itself.
-        storage_options: how a file in a store is reached and kept (docs/how-to/remote-files.md). Its documents are read when
-            they are asked for; its offsets are copied into the cache.
+        storage_options: how files in a store are reached and kept (docs/how-to/remote-files.md). Their documents are read
+            when they are asked for; their offsets are copied into the cache.
 
     Raises:
-        SourceNotFoundError: a file is missing.
-        SourceError: a file is empty, cut off or something else; the offsets do not ascend, or go beyond the last token.
-        ValueError: `offsets` and `document_length` are both given, or `document_length` is less than 1.
+        SourceNotFoundError: nothing is found under a path.
+        SourceError: a file is empty, cut off or something else; the offsets do not ascend, or go beyond the last token; files
+            have different dtypes; there are no documents.
+        ValueError: `offsets` and `document_length` are both given, `offsets` for several files, `document_length` is less
+            than 1, or `paths` is an empty list.
         TypeError: a path is no path, `dtype` no integer type, `name` no string, or `offsets` no integers.
 
     >>> import pathlib, tempfile
     >>> from millrace import TokenWriter
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "train.npy")
-    ...     with TokenWriter(path, dtype=np.uint16) as writer:
-    ...         writer.extend([[1, 2, 3], [4, 5]])
-    ...     with TokenSource(path) as source:
+    ...     for name, documents in {"a.npy": [[1, 2, 3], [4, 5]], "b.npy": [[6]]}.items():
+    ...         with TokenWriter(pathlib.Path(folder, name), dtype=np.uint16) as writer:
+    ...             writer.extend(documents)
+    ...     with TokenSource(folder) as source:
     ...         print(source[1], source.lengths)
-    {'tokens': array([4, 5], dtype=uint16)} {'tokens': array([3, 2])}
+    {'tokens': array([4, 5], dtype=uint16)} {'tokens': array([3, 2, 1])}
     """
 
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
-    _path: str
-    _documents: str | int | Array
-    """The path of the offsets, the length of a document, or the offsets."""
-    _dtype: np.dtype[Any] | None
+    _files: tuple[DocumentFile, ...]
+    """In the order of their documents; one that is listed twice is there twice."""
     _name: str | None
-    _stamps: dict[str, Stamp]
-    _length: int
-    _storage: StorageOptions
-    _mapped: tuple[Array | RemoteTokens, Array] | None
-    """Tokens and offsets, once they are mapped. One value, so that threads see both or none."""
+    _ends: npt.NDArray[np.int64]
+    """`int64[files]`: the first key after each file."""
 
     def __init__(
         self,
-        path: PathLike,
+        paths: Paths,
         offsets: PathLike | npt.ArrayLike | None = None,
         *,
         dtype: npt.DTypeLike | None = None,
@@ -94,135 +100,115 @@ class TokenSource(ClosesFiles):
     ) -> None:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name={shown(name)} must be a string, or None for records that are bare arrays.")
-        self._path, self._name = text_of(path), name
-        self._dtype = None if dtype is None else integer_dtype(dtype)
-        self._documents = _documents(self._path, offsets, document_length)
-        self._storage, self._stamps = storage_options_of(storage_options), {}
-        self._mapped = tokens, found = self._map()
-        files = [file for file in (self._path, self._documents) if isinstance(file, str)]
-        self._stamps = {file: stamp_of(file, self._storage) for file in files}
-        _check(self._path, self._documents, len(tokens), found)
-        self._length = len(found) - 1
+        self._name = name
+        raw = None if dtype is None else integer_dtype(dtype)
+        documents, storage = _documents(offsets, document_length), storage_options_of(storage_options)
+        found = [path for path in find_files(paths, _PATTERNS, storage) if not path.endswith(_NO_TOKENS)]
+        if offsets is not None and len(found) > 1:
+            raise ValueError(
+                f"offsets= are those of one file, and there are {len(found)}: {first_few(found)}; give each its own, "
+                "in <path>.offsets."
+            )
+
+        def opened(path: str) -> DocumentFile:
+            return DocumentFile(path, offsets_path(path) if documents is None else documents, raw, storage)
+
+        self._files = tuple(of_each(opened, found))
+        self._ends = np.cumsum([file.count for file in self._files], dtype=np.int64)
+        _check_dtypes(self._files)
+        if not found or not self._ends[-1]:
+            raise NoRecordsError(
+                _no_documents(found or [brief(paths)], sum(file.tokens for file in self._files), document_length)
+            )
 
     def __len__(self) -> int:
-        return self._length
+        return int(self._ends[-1])
 
     def __getitem__(self, key: SupportsIndex) -> Any:
-        checked = check_key(key, self._length, "TokenSource")
+        checked = check_key(key, len(self), "TokenSource")
         return self.__getitems__(np.array([checked], np.int64))[0]
 
     def __getitems__(self, keys: Keys) -> list[Any]:
-        """The documents of `keys`, in their order.
+        """The documents of `keys`, in their order; those of files on this machine are views.
 
         Raises:
             RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file was changed; the message names it.
+            SourceError: a file was changed after the source was made, or cannot be read.
         """
-        checked = check_keys(keys, self._length, "TokenSource")
-        tokens, offsets = self._open()
-        # A page that is no longer in the file would end the process (SIGBUS): this is the last moment for an error.
-        self._check_unchanged()
-        starts, stops, name = offsets[checked].tolist(), offsets[checked + 1].tolist(), self._name
-        if isinstance(tokens, RemoteTokens):
-            read = tokens.many(starts, stops)
-            return list(read) if name is None else [{name: document} for document in read]
-        if name is None:
-            return [tokens[start:stop] for start, stop in zip(starts, stops)]
-        return [{name: tokens[start:stop]} for start, stop in zip(starts, stops)]
+        checked = check_keys(keys, len(self), "TokenSource")
+        documents, name = read_by_part(checked, self._ends, self._read), self._name
+        return documents if name is None else [{name: document} for document in documents]
+
+    def _read(self, number: int, keys: npt.NDArray[np.int64]) -> list[Array]:
+        return self._files[number].read(self._places(number, keys))
+
+    def _places(self, number: int, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Numbers of documents in their file."""
+        return keys - self._ends[number - 1] if number else keys
 
     @property
     def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
-        """Takes the keys of documents that will be asked for soon, of a file in a store."""
-        return self._announce if is_remote(self._path) else None
+        """Takes the keys of documents that will be asked for soon, of files in stores."""
+        return self._announce if self.reads_ahead else None
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
-        tokens, offsets = self._open()
-        if isinstance(tokens, RemoteTokens):
-            tokens.prefetch(offsets[keys], offsets[keys + 1])
+        for number, some in by_part(keys, self._ends):
+            self._files[number].prefetch(self._places(number, some))
 
     @property
     def reads_ahead(self) -> bool:
         """Whether reading takes time: of a mapped file a record is a view, and the disk is read by what looks at it."""
-        return is_remote(self._path)
-
-    def _open(self) -> tuple[Array | RemoteTokens, Array]:
-        mapped = self._mapped
-        if mapped is None:
-            self._check_unchanged()
-            self._mapped = mapped = self._map()
-        return mapped
-
-    def _map(self) -> tuple[Array | RemoteTokens, Array]:
-        """Tokens and offsets."""
-        tokens: Array | RemoteTokens
-        if is_remote(self._path):
-            tokens = RemoteTokens(self._path, self._dtype, self._storage, self._stamps.get(self._path))
-        else:
-            tokens = map_integers(self._path, self._dtype)
-        if isinstance(self._documents, int):
-            return tokens, np.arange(0, len(tokens) + 1, self._documents)
-        return tokens, self._map_offsets(self._documents) if isinstance(self._documents, str) else self._documents
-
-    def _map_offsets(self, path: str) -> Array:
-        if is_remote(path):
-            return map_remote(path, self._storage, self._stamps.get(path))
-        if not os.path.exists(path) and path == offsets_path(self._path):
-            raise SourceError(
-                f"{brief(self._path)}: where do documents begin? There is no file {brief(path)}, which TokenWriter writes; "
-                "pass offsets=, or document_length= for documents of one length."
-            )
-        return map_integers(path)
-
-    def _check_unchanged(self) -> None:
-        for path, stamp in self._stamps.items():
-            check_open_file(path, stamp)
+        return any(is_remote(file.path) for file in self._files)
 
     @cached_property
     def lengths(self) -> Any:
         """How many tokens each document has, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
-        lengths = np.diff(self._open()[1]).astype(np.int64, copy=False)
+        lengths = np.concatenate([file.lengths for file in self._files])
         lengths.flags.writeable = False
         return lengths if self._name is None else {self._name: lengths}
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Documents, tokens, and a digest of dtype, name, some offsets and some tokens: the same wherever the files lie."""
-        tokens, offsets = self._open()
-        digest = hashlib.sha256(f"{tokens.dtype.str} {self._name!r}".encode())
-        digest.update(offsets[_spread(len(offsets), _OFFSETS_LOOKED_AT)].astype("<i8").tobytes())
-        for place in _spread(len(tokens), _PIECES_LOOKED_AT).tolist():
-            digest.update(_piece(tokens, place).tobytes())
-        told = {"records": self._length, "tokens": len(tokens), "content": digest.hexdigest()[:16]}
-        return {"kind": "TokenSource", **told}
+        """Documents, tokens, a digest of dtype, name, some offsets and some tokens; of several files one of their names, too.
+
+        The same wherever the files lie.
+        """
+        digest = hashlib.sha256(f"{self._files[0].dtype.str} {self._name!r}".encode())
+        pieces = max(_PIECES_LOOKED_AT // len(self._files), 2)
+        for told in of_each(lambda file: file.looked_at(pieces), self._files):
+            digest.update(told)
+        sums = {"records": len(self), "tokens": sum(file.tokens for file in self._files)}
+        return {"kind": "TokenSource", **sums, "content": digest.hexdigest()[:16], **self._names()}
+
+    def _names(self) -> dict[str, str]:
+        """Of several files; of one its content alone tells which it is."""
+        names = [(os.path.basename(file.path), file.size) for file in self._files]
+        return {"files": hashlib.sha256(repr(names).encode()).hexdigest()[:16]} if len(names) > 1 else {}
 
     def close(self) -> None:
         """Let go of the files; documents that you hold stay readable. The source stays usable: reading opens them again."""
-        self._mapped = None
+        for file in self._files:
+            file.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_path", "_documents", "_dtype", "_name", "_length", "_storage")
-        stamps = {path: tuple(stamp) for path, stamp in self._stamps.items()}
-        return {**{name: getattr(self, name) for name in kept}, "_stamps": stamps}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        stamps = {path: Stamp(*stamp) for path, stamp in state["_stamps"].items()}
-        self.__dict__.update(state, _stamps=stamps, _mapped=None)
+        return {name: getattr(self, name) for name in ("_files", "_name", "_ends")}
 
     def __repr__(self) -> str:
-        return f"TokenSource({self._length} documents in {brief(self._path)})"
+        return f"TokenSource({len(self)} documents in {first_few([file.path for file in self._files])})"
 
 
-def _documents(path: str, offsets: Any, document_length: int | None) -> str | int | Array:
+def _documents(offsets: Any, document_length: int | None) -> Documents | None:
+    """Where documents begin; None: each file has its offsets beside it."""
     if document_length is None:
-        return _offsets(path, offsets)
+        return None if offsets is None else _offsets(offsets)
     if offsets is not None:
         raise ValueError("offsets= and document_length= both say where documents begin; pass one of them.")
     return whole_number("document_length", document_length, 1, None, "a number of tokens, such as 1024")
 
 
-def _offsets(path: str, offsets: Any) -> str | Array:
-    if offsets is None or isinstance(offsets, (str, bytes, os.PathLike)):
-        return offsets_path(path) if offsets is None else text_of(offsets)
+def _offsets(offsets: Any) -> str | Array:
+    if isinstance(offsets, (str, bytes, os.PathLike)):
+        return text_of(offsets)
     array = np.asarray(offsets).view()
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise TypeError(f"offsets={shown(offsets)} must be integers with one axis: n + 1 of them for n documents.")
@@ -230,28 +216,19 @@ def _offsets(path: str, offsets: Any) -> str | Array:
     return array
 
 
-def _piece(tokens: Array | RemoteTokens, start: int) -> Array:
-    stop = min(start + _PIECE, len(tokens))
-    return tokens.many([start], [stop])[0] if isinstance(tokens, RemoteTokens) else tokens[start:stop]
-
-
-def _check(path: str, documents: str | int | Array, tokens: int, offsets: Array) -> None:
-    if isinstance(documents, int):
-        if tokens < documents:
+def _check_dtypes(files: tuple[DocumentFile, ...]) -> None:
+    for file in files:
+        if file.dtype != files[0].dtype:
             raise SourceError(
-                f"{brief(path)} has {tokens} tokens, less than one document of document_length={documents}."
+                f"{brief(file.path)} has tokens of dtype {file.dtype}, and {brief(files[0].path)} of {files[0].dtype}; write "
+                "all files of a source with one dtype."
             )
-        return
-    name = brief(documents) if isinstance(documents, str) else f"{brief(path)} with offsets="
-    check_offsets(offsets, tokens, name)
-    # A writer's own offsets tell of all tokens.
-    if isinstance(documents, str) and documents == offsets_path(path) and offsets[-1] != tokens:
-        raise SourceError(
-            f"{name}: the documents end at token {offsets[-1]}, but there are {tokens} tokens; the two files belong to "
-            "different runs. Write both anew."
-        )
 
 
-def _spread(count: int, most: int) -> npt.NDArray[np.int64]:
-    """At most so many of the first `count` places, the first and the last among them."""
-    return np.unique(np.arange(most, dtype=np.int64) * (count - 1) // (most - 1)) if count else np.empty(0, np.int64)
+def _no_documents(paths: list[str], tokens: int, document_length: int | None) -> str:
+    if document_length is None:
+        return f"no documents in {first_few(paths)}"
+    return (
+        f"no documents in {first_few(paths)}: {tokens} tokens are less than one document of "
+        f"document_length={document_length} in each file."
+    )

@@ -40,6 +40,7 @@ class TokenWriter:
         path: ends in `.npy`; nothing is there yet. Folders above it are made.
         dtype: of the tokens, an integer type, default `np.uint32`. `np.uint16` takes half the space, and is enough for
             65,536 different tokens.
+        may_be_empty: whether it may be closed without any document, for a source on several files. Default: that is an error.
 
     Raises:
         ValueError: the path does not end in `.npy`.
@@ -61,8 +62,8 @@ class TokenWriter:
     _parts: tuple[_NpyFile, _NpyFile] | None = None
     """Tokens and offsets; None after the end."""
 
-    def __init__(self, path: PathLike, dtype: npt.DTypeLike = np.uint32) -> None:
-        self._path, self._dtype = text_of(path), integer_dtype(dtype)
+    def __init__(self, path: PathLike, dtype: npt.DTypeLike = np.uint32, *, may_be_empty: bool = False) -> None:
+        self._path, self._dtype, self._may_be_empty = text_of(path), integer_dtype(dtype), may_be_empty
         if not self._path.endswith(".npy"):
             raise ValueError(f"path={shown(self._path)} must end in .npy, which is the format that is written.")
         self._check_free()
@@ -111,8 +112,11 @@ class TokenWriter:
             return
         tokens, offsets = self._parts
         try:
-            if offsets.count == 1:
-                raise ValueError(f"{brief(self._path)}: no document was written; a source needs at least one.")
+            if offsets.count == 1 and not self._may_be_empty:
+                raise ValueError(
+                    f"{brief(self._path)}: no document was written; a source needs at least one, in any of its files "
+                    "(may_be_empty=True)."
+                )
             self._check_free()
             tokens.finish()
             offsets.finish()
