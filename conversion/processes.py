@@ -19,7 +19,7 @@ from typing import Any, cast
 import cloudpickle
 
 from ..errors import PicklingError, WorkerCrashedError
-from ..loader.executors.processes.transport.remote_errors import decode
+from ..loader.executors.pooled.remote_errors import decode
 from ..loader.interrupts import Uninterrupted
 from ..wording import brief
 from .job import Job, Report, Work

@@ -2,8 +2,8 @@
 
 import pytest
 
-from millrace.loader.executors.processes.pace import Pace
-from millrace.loader.executors.processes.tuned import (
+from millrace.loader.executors.pooled.pace import Pace
+from millrace.loader.executors.pooled.tuned import (
     MAX_REREAD_UNITS,
     MAX_UNITS,
     REREAD_BYTES,

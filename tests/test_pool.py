@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.loader.executors.processes.pool import (
+from millrace.loader.executors.pooled.pool import (
     MAX_TRIES,
     Divide,
     Fail,

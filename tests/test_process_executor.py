@@ -11,8 +11,8 @@ from played_workers import FakeSpawner
 
 from millrace import Batch, DataLoader, Filter, IndexSampler
 from millrace.errors import WorkerCrashedError
+from millrace.loader.executors.pooled import remote_errors
 from millrace.loader.executors.processes.executor import ProcessExecutor
-from millrace.loader.executors.processes.transport import remote_errors
 from millrace.loader.executors.processes.transport.messages import Broken
 from millrace.loader.options import ExecutionOptions
 from millrace.loader.work.tasks import GroupTask, RowRange, SpanTask

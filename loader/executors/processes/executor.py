@@ -1,42 +1,26 @@
 """The executor with worker processes: does what the pool decides, and turns tasks into messages and messages into blocks.
 
-In: tasks. Out: blocks. Has no thread of its own: messages are handled while somebody asks for a result.
-
-`pool` has the rules. A task that is divided becomes a block of its parts, so that what stands before the record at fault can
-be delivered; one that is given up fails with `WorkerCrashedError`, or is left out.
+In: tasks. Out: blocks. What it shares with other kinds of workers stands in `pooled/`.
 """
 
 from __future__ import annotations
 
-import logging
 import selectors
 import time
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ....errors import WorkerCrashedError
-from ....wording import first_few
 from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
-from ...plan import stages as plan
-from ...plan.leaf import Leaf
 from ...plan.pipeline import Pipeline
-from ...plan.stages import Span
-from ...work.explain import told
-from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task
-from ..protocol import Executor, window_of
+from ...work.tasks import GroupTask, SpanTask
+from ..pooled import remote_errors as errors
+from ..pooled.executor import PooledExecutor, PooledHandle
 from .leases import EncodedBlock, Slabs
-from .pace import Pace
-from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
 from .spawner import Spawner, description
-from .transport import remote_errors as errors
 from .transport.channel import Channel
 from .transport.messages import (
     Answer,
@@ -53,38 +37,6 @@ from .transport.messages import (
 from .transport.payload import Payload
 from .tuned import LOOK_AFTER_SECONDS
 
-_LOGGER = logging.getLogger("millrace")
-
-
-class ProcessHandle(Job):
-    """A task that some worker has."""
-
-    __slots__ = ("_executor", "block", "blocks", "task")
-
-    def __init__(
-        self, executor: ProcessExecutor, number: int, divisible: bool, cost: float, task: Task, blocks: Blocks
-    ) -> None:
-        super().__init__(number, divisible, cost)
-        self._executor = executor
-        self.task = task
-        self.blocks = blocks  # that the task names: they live as long as it may have to be done again
-        self.block: Block | EncodedBlock | None = None
-
-    def ready(self) -> bool:
-        """Whether the answer has come; looks at what has arrived."""
-        if self.block is None:
-            self._executor.handle_messages(0)
-        return self.block is not None
-
-    def result(self) -> Any:
-        """The answer; waits for it."""
-        while self.block is None:
-            self._executor.send_gathered()
-            self._executor.return_slabs()
-            self._executor.handle_messages(None)
-        block, self.block = self.block, None
-        return block
-
 
 class _Remote:
     """The way to a worker."""
@@ -96,23 +48,11 @@ class _Remote:
         self.ended = False
 
 
-class ProcessExecutor(Executor):
+class ProcessExecutor(PooledExecutor):
     """Runs tasks in processes, which `spawner` makes: another one, in tests, plays them."""
 
-    elsewhere = True
-
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, spawner: Spawner | None = None) -> None:
-        self._window = window_of(options, len(pipeline.leaves))
-        self._pace = Pace(
-            {stage.number: pipeline.spans[stage.leaf] for stage in pipeline.stages if stage.leaf is not None},
-            len(pipeline.stages),
-        )
-        self._pipeline = pipeline
-        self._timeout = options.timeout
-        self._gathered: list[ProcessHandle] = []
-        self._next_task = 0
-        self._units = [stage.unit for stage in pipeline.stages]
-        self._pool: WorkerPool[ProcessHandle] = WorkerPool(options.workers, options.timeout)
+        super().__init__(pipeline, options)
         self._slabs = Slabs(keep_descriptors=len(pipeline.stages) > 1)
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
@@ -129,67 +69,26 @@ class ProcessExecutor(Executor):
             self.close()
             raise
 
-    def units(self, stage: int) -> int:
-        """Spans in a task, or groups in a message: several while they are short, but one with a timeout, which is for one."""
-        return 1 if self._timeout is not None else self._pace.together(stage)
-
-    def window(self, stage: int) -> int:
-        """As many messages as keep the workers busy."""
-        return self._window if self._pipeline.stages[stage].leaf is not None else self._window * self.units(stage)
-
     def _start(self) -> None:
         self._spawner.send_start(self._payload.descriptor)
         self._selector.register(self._spawner.channel, selectors.EVENT_READ, None)
 
-    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> ProcessHandle:
-        """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
-        divisible = isinstance(task, SpanTask) and self._is_divisible(task)
-        handle = ProcessHandle(self, self._next_task, divisible, self._pace.expected_seconds(task), task, blocks)
-        self._next_task += 1
-        if isinstance(task, SpanTask):
-            self._act(self._pool.assign([handle], time.monotonic()))
-            return handle
-        self._gathered.append(handle)
-        if len(self._gathered) >= self.units(task.stage):
-            self.send_gathered()
-        return handle
+    def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
+        with suppress(ConnectionError):  # it is gone; the zygote's report follows
+            self._send(self._workers[worker], handles)
 
-    def _is_divisible(self, task: SpanTask) -> bool:
-        in_order = self._pipeline.leaf_of(self._pipeline.stages[task.stage]).in_order
-        return task.stop - task.start > self._units[task.stage] and not in_order
+    def _spawn(self, worker: int) -> None:
+        self._workers[worker] = remote = _Remote(worker, self._spawner.spawn(worker))
+        self._selector.register(remote.channel, selectors.EVENT_READ, worker)
 
-    def send_gathered(self) -> None:
-        """Give the groups that were gathered to a worker."""
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            self._act(self._pool.assign(gathered, time.monotonic()))
+    def _kill(self, worker: int) -> None:
+        self._spawner.kill(worker)
 
-    def _act(self, actions: Sequence[Action[ProcessHandle]]) -> None:
-        """Do what the pool has decided."""
-        for action in actions:
-            match action:
-                case Give(worker, handles):
-                    with suppress(ConnectionError):  # it is gone; the zygote's report follows
-                        self._send(self._workers[worker], handles)
-                case Spawn(worker):
-                    self._workers[worker] = remote = _Remote(worker, self._spawner.spawn(worker))
-                    self._selector.register(remote.channel, selectors.EVENT_READ, worker)
-                case Kill(worker):
-                    self._spawner.kill(worker)
-                case Divide(handle):
-                    handle.block = Block([], parts=_parts_of(handle.task, self._pipeline))
-                case GiveUp(handle, reason):
-                    handle.block = _given_up(handle.task, handle.blocks, self._pipeline, reason)
-                case Restart():
-                    self._spawner.begin()
-                    self._start()
-                case Warn(text):
-                    _LOGGER.warning(text)
-                case Fail(text):
-                    self.close()
-                    raise WorkerCrashedError(text)
+    def _restart(self) -> None:
+        self._spawner.begin()
+        self._start()
 
-    def _send(self, worker: _Remote, handles: Sequence[ProcessHandle]) -> None:
+    def _send(self, worker: _Remote, handles: Sequence[PooledHandle]) -> None:
         released = self._slabs.take_released(worker.number)
         first = handles[0].task
         if isinstance(first, SpanTask):
@@ -221,8 +120,9 @@ class ProcessExecutor(Executor):
         if not worker.outbox:
             self._selector.modify(worker.channel, selectors.EVENT_READ, worker.number)
 
-    def return_slabs(self) -> None:
-        """Tell workers of slabs whose leases have ended, so that they use them again while they are in the caches."""
+    def before_waiting(self) -> None:
+        """Tell workers, too, of slabs whose leases have ended, so that they use them again while they are in the caches."""
+        super().before_waiting()
         for worker in self._workers.values():
             released = self._slabs.take_released(worker.number)
             if released:
@@ -309,7 +209,7 @@ class ProcessExecutor(Executor):
 
 
 def _encoded(
-    handles: Sequence[ProcessHandle], blocks: Mapping[int, Any]
+    handles: Sequence[PooledHandle], blocks: Mapping[int, Any]
 ) -> tuple[list[EncodedGroup], list[EncodedRows]]:
     """The groups of a message, and the rows that they name, which count from the first one that goes along."""
     tasks = [(handle.number, cast(GroupTask, handle.task)) for handle in handles]
@@ -333,47 +233,6 @@ def _encoded(
         (number, blocks[number].rows, first, last, blocks[number].tags.part(first, last).packed())
         for number, (first, last) in ranges.items()
     ]
-
-
-def _parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """What of a task can be tried on its own: of several units, any may have ended the worker."""
-    if isinstance(task, GroupTask) or task.since is not None:
-        return [task]
-    parts = plan.parts_of(Span(task.start, task.stop), pipeline.stages[task.stage].unit)
-    return [task._replace(start=part.start, stop=part.stop) for part in parts]
-
-
-def _given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
-    """What comes of a task that ended its workers too often."""
-    told_of = _told(task, blocks, pipeline)
-    error = WorkerCrashedError(f"a worker {reason} at the same task: {told_of}.")
-    tags = None if pipeline.aligned else RowTags()
-    if pipeline.skips_errors:
-        return Block([], tags, skipped=[told(error)])
-    return Block([], tags, Failure(error))
-
-
-def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
-    """Positions and record keys of a task."""
-    stage = pipeline.stages[task.stage]
-    if isinstance(task, SpanTask):
-        leaf = pipeline.every_leaf[pipeline.read_by(task.stage, task.former)]
-        return _keys_told(leaf, leaf.positions(task.start, task.stop))
-    parts = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
-    tags = list(dict.fromkeys(chain.from_iterable(parts)))
-    if pipeline.is_below_join(stage) and not stage.on_join:
-        return f"rows {min(tags)} to {max(tags)} of what was joined"
-    by_leaf: dict[int, list[int]] = {}
-    for tag in tags:
-        by_leaf.setdefault(tag % len(pipeline.every_leaf), []).append(tag // len(pipeline.every_leaf))
-    told_of = [_keys_told(pipeline.every_leaf[leaf], np.array(places)) for leaf, places in by_leaf.items()]
-    return first_few(told_of, 2) if len(told_of) > 1 else told_of[0]
-
-
-def _keys_told(leaf: Leaf, positions: NDArray[np.int64]) -> str:
-    keys = [leaf.told(key) for key in leaf.record_keys(positions).tolist()]
-    of = f" of {leaf.name}" if leaf.name else ""
-    return f"positions {positions.min()} to {positions.max()}{of}, record keys {first_few(keys, 8)}"
 
 
 def _close(spawner: Spawner, selector: selectors.BaseSelector, payload: Payload) -> None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ...work.slabs import Lease, Slab
 from ...work.stacked_rows import StackedRows
-from ...work.tasks import Failure, RowTags
-from .transport import remote_errors as errors
+from ...work.tasks import RowTags
+from ..pooled.remote_errors import EncodedFailure
 from .transport import shared_memory as memory
 from .transport.codec import decode
 from .transport.messages import Answer, Done, Encoded, SlabName
@@ -36,18 +36,6 @@ class MappedSlab(Slab):
 
 Leases = dict[SlabName, tuple[MappedSlab, NDArray[np.uint8]]]
 """The slabs of a block, and their leased memory."""
-
-
-class EncodedFailure(Failure):
-    """A `Failure` whose error stays encoded until somebody wants it: it is of a class of the user's."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    @property
-    def error(self) -> Exception:  # type: ignore[override]
-        """The exception."""
-        return errors.decode(self._data)
 
 
 class EncodedBlock:

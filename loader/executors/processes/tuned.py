@@ -1,22 +1,10 @@
 """The numbers of this room that were tuned, and what they were measured by. A number that was only chosen says so."""
 
-TASK_SECONDS = 30e-3
-"""What a task of several spans may take: a hundred times its messages. Measured by `mnist` with two workers."""
-
-TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
-"""What its batches may occupy; the second where tasks read what others wrote, in the caches still. By `mnist` and `ragged`."""
-
-MAX_UNITS, MAX_REREAD_UNITS = 32, 16
-"""Likewise spans or groups. Set by the packet: it has no room for the tags of more, which cross in memory of their own."""
-
 PACKET = 64 << 10
 """Bytes of the largest packet. Chosen: messages have under 1 KB (measured), unless errors or rows of objects are in them."""
 
 TINY = 512
 """Bytes of an array that is not worth a place on a slab. Chosen."""
-
-OUT_OF_BAND = 64 << 10
-"""Bytes from which a buffer stands beside the pickle of the pipeline, where workers share its pages. Chosen."""
 
 LARGE_PAGE = 2 << 20
 """Bytes from which memory stands on large pages, which have this size: first touch of 77 MB takes 5 ms in place of 60."""

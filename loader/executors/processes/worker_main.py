@@ -20,10 +20,11 @@ from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease, Slab, SlabPool, rounded
-from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowRange, RowTags, SpanTask, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, RowRange, RowTags, SpanTask, Task
 from ...work.worker import Worker
+from ..pooled import remote_errors as errors
+from ..pooled.first_call import called_first
 from ..read_ahead import NOT_AHEAD, ReadAhead, Reading
-from .transport import remote_errors as errors
 from .transport import shared_memory as memory
 from .transport.channel import Channel
 from .transport.codec import Encoder, decode
@@ -35,7 +36,7 @@ class WorkerProcess:
     """The state of a worker process."""
 
     def __init__(self, number: int, channel: Channel, pipeline: Pipeline, options: ExecutionOptions) -> None:
-        self._unready = _called_first(options, number)
+        self._unready = called_first(options, number)
         self._channel = channel
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
@@ -132,19 +133,6 @@ class WorkerProcess:
         fields = [tuple(answer) for answer in answers]
         self._channel.send(Done(fields, introduced, self._own.take_dropped()), descriptors)
         self._own.close(introduced)
-
-
-def _called_first(options: ExecutionOptions, worker: int) -> Failure | None:
-    """Call what the user wants done before the first task; why no task can be done, if that fails."""
-    if options.worker_init_fn is None:
-        return None
-    number = worker % options.workers  # one that stands for another that crashed has a number in the same range
-    try:
-        options.worker_init_fn(number, options.workers)
-    except Exception as error:
-        error.add_note(f"millrace: worker_init_fn failed in worker {number} of {options.workers}.")
-        return Failure(error)
-    return None
 
 
 class OwnSlabs:

@@ -11,19 +11,14 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import cloudpickle
-
-from .....errors import PicklingError
-from .....wording import a_kind_of, brief, shown
 from ....interrupts import Uninterrupted
-from ..tuned import OUT_OF_BAND
+from ...pooled.pickled import pickled
 
 _HEADER = 16
 _ALIGNMENT = 64
-_MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 
 
 class Payload:
@@ -38,22 +33,7 @@ class Payload:
         Raises:
             PicklingError: something in it cannot be pickled; the message says what, beginning at `name`.
         """
-        buffers: list[memoryview] = []
-
-        def goes_into_the_pickle(buffer: pickle.PickleBuffer) -> bool:
-            if buffer.raw().nbytes < OUT_OF_BAND:
-                return True
-            buffers.append(buffer.raw())
-            return False
-
-        try:
-            stream = cloudpickle.dumps(value, protocol=5, buffer_callback=goes_into_the_pickle)
-        except Exception as error:
-            why = f"{type(error).__name__}: {brief(error, 150)}"
-            raise PicklingError(
-                f"{_culprit(value, name)} ({why}); worker processes get the pipeline by pickle. Make it where it is used, or "
-                "leave it out in __getstate__."
-            ) from error
+        stream, buffers = pickled(value, name)
         sizes = pickle.dumps([buffer.nbytes for buffer in buffers])
         header = len(sizes).to_bytes(8, "little") + len(stream).to_bytes(8, "little")
         self._write([header + sizes + stream, *buffers])
@@ -90,35 +70,3 @@ def unpack(descriptor: int) -> Any:
 
 def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNMENT) * _ALIGNMENT
-
-
-def _culprit(value: Any, name: str, depth: int = 0) -> str:
-    """Which part of `value`, called `name`, cannot be pickled."""
-    for label, part in _parts(value) if depth < _MAX_DEPTH else ():
-        try:
-            cloudpickle.dumps(part)
-        except Exception:
-            return _culprit(part, f"{name}{label}", depth + 1)
-    return f"{brief(name, 150)} is {a_kind_of(value)}, which cannot be pickled"
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What pickling a value would pickle, as far as it can be named."""
-    if isinstance(value, (list, tuple)):
-        yield from ((f"[{index}]", item) for index, item in enumerate(value))
-    if isinstance(value, dict):
-        yield from ((f"[{shown(key)}]", item) for key, item in value.items())
-    yield from _parts_of_function(value)
-    if not isinstance(value, type):
-        yield from ((f".{attribute}", item) for attribute, item in getattr(value, "__dict__", {}).items())
-
-
-def _parts_of_function(value: Any) -> Iterator[tuple[str, Any]]:
-    code, closure = getattr(value, "__code__", None), getattr(value, "__closure__", None)
-    for variable, cell in zip(getattr(code, "co_freevars", ()), closure or ()):
-        yield f", variable {variable!r},", cell.cell_contents
-    names = getattr(code, "co_names", ())
-    variables = getattr(value, "__globals__", {})
-    for variable in names:
-        if variable in variables and not callable(variables[variable]):
-            yield f", global {variable!r},", variables[variable]

@@ -10,7 +10,8 @@ import traceback
 
 import cloudpickle
 
-from .....wording import brief
+from ....wording import brief
+from ...work.tasks import Failure
 
 
 class RemoteTracebackError(Exception):
@@ -43,3 +44,15 @@ def decode(data: bytes) -> Exception:
         return RuntimeError(f"a worker failed with an exception that cannot be unpickled here: {told}")
     error.__cause__ = RemoteTracebackError(text)
     return error  # type: ignore[no-any-return]
+
+
+class EncodedFailure(Failure):
+    """A `Failure` whose error stays encoded until somebody wants it: it is of a class of the user's."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def error(self) -> Exception:  # type: ignore[override]
+        """The exception."""
+        return decode(self._data)

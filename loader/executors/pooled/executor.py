@@ -1,0 +1,149 @@
+"""The executor with workers elsewhere, whatever they are: has done what the pool decides, and gathers small tasks.
+
+In: tasks. Out: handles. Has no thread of its own: messages are handled while somebody asks for a result.
+
+`pool` has the rules. A task that is divided becomes a block of its parts, so that what stands before the record at fault can
+be delivered; one that is given up fails with `WorkerCrashedError`, or is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ....errors import WorkerCrashedError
+from ...options import ExecutionOptions
+from ...plan.pipeline import Pipeline
+from ...work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task
+from ..protocol import Executor, window_of
+from .given_up import given_up, parts_of
+from .pace import Pace
+from .pool import Action, Divide, Fail, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
+
+LOGGER = logging.getLogger("millrace")
+
+
+class PooledHandle(Job):
+    """A task that some worker has, or will have."""
+
+    __slots__ = ("_executor", "block", "blocks", "task")
+
+    def __init__(
+        self, executor: PooledExecutor, number: int, divisible: bool, cost: float, task: Task, blocks: Blocks
+    ) -> None:
+        super().__init__(number, divisible, cost)
+        self._executor = executor
+        self.task = task
+        self.blocks = blocks  # that the task names: they live as long as it may have to be done again
+        self.block: Any = None  # a `Block`, or what stands for one
+
+    def ready(self) -> bool:
+        """Whether the answer has come; looks at what has arrived."""
+        if self.block is None:
+            self._executor.handle_messages(0)
+        return self.block is not None
+
+    def result(self) -> Any:
+        """The answer; waits for it."""
+        while self.block is None:
+            self._executor.before_waiting()
+            self._executor.handle_messages(None)
+        block, self.block = self.block, None
+        return block
+
+
+class PooledExecutor(Executor):
+    """Runs tasks by workers that a pool knows. What `_give`, `_spawn`, `_kill` and `_restart` do is a subclass's."""
+
+    elsewhere = True
+
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
+        self._pipeline = pipeline
+        self._timeout = options.timeout
+        self._window = window_of(options, len(pipeline.leaves))
+        self._pace = Pace(
+            {stage.number: pipeline.spans[stage.leaf] for stage in pipeline.stages if stage.leaf is not None},
+            len(pipeline.stages),
+        )
+        self._gathered: list[PooledHandle] = []
+        self._next_task = 0
+        self._pool: WorkerPool[PooledHandle] = WorkerPool(options.workers, options.timeout)
+
+    def units(self, stage: int) -> int:
+        """Spans in a task, or groups in a message: several while they are short, but one with a timeout, which is for one."""
+        return 1 if self._timeout is not None else self._pace.together(stage)
+
+    def window(self, stage: int) -> int:
+        """As many messages as keep the workers busy."""
+        return self._window if self._pipeline.stages[stage].leaf is not None else self._window * self.units(stage)
+
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle:
+        """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
+        divisible = isinstance(task, SpanTask) and self._is_divisible(task)
+        handle = PooledHandle(self, self._next_task, divisible, self._pace.expected_seconds(task), task, blocks)
+        self._next_task += 1
+        if isinstance(task, SpanTask):
+            self._act(self._pool.assign([handle], time.monotonic()))
+            return handle
+        self._gathered.append(handle)
+        if len(self._gathered) >= self.units(task.stage):
+            self.send_gathered()
+        return handle
+
+    def _is_divisible(self, task: SpanTask) -> bool:
+        stage = self._pipeline.stages[task.stage]
+        return task.stop - task.start > stage.unit and not self._pipeline.leaf_of(stage).in_order
+
+    def send_gathered(self) -> None:
+        """Give the groups that were gathered to a worker."""
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._act(self._pool.assign(gathered, time.monotonic()))
+
+    def before_waiting(self) -> None:
+        """Somebody is about to wait for an answer."""
+        self.send_gathered()
+
+    def handle_messages(self, wait: float | None) -> None:
+        """Take what has arrived; with `wait=None`, wait for something to arrive, or for a task to be late."""
+        raise NotImplementedError
+
+    def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
+        """Do what the pool has decided."""
+        for action in actions:
+            match action:
+                case Give(worker, handles):
+                    self._give(worker, handles)
+                case Spawn(worker):
+                    self._spawn(worker)
+                case Kill(worker):
+                    self._kill(worker)
+                case Divide(handle):
+                    handle.block = Block([], parts=parts_of(handle.task, self._pipeline))
+                case GiveUp(handle, reason):
+                    handle.block = given_up(handle.task, handle.blocks, self._pipeline, reason)
+                case Restart():
+                    self._restart()
+                case Warn(text):
+                    LOGGER.warning(text)
+                case Fail(text):
+                    self.close()
+                    raise WorkerCrashedError(text)
+
+    def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
+        """Send tasks to a worker."""
+        raise NotImplementedError
+
+    def _spawn(self, worker: int) -> None:
+        """Have a worker made."""
+        raise NotImplementedError
+
+    def _kill(self, worker: int) -> None:
+        """Have a worker killed."""
+        raise NotImplementedError
+
+    def _restart(self) -> None:
+        """Make what makes the workers."""
+        raise NotImplementedError
