@@ -7,9 +7,11 @@ import importlib
 import os
 import pkgutil
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -89,3 +91,16 @@ def test_each_public_name_is_in_the_reference_once():
     public = {*millrace.__all__} - {"checkpoint"} | {f"checkpoint.{name}" for name in millrace.checkpoint.__all__}
     assert len(listed) == len(set(listed))
     assert public <= set(listed)
+
+
+def test_pictures_show_what_the_library_does_today(monkeypatch):
+    """The script that draws the pictures gives those that are there; they are small, and whole XML."""
+    folder = ROOT / "docs" / "pictures"
+    monkeypatch.syspath_prepend(str(folder))
+    pictures = runpy.run_path(str(folder / "draw.py"))["PICTURES"]
+    assert sorted(pictures) == sorted(path.stem for path in folder.glob("*.svg"))
+    for name, draw in pictures.items():
+        kept = (folder / f"{name}.svg").read_text()
+        assert draw().svg() == kept, "draw them anew: python docs/pictures/draw.py"
+        assert ElementTree.fromstring(kept).tag.endswith("svg")
+        assert len(kept) < 16_000
