@@ -81,6 +81,10 @@ class ConversionError(MillraceError):
     """A conversion cannot begin or go on; the message names the file, and what to do. Running the same again goes on."""
 
 
+class ProgramError(MillraceError):
+    """A program that a command was given has no loader, fails, or never takes a step."""
+
+
 class CheckpointError(MillraceError, ValueError):
     """A state cannot be read, or it belongs to another pipeline."""
 

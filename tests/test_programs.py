@@ -1,0 +1,82 @@
+"""Commands find the loader in a program of the user's, and say in one line why they do not."""
+
+import sys
+
+import pytest
+
+from millrace.errors import ProgramError
+from millrace.tools.programs import Program
+
+LOADERS = """
+from __future__ import annotations
+import sys
+from dataclasses import dataclass
+import millrace
+
+@dataclass
+class Shift:
+    by: int
+    def __call__(self, x): return x + self.by
+
+def make(): return millrace.load(range(6), transformations=[Shift(1)], batch_size=3, num_epochs=1, worker_count=1)
+loader = same = make()
+words = sys.argv[1:]
+if __name__ == "__main__":
+    raise SystemExit("the program ran")
+"""
+
+
+def _program(folder, text, name=None):
+    path = folder / "train.py"
+    path.write_text(text)
+    return Program(path, name)
+
+
+@pytest.mark.parametrize("name", [None, "loader", "make"])
+def test_a_program_gives_its_loader_by_name_by_function_or_as_the_only_one(name, tmp_path):
+    """Workers get its classes; neither its main part runs, nor does anything of it stay in this process."""
+    before = list(sys.path), sys.argv, sys.modules.get("train")
+    with _program(tmp_path, LOADERS, name).loader() as loader:
+        assert [batch.tolist() for batch in loader] == [[1, 2, 3], [4, 5, 6]]
+    assert (sys.path, sys.argv, sys.modules.get("train")) == before
+
+
+def test_a_program_gets_its_arguments(tmp_path):
+    """Those that follow on the command line."""
+    with _program(tmp_path, LOADERS).run("train", ["--fast"]) as names:
+        assert names["words"] == ["--fast"]
+
+
+BAD = {
+    "no loader": ("x = 1", None, "has no loaders at its top level"),
+    "several": (
+        "import millrace\na, b = millrace.load([1]), millrace.load([2])",
+        None,
+        "has 2 loaders .* it has a, b: .*:a",
+    ),
+    "no such name": (LOADERS, "lodaer", "has no lodaer; it has loader: "),
+    "not one": ("x = 1", "x", "gives an int; name a loader"),
+    "fails": ("x = 1\nint('x')\n", None, "fails at line 2: ValueError: invalid literal"),
+    "function fails": ("def make():\n    return 1 / 0", "make", "fails at line 2: ZeroDivisionError"),
+    "no Python": ("x = = 1", None, "SyntaxError"),
+    "exits": ("import sys; sys.exit(3)", None, "exit status 3"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_program_without_a_usable_loader_is_one_clear_error(case, tmp_path):
+    """It names the program, what is wrong, and what to pass."""
+    text, name, message = BAD[case]
+    with pytest.raises(ProgramError, match=message), _program(tmp_path, text, name).loader():
+        pass
+
+
+def test_a_program_that_is_not_there_is_told(tmp_path):
+    """With what to pass."""
+    with (
+        pytest.raises(ProgramError, match=r"is not there; pass PROGRAM.py or PROGRAM.py:name"),
+        Program(tmp_path / "x.py").loader(),
+    ):
+        pass
+    with pytest.raises(ProgramError, match="cannot be read"), Program(tmp_path).loader():
+        pass

@@ -1,0 +1,147 @@
+"""Runs a user's program, given as PROGRAM.py or PROGRAM.py:name, and finds the loader in it.
+
+In: what stands on the command line. Out: the program's names, and its loader. What goes wrong in the program is one error.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from ..datasets.iter_dataset import IterDataset
+from ..datasets.map_dataset import MapDataset
+from ..errors import ProgramError
+from ..loader.data_loader import DataLoader
+from ..loader.device.description import DeviceLoader
+from ..wording import a_kind_of, brief, first_few, shown
+
+LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A file of Python, and maybe the name of a loader in it, or of a function that makes one."""
+
+    path: Path
+    name: str | None = None
+
+    @classmethod
+    def parsed(cls, text: str) -> Program:
+        """What `PROGRAM.py` or `PROGRAM.py:name` means.
+
+        >>> Program.parsed("examples/train.py:loader")
+        Program(path=PosixPath('examples/train.py'), name='loader')
+        """
+        file, colon, name = text.rpartition(":")
+        return cls(Path(file), name) if colon and name.isidentifier() else cls(Path(text))
+
+    @contextmanager
+    def loader(self, arguments: Sequence[str] = ()) -> Iterator[Any]:
+        """The loader that the program defines, while its module is there; `if __name__ == "__main__"` is not entered.
+
+        Raises:
+            ProgramError: the program cannot be read, fails, or has no such loader.
+        """
+        with self.run(self.path.stem, arguments) as names:
+            yield self._only(names) if self.name is None else self._named(names, self.name)
+
+    @contextmanager
+    def run(self, module: str, arguments: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
+        """The names of the program after it was run as a module of some name, `__main__` for what a shell would run."""
+        with as_module(self.path, module, arguments) as own:
+            with told_of(self.path):
+                exec(_compiled(self.path), vars(own))
+            yield vars(own)
+
+    def _named(self, names: Mapping[str, Any], name: str) -> Any:
+        if name not in names:
+            raise ProgramError(f"{self.path} has no {name}; {self._others(names)}")
+        found = names[name]
+        if callable(found) and not isinstance(found, LOADERS):
+            with told_of(self.path):
+                found = found()
+        if not isinstance(found, LOADERS):
+            raise ProgramError(f"{self.path}:{name} gives {a_kind_of(found)}; {self._others(names)}")
+        return found
+
+    def _only(self, names: Mapping[str, Any]) -> Any:
+        found = loaders_in(names)
+        if len(found) != 1:
+            raise ProgramError(f"{self.path} has {len(found) or 'no'} loaders at its top level; {self._others(names)}")
+        return names[found[0]]
+
+    def _others(self, names: Mapping[str, Any]) -> str:
+        known = loaders_in(names)
+        made = (
+            f"it has {first_few(known)}" if known else "name a loader, or a function without arguments that makes one"
+        )
+        return f"{made}: {self.path}:{known[0] if known else 'name'}."
+
+
+def loaders_in(names: Mapping[str, Any]) -> list[str]:
+    """Which of a program's names are loaders; of one that has several names, the first."""
+    found: dict[int, str] = {}
+    for name, value in names.items():
+        if isinstance(value, LOADERS):
+            found.setdefault(id(value), name)
+    return list(found.values())
+
+
+@contextmanager
+def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[ModuleType]:
+    """An empty module for a program, whose path, arguments and folder are those of a program that a shell runs.
+
+    Worker processes get what it defines by value, as that of every program.
+    """
+    own = ModuleType(name)
+    own.__file__ = str(path)
+    before = sys.argv, sys.path[:], sys.modules.get(name)
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[name] = own
+    cloudpickle.register_pickle_by_value(own)
+    try:
+        yield own
+    finally:
+        cloudpickle.unregister_pickle_by_value(own)
+        sys.argv, sys.path[:], module = before
+        sys.modules.pop(name) if module is None else sys.modules.__setitem__(name, module)
+
+
+@contextmanager
+def told_of(path: Path) -> Iterator[None]:
+    """Turns what a program raises into an error that names its line.
+
+    Raises:
+        ProgramError: an exception, or an exit with a status that is not 0.
+    """
+    try:
+        yield
+    except ProgramError:
+        raise
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise ProgramError(f"{path} ends with the exit status {shown(end.code)}; run it by itself first.") from end
+    except Exception as error:
+        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
+        at = f" at line {lines[-1]}" if lines else ""
+        raise ProgramError(
+            f"{path} fails{at}: {type(error).__name__}: {brief(error)}; run it by itself first."
+        ) from error
+
+
+def _compiled(path: Path) -> Any:
+    try:
+        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except FileNotFoundError:
+        raise ProgramError(f"{path} is not there; pass PROGRAM.py or PROGRAM.py:name.") from None
+    except OSError as error:
+        raise ProgramError(f"{path} cannot be read: {brief(error)}.") from error
