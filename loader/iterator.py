@@ -13,6 +13,9 @@ from ..errors import ClosedError, InUseError
 from ..wording import shown
 from .executors.make import make_executor
 from .executors.protocol import Executor
+from .observing.observer import Observer
+from .observing.summary import StageNames, stage_stats, worker_stats
+from .observing.waits import Waits
 from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
@@ -23,7 +26,7 @@ from .state.loader_state import LoaderState
 from .state.mark import Mark
 from .state.resume import joined, parsed, resumed
 from .state.standing import Standing
-from .stats import IteratorStats, Waits
+from .stats import IteratorStats
 from .stream.flow import Flow
 from .stream.rows import Rows
 from .stream.running import Elements, Running
@@ -51,7 +54,7 @@ class DataLoaderIterator(Standing):
         self._running = Running()
         self._closed = self._ended = False
         self._skipped = SkippedRecords(max_errors)
-        self._waits, self._first_step = Waits(), 0  # since the start, or since `set_state`
+        self._waits, self._observer, self._first_step = Waits(), Observer(), 0  # since the start, or since `set_state`
         self._step = 0
         self._start = pipeline.start
         self._run: Rows | None = None  # of the last element delivered since the start …
@@ -89,7 +92,7 @@ class DataLoaderIterator(Standing):
         return self._skipped.count
 
     def stats(self) -> IteratorStats:
-        """How long you waited for elements since the start, or the last `set_state`; `print` it for a table.
+        """What took the time since the start, or the last `set_state`; `print` it for a table. Any thread may ask.
 
         >>> import millrace
         >>> iterator = iter(millrace.load(range(8), batch_size=2, num_epochs=1))
@@ -97,9 +100,18 @@ class DataLoaderIterator(Standing):
         >>> iterator.stats().steps
         4
         """
-        steps = self._step - self._first_step
+        observer, elapsed = self._observer, self._waits.elapsed
+        stages = stage_stats(observer, _names(self._pipeline), elapsed)
         return IteratorStats(
-            steps, self._waits.elapsed, self._waits.seconds, self._execution.workers, self._skipped.count
+            steps=self._step - self._first_step,
+            elapsed=elapsed,
+            waited=self._waits.seconds,
+            worker_count=self._execution.workers,
+            skipped=self._skipped.count,
+            stages=stages,
+            workers=worker_stats(observer) if stages else None,
+            tasks=observer.last_tasks(),
+            worker_events=observer.last_of_workers(),
         )
 
     def start_prefetch(self) -> None:
@@ -178,12 +190,12 @@ class DataLoaderIterator(Standing):
     def _begin(self) -> Elements:
         if self._closed:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
-        return self._running.begin(lambda: make_executor(self._pipeline, self._execution), self._flow)
+        return self._running.begin(lambda: make_executor(self._pipeline, self._execution, self._observer), self._flow)
 
     def _flow(self, executor: Executor) -> Flow:
         """What comes next."""
         self._start, self._run = self._here().cursor, None
-        return Flow(self._pipeline, self._start, executor, self._skipped, self._waits, self._unread())
+        return Flow(self._pipeline, self._start, executor, self._skipped, self._waits, self._observer, self._unread())
 
     def _unread(self) -> Ranges:
         """Local positions that are to be left out."""
@@ -215,17 +227,31 @@ class DataLoaderIterator(Standing):
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
         start = state.cursor._replace(skips=skips)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
-        skipped, waits = SkippedRecords(self._skipped.limit), Waits()
+        skipped, waits, observer = SkippedRecords(self._skipped.limit), Waits(), Observer()
         self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._loaders, self._pipeline, self._start, self._run = loaders, pipeline, start, None
         self._step = self._first_step = state.step
-        self._skipped_steps, self._skipped, self._waits, self._ended = skipped_steps, skipped, waits, False
+        self._skipped_steps, self._skipped, self._waits, self._observer = skipped_steps, skipped, waits, observer
+        self._ended = False
+
+
+def _names(pipeline: Pipeline) -> list[StageNames]:
+    return [
+        StageNames(
+            stage.first,
+            tuple(shown(operation) for operation in stage.operations),
+            stage.leaf is not None,
+            stage.number not in pipeline.regrouped,
+        )
+        for stage in pipeline.stages
+    ]
 
 
 def _run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
     """The elements of a pipeline from a cursor on, made in this thread."""
-    executor = make_executor(pipeline, ExecutionOptions(read_options=ReadOptions(num_threads=0)))
+    options, observer = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False), Observer()
+    executor = make_executor(pipeline, options, observer)
     try:
-        yield from Flow(pipeline, start, executor, SkippedRecords(), Waits())
+        yield from Flow(pipeline, start, executor, SkippedRecords(), Waits(), observer)
     finally:
         executor.close()

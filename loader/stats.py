@@ -1,39 +1,31 @@
-"""How much of a loop's time its batches took, as a table and a word on what to do.
+"""How much of a loop's time its batches took and where, as a table and a word on what to do.
 
-In: when the user waited. Out: seconds, and lines of text. Noted for each block of rows that is waited for, never for a record.
+In: what was found out. Out: numbers, and lines of text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from .observing.stats import StageStats, WorkerStats
+from .observing.tables import lines_of_stages, lines_of_workers, table, throughput
+from .observing.times import TaskEvent, WorkerEvent
 
 LITTLE = 0.05
 """Of the time: a loop that waits for less gains nothing by faster batches."""
 
-
-class Waits:
-    """When the user's thread was in `next`."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._since = self._until = 0.0
-
-    def note(self, began: float, ended: float) -> None:
-        """It was there from `began` to `ended`, in seconds of `time.perf_counter`."""
-        self._since = self._since or began
-        self._until = ended
-        self.seconds += ended - began
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds from the first wait to the end of the last."""
-        return self._until - self._since
+OPERATION_LINES = 6
+"""Of a table, that tell what work took."""
 
 
 @dataclass(frozen=True)
 class IteratorStats:
-    """What `iterator.stats()` tells; `print` it for a table.
+    """What `iterator.stats()` tells; `print` it for a table of at most 15 lines.
+
+    What is told of stages and workers is of the tasks whose results your process took, which may be some more than you
+    received the elements of. It is empty with `ExecutionOptions(observe=False)`.
 
     Attributes:
         steps: elements that you received since the start, or since `set_state`.
@@ -41,6 +33,10 @@ class IteratorStats:
         waited: seconds of these that you spent in `next`. Without workers your thread does the operations there.
         worker_count: of the loader.
         skipped: records or batches left out because they failed.
+        stages: what the tasks of each stage took.
+        workers: what the workers did. Without workers it is your thread; None: nothing is known.
+        tasks: the last 2,000 tasks, one by one.
+        worker_events: the last starts of worker processes, and ends that nobody wanted.
     """
 
     steps: int
@@ -48,17 +44,47 @@ class IteratorStats:
     waited: float
     worker_count: int
     skipped: int
+    stages: tuple[StageStats, ...] = ()
+    workers: WorkerStats | None = None
+    tasks: tuple[TaskEvent, ...] = field(default=(), repr=False)
+    worker_events: tuple[WorkerEvent, ...] = field(default=(), repr=False)
+
+    @property
+    def records(self) -> int:
+        """Positions whose records were read."""
+        return sum(stage.inputs for stage in self.stages if stage.reads)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return sum(stage.nbytes for stage in self.stages if stage.ends)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the single tasks and events, as plain values for JSON."""
+        plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=()))
+        del plain["tasks"], plain["worker_events"]
+        return {**plain, "records": self.records, "nbytes": self.nbytes}
 
     def __str__(self) -> str:
         rows = [("waited in next()", self.waited), ("your own work", self.elapsed - self.waited)]
         return "\n".join(
             [
                 *table(f"{self.steps:,} steps", self.elapsed, rows),
-                f"  {'workers':27} {self.worker_count:9}",
+                *self.lines(OPERATION_LINES),
                 f"  {'left out, as they failed':27} {self.skipped:9}",
                 f"What to do: {self._advice()}",
             ]
         )
+
+    def lines(self, operations: int) -> list[str]:
+        """What is known of the work, in three lines and as many for `operations`."""
+        if not self.stages or self.workers is None:
+            return [f"  {'workers':27} {self.worker_count:9}"]
+        return [
+            throughput(self.records, self.steps, self.nbytes, self.elapsed),
+            *lines_of_workers(self.workers, self.worker_count, sum(stage.ahead for stage in self.stages)),
+            *lines_of_stages(self.stages, operations),
+        ]
 
     def _advice(self) -> str:
         if self.waited <= LITTLE * self.elapsed:
@@ -66,19 +92,3 @@ class IteratorStats:
         if self.worker_count == 0:
             return "your thread reads and transforms; pass worker_count=, or make operations and source faster."
         return "workers are slower than your loop; pass a larger worker_count=, or make operations and source faster."
-
-
-def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[str]:
-    r"""Seconds, and the shares of the time that they are.
-
-    >>> print("\n".join(table("3 steps", 2.0, [("waited", 0.5), ("your own work", 1.5)])))
-    3 steps in 2.000 s              seconds   share
-      waited                          0.500   25.0%
-      your own work                   1.500   75.0%
-    """
-    title = f"{what} in {elapsed:.3f} s"
-    shares = [seconds / elapsed if elapsed else 0.0 for _, seconds in rows]
-    return [
-        f"{title:31} seconds   share",
-        *(f"  {name:27} {seconds:9.3f} {share:7.1%}" for (name, seconds), share in zip(rows, shares)),
-    ]

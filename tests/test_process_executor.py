@@ -14,6 +14,7 @@ from millrace.errors import WorkerCrashedError
 from millrace.loader.executors.pooled import remote_errors
 from millrace.loader.executors.processes.executor import ProcessExecutor
 from millrace.loader.executors.processes.transport.messages import Broken
+from millrace.loader.observing.observer import Observer
 from millrace.loader.options import ExecutionOptions
 from millrace.loader.work.tasks import GroupTask, RowRange, SpanTask
 
@@ -39,8 +40,9 @@ class Played:
 
     def __init__(self, workers=1, timeout=None, pipeline=SPANS):
         self.zygote = FakeSpawner()
+        self.observer = Observer()
         options = ExecutionOptions(workers, worker_buffer_size=2, timeout=timeout)
-        self.executor = ProcessExecutor(pipeline, options, self.zygote)
+        self.executor = ProcessExecutor(pipeline, options, self.observer, self.zygote)
         for worker in self.zygote.workers.values():
             worker.begin()
         self.hear()

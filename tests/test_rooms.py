@@ -15,7 +15,7 @@ ROOMS = (
     ("files",),
     ("formats",),
     ("samplers", "sources", "operations"),
-    ("loader.options", "loader.arguments", "loader.stats", "loader.interrupts"),
+    ("loader.options", "loader.arguments", "loader.stats", "loader.observing", "loader.interrupts"),
     ("loader.plan",),
     ("loader.work",),
     ("loader.executors",),

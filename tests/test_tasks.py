@@ -8,23 +8,32 @@ import pytest
 from pipelines import PIPELINES, loader, plain, stream
 
 from millrace import Batch, Filter, load
+from millrace.loader.observing.observer import Observer
+from millrace.loader.observing.waits import Waits
 from millrace.loader.plan.pipeline import Pipeline
-from millrace.loader.stats import Waits
 from millrace.loader.stream.flow import Flow
 from millrace.loader.stream.skipped import SkippedRecords
+from millrace.loader.work.stopwatch import Stopwatch
 from millrace.loader.work.tasks import NO_BLOCKS, GroupTask, SpanTask
 from millrace.loader.work.worker import Worker
 
 
+class LooksAlways(Stopwatch):
+    """Times every operation of every task."""
+
+    def may_look(self, calls):
+        return True
+
+
 class Far:
-    """An executor that has each task done twice, by workers that know of it only what pickle carries."""
+    """An executor that has each task done twice, by workers that know of it only what pickle carries; one of them is timed."""
 
     def units(self, stage):
         return 1
 
     def __init__(self, pipeline: Pipeline) -> None:
         data = cloudpickle.dumps(pipeline)
-        self._workers = [Worker(cloudpickle.loads(data)) for _ in range(2)]
+        self._workers = [Worker(cloudpickle.loads(data), stopwatch=one) for one in (None, LooksAlways(0))]
         self.kinds: set[type] = set()
 
     def window(self, stage):
@@ -35,6 +44,7 @@ class Far:
         message = cloudpickle.dumps((task, dict(blocks)))
         first, again = (worker.run(*pickle.loads(message)) for worker in self._workers)
         assert [plain(row) for row in first.elements] == [plain(row) for row in again.elements]
+        assert again.times.look is not None
         return _Done(first)
 
     def close(self):
@@ -52,7 +62,7 @@ def test_tasks_of_every_pipeline_can_be_done_elsewhere(name):
     """Sent as bytes and done by others, they give the same stream."""
     one = loader(name)
     executor = Far(one._pipeline)
-    flow = Flow(one._pipeline, one._pipeline.start, executor, SkippedRecords(), Waits())
+    flow = Flow(one._pipeline, one._pipeline.start, executor, SkippedRecords(), Waits(), Observer())
     assert stream(element for element, _, _ in flow) == stream(one)
     assert executor.kinds == ({SpanTask} if len(one._pipeline.stages) == 1 else {SpanTask, GroupTask})
 
@@ -67,5 +77,5 @@ def test_a_task_is_a_few_numbers():
             sizes.append(len(pickle.dumps(task)))
             return super().submit(task, blocks)
 
-    next(iter(Flow(pipeline, pipeline.start, Measuring(pipeline), SkippedRecords(), Waits())))
+    next(iter(Flow(pipeline, pipeline.start, Measuring(pipeline), SkippedRecords(), Waits(), Observer())))
     assert max(sizes) < 200

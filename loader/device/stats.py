@@ -10,7 +10,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..stats import LITTLE, Waits, table
+from ..observing.tables import table
+from ..observing.waits import Waits
+from ..stats import LITTLE
 from .tuned import KEPT
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..options import ReadOptions
+from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
+from ..work.stopwatch import Stopwatch
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
 from .protocol import Executor
@@ -18,9 +19,9 @@ from .read_ahead import ReadAhead, Reading
 class InlineExecutor(Executor):
     """Runs tasks on demand; reads the records of the next spans meanwhile."""
 
-    def __init__(self, pipeline: Pipeline, read_options: ReadOptions) -> None:
-        self._worker = Worker(pipeline)
-        self._ahead = ReadAhead(pipeline, read_options)
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
+        self._worker = Worker(pipeline, stopwatch=Stopwatch(0) if options.observe else None)
+        self._ahead = ReadAhead(pipeline, options.reading)
 
     def window(self, stage: int) -> int:
         """As many spans as are read ahead, and the one that is asked for."""
@@ -51,4 +52,4 @@ class InlineHandle:
 
     def result(self) -> Block:
         """Run the task."""
-        return self.worker.run(self.task, self.blocks, self.reading.records())
+        return self.worker.run(self.task, self.blocks, self.reading.records)

@@ -5,21 +5,22 @@ In: a pipeline, and options. Out: an executor. Each kind is imported when it is 
 
 from __future__ import annotations
 
+from ..observing.observer import Observer
 from ..options import INSIDE_A_TASK, ExecutionOptions
 from ..plan.pipeline import Pipeline
 from .protocol import Executor
 
 
-def make_executor(pipeline: Pipeline, options: ExecutionOptions) -> Executor:
-    """The executor that the options mean."""
+def make_executor(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:
+    """The executor that the options mean; it tells an observer what happens to workers."""
     if options.workers == 0 or INSIDE_A_TASK.get():
         from .inline import InlineExecutor
 
-        return InlineExecutor(pipeline, options.reading)
+        return InlineExecutor(pipeline, options)
     if options.worker_kind == "thread":
         from .threads import ThreadExecutor
 
         return ThreadExecutor(pipeline, options)
     from .processes.executor import ProcessExecutor
 
-    return ProcessExecutor(pipeline, options)
+    return ProcessExecutor(pipeline, options, observer)

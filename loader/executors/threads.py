@@ -9,6 +9,7 @@ import threading
 
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
+from ..work.stopwatch import Stopwatch
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
 from .protocol import Executor, window_of
@@ -22,6 +23,7 @@ class ThreadExecutor(Executor):
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
         self._window = window_of(options, len(pipeline.leaves))
         self._pipeline = pipeline
+        self._observes = options.observe
         self._own = threading.local()
         self._workers: list[Worker] = []
         self._ahead = ReadAhead(pipeline, options.reading)
@@ -38,9 +40,10 @@ class ThreadExecutor(Executor):
     def _run(self, task: Task, blocks: Blocks, reading: Reading) -> Block:
         worker: Worker | None = getattr(self._own, "worker", None)
         if worker is None:
-            worker = self._own.worker = Worker(self._pipeline)
+            stopwatch = Stopwatch(len(self._workers)) if self._observes else None
+            worker = self._own.worker = Worker(self._pipeline, stopwatch=stopwatch)
             self._workers.append(worker)
-        return worker.run(task, blocks, reading.records())
+        return worker.run(task, blocks, reading.records)
 
     def close(self) -> None:
         """Stop the threads, once they have finished the tasks they are at."""

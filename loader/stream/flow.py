@@ -15,12 +15,14 @@ from itertools import chain, count
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
+from ..observing.observer import Observer
+from ..observing.waits import Waits
 from ..plan.cursor import Cursor, Unfinished
+from ..plan.leaf import Leaf
 from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
 from ..plan.ranges import Ranges, kept
 from ..plan.stages import MIN_SPAN, Stage, spans
-from ..stats import Waits
 from ..work.tasks import SpanTask
 from .in_order import InOrder
 from .join import JoinedRuns
@@ -47,12 +49,14 @@ class Flow:
         executor: Executor,
         skipped: SkippedRecords,
         waits: Waits,
+        observer: Observer,
         unread: Ranges = (),
     ) -> None:
         self._pipeline = pipeline
         self._executor = executor
         self._skipped = skipped
         self._waits = waits
+        self._observer = observer
         self._whole = pipeline.whole_from(start)
         self._unread = unread
         self._block_numbers = count()
@@ -81,7 +85,7 @@ class Flow:
         stage = self._pipeline.stages[part.stage]
         if stage.leaf is not None and self._pipeline.leaves[stage.leaf].in_order:
             results_: Results = InOrder(self._pipeline, stage, start, self._executor)
-            return RowRuns(results_, self._pipeline.leaves[stage.leaf], start, self._skipped, self._block_numbers)
+            return self._runs_of(results_, self._pipeline.leaves[stage.leaf], start)
         requests: Pull[Request]
         if stage.input is None:
             requests = FromIterator(self._spans(stage, start.positions[0], former))
@@ -94,7 +98,10 @@ class Flow:
             self._executor.window(stage.number) > 1 and not former
         )  # only to the end of what was begun, wherever that is
         results_ = Ordered(requests, self._executor, stage.number) if ahead else OnDemand(requests, self._executor)
-        return RowRuns(results_, leaf, start, self._skipped, self._block_numbers)
+        return self._runs_of(results_, leaf, start)
+
+    def _runs_of(self, results: Results, leaf: Leaf, start: Cursor) -> RowRuns:
+        return RowRuns(results, leaf, start, self._skipped, self._block_numbers, self._observer)
 
     def _joined(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"

@@ -6,6 +6,7 @@ In: the cursor to start from. Out: (request, block) in order. One task is at wor
 from __future__ import annotations
 
 import dataclasses
+from time import perf_counter
 
 from ..executors.protocol import Executor, Handle
 from ..plan.cursor import Cursor, Note
@@ -28,7 +29,7 @@ class InOrder:
         self._ahead = executor.window(stage.number) > 1
         self._position = start.positions[0]
         self._note: Note = start.notes[0]
-        self._submitted: tuple[SpanRequest, Handle] | None = None
+        self._submitted: tuple[SpanRequest, Handle, float] | None = None  # and when
         self._ended: Ended | None = None
 
     def fill(self) -> None:
@@ -41,7 +42,8 @@ class InOrder:
             since = (int(self._note[0]), str(self._note[1])) if self._note else None
             task = SpanTask(self._stage.number, self._position, self._position + self._length, since)
             request = SpanRequest(task, self._leaf, self._stage.unit)
-            self._submitted = request, self._executor.submit(task)
+            moment = perf_counter()
+            self._submitted = request, self._executor.submit(task), moment
 
     def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
         """The result of the next task."""
@@ -50,8 +52,10 @@ class InOrder:
         self.fill() if not wait else self._submit()
         if self._submitted is None or not (wait or self._submitted[1].ready()):
             return None
-        (request, handle), self._submitted = self._submitted, None
+        (request, handle, submitted), self._submitted = self._submitted, None
+        asked = perf_counter()
         block = handle.result()
+        block.moments = submitted, asked, perf_counter()
         before, self._position = self._note, request.task.stop
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)

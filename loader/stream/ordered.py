@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from time import perf_counter
 
 from ..executors.protocol import Executor, Handle
 from ..work.tasks import Block
@@ -32,7 +33,9 @@ class OnDemand:
         request = self._requests.next(True)
         if isinstance(request, Ended) or request is None:
             return request
+        asked = perf_counter()
         block = self._submit(request.task, request.blocks).result()
+        block.moments = asked, asked, perf_counter()
         if block.failure is not None:
             self._ended = Ended(block.failure)
         return request, block
@@ -45,7 +48,7 @@ class Ordered:
         self._requests = requests
         self._stage = stage
         self._executor = executor
-        self._submitted: deque[tuple[Request, Handle]] = deque()
+        self._submitted: deque[tuple[Request, Handle, float]] = deque()  # and when
         self._ended: Ended | None = None
 
     def fill(self, wait: bool = False) -> None:
@@ -65,11 +68,13 @@ class Ordered:
         """The result of the oldest task."""
         self.fill(wait)
         while self._submitted:
-            request, handle = self._submitted[0]
+            request, handle, since = self._submitted[0]
             if not (wait or handle.ready()):
                 return None
             self._submitted.popleft()
+            asked = perf_counter()
             block = handle.result()
+            block.moments = since, asked, perf_counter()
             if block.parts:
                 parts = [self._given(dataclasses.replace(request, task=part)) for part in block.parts]  # type: ignore[arg-type]
                 self._submitted.extendleft(reversed(parts))
@@ -80,5 +85,6 @@ class Ordered:
             return request, block
         return self._ended
 
-    def _given(self, request: Request) -> tuple[Request, Handle]:
-        return request, self._executor.submit(request.task, request.blocks)
+    def _given(self, request: Request) -> tuple[Request, Handle, float]:
+        since = perf_counter()
+        return request, self._executor.submit(request.task, request.blocks), since

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from ...errors import NothingPassesError
+from ..observing.observer import Observer
 from ..plan.cursor import Cursor
 from ..plan.leaf import Leaf
 from ..work.notices import Notices
@@ -35,6 +36,7 @@ class RowRuns:
         start: Cursor,
         skipped: SkippedRecords,
         numbers: Iterator[int],
+        observer: Observer,
     ) -> None:
         self._results = results
         self._skip = start.skips[-1]
@@ -42,6 +44,7 @@ class RowRuns:
         self._notices = Notices()
         self._drought = Drought(leaf, start)
         self._numbers = numbers
+        self._observer = observer
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
@@ -54,6 +57,8 @@ class RowRuns:
             if result is None or isinstance(result, Ended):
                 return result
             request, block = result
+            number = next(self._numbers)
+            self._observer.note(number, request.task, block)
             if block.notices:
                 self._notices.warn(block.notices)
             if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
@@ -63,7 +68,7 @@ class RowRuns:
                 skip = min(skip, bisect_right(block.tags.units, 0))  # never more than the unit that was being delivered
             if block.count > skip:
                 self._drought.end(request)
-                return RowRun(request.origin(block), skip, block.count, 0, next(self._numbers), block)
+                return RowRun(request.origin(block), skip, block.count, 0, number, block)
             if block.failure is not None:
                 continue  # the results tell it next; how much came before it says nothing about what passes
             if (failure := self._drought.go_on(request)) is not None:

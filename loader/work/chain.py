@@ -23,6 +23,7 @@ from ..plan.stages import Stage
 from .explain import explained, maker_for, name_of, place, place_beside
 from .passage import Passage, plain_at_front
 from .stacked_rows import StackedRows, batch_of
+from .stopwatch import OperationClock
 from .tasks import Block, Failure, GroupTask, Parts, RowTags, SpanTask
 
 
@@ -32,6 +33,7 @@ class Inputs:
 
     elements: Iterator[Any]  # tells exactly how many are left
     count: int  # of the elements
+    made_of: int  # so many positions or rows
     positions: Callable[[], NDArray[np.int64]]  # theirs; not asked for where nobody wants to know
     tags: Callable[[], NDArray[np.int64]]  # what names the records that they come from, where one fails
     rows: Iterable[int]  # of the positions
@@ -39,17 +41,24 @@ class Inputs:
 
 
 class Chain:
-    """The steps of one stage, connected, and the two ways to push: each input with where it stands, or all in bulk."""
+    """The steps of one stage, connected, and the two ways to push: each input with where it stands, or all in bulk.
 
-    def __init__(self, pipeline: Pipeline, stage: Stage, allocate: Allocate, tell: Tell) -> None:
+    With a `clock`, what each operation takes is noted, and nothing is pushed in bulk.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, stage: Stage, allocate: Allocate, tell: Tell, clock: OperationClock | None = None
+    ) -> None:
         self._pipeline = pipeline
         self._stage = stage
         self._leaf = leaf = pipeline.leaf_of(stage)
         self._read = pipeline.leaf_number(stage)  # number, among every leaf, of that which is being read
         self._context = Context(seed=leaf.sampler.seed or 0, allocate=allocate, tell=tell)
-        self._steps: list[Step] = [self._keep]
+        self._clock = clock
+        self._steps: list[Step] = [self._keep if clock is None else clock.around(self._keep, len(stage.operations))]
         for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
-            self._steps.insert(0, operation.connect(self._steps[0], self._context, number))
+            step = operation.connect(self._steps[0], self._context, number)
+            self._steps.insert(0, step if clock is None else clock.around(step, number - stage.first))
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
         self._below_join = pipeline.is_below_join(stage)
         self._tags_rows = not pipeline.aligned
@@ -59,7 +68,7 @@ class Chain:
         self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
         self._plain = plain_at_front(stage.operations)
         self._take_all = self._context.take_all.get(stage.first + len(self._plain))
-        self._in_bulk = self._may_push_all()
+        self._in_bulk = clock is None and self._may_push_all()
 
     def _may_push_all(self) -> bool:
         """Whether nothing asks where each input stands, or the passage tells."""
@@ -86,7 +95,9 @@ class Chain:
         def tags() -> NDArray[np.int64]:
             return self._tags_of(positions())
 
-        return self._run(Inputs(iter(inputs), len(inputs), positions, tags, repeat(0), self._place), read_failure)
+        made_of = min(len(inputs) * self._positions_per_input, span.stop - span.start)
+        pushed = Inputs(iter(inputs), len(inputs), made_of, positions, tags, repeat(0), self._place)
+        return self._run(pushed, read_failure)
 
     def run_group(self, task: GroupTask, parts: Parts) -> Block:
         """Push rows of earlier blocks."""
@@ -99,11 +110,16 @@ class Chain:
             batch = map(
                 batch_of, [columns], [self._context.allocate], [order]
             )  # made when it is asked for: that may fail
-            return self._run(Inputs(batch, 1, lambda: positions[:1], lambda: tags[:1], rows, 1))
+            return self._run(Inputs(batch, 1, len(tags), lambda: positions[:1], lambda: tags[:1], rows, 1))
         elements = _elements_of(parts)
         if order is not None:
             elements = list(map(elements.__getitem__, order.tolist()))
-        return self._run(Inputs(iter(elements), len(elements), lambda: positions, lambda: tags, rows, 0))
+        count = len(elements)
+        return self._run(Inputs(iter(elements), count, count, lambda: positions, lambda: tags, rows, 0))
+
+    def _name_of(self, inputs: Inputs, number: int) -> int:
+        """What names the record of an input; -1 for one that was made of rows of a join."""
+        return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
         """The positions of rows: in their leaf; or, of what comes from a join, their numbers there, of all shards."""
@@ -121,6 +137,8 @@ class Chain:
 
     def _run(self, inputs: Inputs, read_failure: Exception | None = None) -> Block:
         try:
+            if self._clock is not None:
+                self._clock.begin(inputs.elements)
             if self._in_bulk and inputs.place == 0:
                 self._push_all(inputs)
             else:
@@ -129,6 +147,8 @@ class Chain:
                 return self._failed(read_failure, inputs.count // self._inputs_per_unit)
             for finish in self._context.at_end:
                 finish()
+            if self._clock is not None:
+                self._clock.end(inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1))
         except Exception as error:
             number = max(inputs.count - length_hint(inputs.elements) - 1, 0)
             tags, (first, at_fault) = inputs.tags(), self._at_fault(number)

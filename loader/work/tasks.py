@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..observing.times import TaskTimes
 from .notices import Told
 
 
@@ -97,6 +98,10 @@ class Stand(NamedTuple):
     ended: bool  # nothing more comes
 
 
+Moments: TypeAlias = tuple[float, float, float]
+"""When a task was submitted, its block asked for, and that taken, in seconds of `time.perf_counter` in the user's process."""
+
+
 @dataclass(slots=True)
 class Block:
     """The rows that came out of a task, in order."""
@@ -108,6 +113,8 @@ class Block:
     notices: Told = ()  # what the user should be told of leaves, each with the leaf's name
     parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
     stand: Stand | None = None  # of a source that can only be run through, after the task
+    times: TaskTimes | None = None  # of the task; None where nothing is timed
+    moments: Moments = (0.0, 0.0, 0.0)
 
     @property
     def count(self) -> int:

@@ -5,7 +5,8 @@ In: a task. Out: a block. Each thread that works has a `Worker` of its own; noth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 from ...operations.protocol import Allocate, Element
@@ -19,14 +20,34 @@ from .reader import ColumnReader, readers_of
 from .run_through import run_throughs_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
+from .stopwatch import OperationClock, Stopwatch
 from .tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task, input_count, single_rows
 
 
-class Worker:
-    """A pipeline made ready to run in one thread; `stacks_rows` if rows may be put into columns, to go to another process."""
+def _not_ahead() -> None:
+    """The records of no task were read ahead."""
 
-    def __init__(self, pipeline: Pipeline, allocate: Allocate | None = None, stacks_rows: bool = False) -> None:
+
+class Worker:
+    """A pipeline made ready to run in one thread.
+
+    Args:
+        pipeline: to be run.
+        allocate: gives the memory of batches.
+        stacks_rows: rows may be put into columns, to go to another process.
+        stopwatch: times tasks. None: nothing is timed.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        allocate: Allocate | None = None,
+        stacks_rows: bool = False,
+        stopwatch: Stopwatch | None = None,
+    ) -> None:
         self._pipeline = pipeline
+        self._stopwatch = stopwatch
+        self._reading, self._inputs = 0.0, 0  # seconds, and positions or rows, of the task that is being done
         self._stacks_rows = [stacks_rows and _makes_rows(pipeline, stage) for stage in pipeline.stages]
         self._readers = readers_of(pipeline)
         self._run_throughs = run_throughs_of(pipeline)
@@ -34,20 +55,37 @@ class Worker:
         self._columns = ColumnReader.of(pipeline, self._allocate)
         self._notices = Notices()
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
+        self._timed: dict[int, tuple[Chain, OperationClock]] = {}  # by the number of the stage
 
-    def _chain(self, stage: int) -> Chain:
-        chain = Chain(self._pipeline, self._pipeline.stages[stage], self._allocate, self._notices.tell)
+    def _chain(self, stage: int, clock: OperationClock | None = None) -> Chain:
+        chain = Chain(self._pipeline, self._pipeline.stages[stage], self._allocate, self._notices.tell, clock)
         if stage == 0 and self._columns is not None:
             chain.enter_after_batch(self._columns.batch_size)
         return chain
 
-    def run(self, task: Task, blocks: Blocks = NO_BLOCKS, records: Sequence[Any] | None = None) -> Block:
+    def run(
+        self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: Callable[[], Sequence[Any] | None] = _not_ahead
+    ) -> Block:
         """Do a task. What goes wrong in it stands in the block, after the rows that came before.
 
-        Its blocks are among `blocks`; `records` are those of its span, where somebody has read them already.
+        Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
         """
+        if self._stopwatch is None:
+            return self._do(task, blocks, read_ahead)
+        self._stopwatch.begin()
+        self._reading, self._inputs = 0.0, input_count(task)
+        block = self._do(task, blocks, read_ahead)
+        look = self._timed[task.stage][1].take() if task.stage in self._timed else None
+        batches = self._pipeline.stages[task.stage].groups
+        block.times = self._stopwatch.end(block, self._inputs, batches, self._reading, look)
+        return block
+
+    def _do(self, task: Task, blocks: Blocks, read_ahead: Callable[[], Sequence[Any] | None]) -> Block:
         if isinstance(task, SpanTask) and task.stage in self._run_throughs:
             return self._run_through(task)
+        began = perf_counter()
+        records = read_ahead()
+        self._reading += perf_counter() - began
         block = self._run_whole(task, blocks, records)
         if block.failure is not None and self._pipeline.skips_errors:
             block = self._without_failures(task, blocks, block.failure)
@@ -62,7 +100,9 @@ class Worker:
     def _run_through(self, task: SpanTask) -> Block:
         """Do a task on a source that can only be run through."""
         reader = self._run_throughs[task.stage]
+        began = perf_counter()
         records, failure = reader.records(task)
+        self._reading, self._inputs = perf_counter() - began, len(records)
         block = self._run_whole(task, NO_BLOCKS, records)
         if block.failure is not None and self._pipeline.skips_errors:
             block = self._without_failures(task, NO_BLOCKS, block.failure, records)
@@ -78,7 +118,7 @@ class Worker:
         try:
             if isinstance(task, GroupTask):
                 parts = [(blocks[rows.block], rows.start, rows.stop) for rows in task.rows]
-                block = self._chains[task.stage].run_group(task, parts)
+                block = self._chain_for(task.stage, input_count(task)).run_group(task, parts)
             elif records is None and task.stop - task.start > self._span(task):
                 block = self._run_one_by_one(task)
             else:
@@ -87,7 +127,19 @@ class Worker:
         finally:
             if failed:  # the chain is in the middle of something: the next task gets a new one
                 self._chains[task.stage] = self._chain(task.stage)
+                self._timed.pop(task.stage, None)
         return block
+
+    def _chain_for(self, stage: int, inputs: int) -> Chain:
+        """The chain of a stage; now and then the one that times its operations."""
+        operations = self._pipeline.stages[stage].operations
+        if self._stopwatch is None or not self._stopwatch.may_look(inputs * (1 + len(operations))):
+            return self._chains[stage]
+        if stage not in self._timed:
+            single = next((n for n, one in enumerate(operations) if one.takes is not None), len(operations))
+            clock = OperationClock(len(operations), single)
+            self._timed[stage] = self._chain(stage, clock), clock
+        return self._timed[stage][0]
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
@@ -141,8 +193,10 @@ class Worker:
     def _run(self, task: SpanTask, records: Sequence[Any] | None) -> Block:
         failure = None
         if records is None or self._columns is not None:
+            began = perf_counter()
             records, failure = self._records(task)
-        block = self._chains[task.stage].run_span(task, records, failure)
+            self._reading += perf_counter() - began
+        block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
         leaf = self._pipeline.every_leaf[self._pipeline.read_by(task.stage, task.former)]
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....errors import WorkerCrashedError
+from ...observing.observer import Observer
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task
@@ -55,12 +56,16 @@ class PooledHandle(Job):
 
 
 class PooledExecutor(Executor):
-    """Runs tasks by workers that a pool knows. What `_give`, `_spawn`, `_kill` and `_restart` do is a subclass's."""
+    """Runs tasks by workers that a pool knows. What `_give`, `_spawn`, `_kill` and `_restart` do is a subclass's.
+
+    It tells the observer of workers that begin; a subclass tells it of those that end.
+    """
 
     elsewhere = True
 
-    def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> None:
         self._pipeline = pipeline
+        self._observer = observer
         self._timeout = options.timeout
         self._window = window_of(options, len(pipeline.leaves))
         self._pace = Pace(
@@ -118,6 +123,7 @@ class PooledExecutor(Executor):
                     self._give(worker, handles)
                 case Spawn(worker):
                     self._spawn(worker)
+                    self._observer.worker_started(worker)
                 case Kill(worker):
                     self._kill(worker)
                 case Divide(handle):

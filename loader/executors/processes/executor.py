@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from ...interrupts import Uninterrupted
+from ...observing.observer import Observer
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.tasks import GroupTask, SpanTask
@@ -51,9 +52,11 @@ class _Remote:
 class ProcessExecutor(PooledExecutor):
     """Runs tasks in processes, which `spawner` makes: another one, in tests, plays them."""
 
-    def __init__(self, pipeline: Pipeline, options: ExecutionOptions, spawner: Spawner | None = None) -> None:
-        super().__init__(pipeline, options)
-        self._slabs = Slabs(keep_descriptors=len(pipeline.stages) > 1)
+    def __init__(
+        self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer, spawner: Spawner | None = None
+    ) -> None:
+        super().__init__(pipeline, options, observer)
+        self._slabs = Slabs(len(pipeline.stages) > 1, observer.slabs)
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
         self._spawner = spawner or Spawner()
@@ -173,13 +176,14 @@ class ProcessExecutor(PooledExecutor):
             self._start_anew()
         elif isinstance(received[0], Exited):
             exited: Exited = received[0]
-            self._hear_last_words(self._workers[exited.worker])
-            self._act(self._pool.ended(exited.worker, description(exited.status), time.monotonic()))
+            self._hear_last_words(self._workers[exited.worker], how := description(exited.status))
+            self._act(self._pool.ended(exited.worker, how, time.monotonic()))
         elif isinstance(received[0], Broken):
             self.close()
             raise errors.decode(received[0].error)
 
-    def _hear_last_words(self, worker: _Remote) -> None:
+    def _hear_last_words(self, worker: _Remote, how: str) -> None:
+        self._observer.worker_ended(worker.number, how)
         del self._workers[worker.number]
         while not worker.ended and worker.channel.readable():
             self._hear(worker)
@@ -193,7 +197,7 @@ class ProcessExecutor(PooledExecutor):
         self._selector.unregister(self._spawner.channel)
         self._spawner.end()
         for worker in list(self._workers.values()):
-            self._hear_last_words(worker)
+            self._hear_last_words(worker, self._spawner.last_end)
         self._act(self._pool.all_ended(self._spawner.last_end, time.monotonic()))
 
     def _until_late(self) -> float | None:

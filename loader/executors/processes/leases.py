@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...observing.times import TaskTimes
 from ...work.slabs import Lease, Slab
 from ...work.stacked_rows import StackedRows
-from ...work.tasks import RowTags
+from ...work.tasks import Moments, RowTags
 from ..pooled.remote_errors import EncodedFailure
 from .transport import shared_memory as memory
 from .transport.codec import decode
@@ -52,6 +53,8 @@ class EncodedBlock:
         self.skipped = answer.skipped
         self.notices = answer.notices
         self.stand = answer.stand
+        self.times = None if answer.times is None else TaskTimes.unpacked(answer.times)
+        self.moments: Moments = (0.0, 0.0, 0.0)
         self._elements: list[Any] | None = None
 
     @property
@@ -72,7 +75,8 @@ class Slabs:
     Leases end in any thread, at any moment: that appends to a list, from which they are taken to be sent back.
     """
 
-    def __init__(self, keep_descriptors: bool) -> None:
+    def __init__(self, keep_descriptors: bool, note_bytes: Callable[[int], None]) -> None:
+        self._note_bytes = note_bytes  # called with how many are mapped more, or fewer
         self._keep_descriptors = keep_descriptors
         self._mapped: dict[SlabName, MappedSlab] = {}
         self._released: dict[int, list[int]] = {}
@@ -86,6 +90,7 @@ class Slabs:
             name = (worker, number)
             slab = MappedSlab(memory.attach(descriptor, sizes[number]), number, descriptor)
             self._mapped[name] = slab
+            self._note_bytes(sizes[number])
             if not self._keep_descriptors:
                 os.close(descriptor)
                 slab.descriptor = -1
@@ -136,7 +141,8 @@ class Slabs:
 
     def _drop(self, names: Any) -> None:
         for name in list(names):
-            self._mapped.pop(name, None)
+            if (slab := self._mapped.pop(name, None)) is not None:
+                self._note_bytes(-len(slab.memory))
             for worker, seen in self._introduced.items():
                 if name in seen:
                     seen.discard(name)

@@ -20,6 +20,7 @@ from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease, Slab, SlabPool, rounded
+from ...work.stopwatch import Stopwatch
 from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, RowRange, RowTags, SpanTask, Task
 from ...work.worker import Worker
 from ..pooled import remote_errors as errors
@@ -41,7 +42,8 @@ class WorkerProcess:
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
-        self._worker = Worker(pipeline, self._allocate, stacks_rows=True)
+        stopwatch = Stopwatch(number) if options.observe else None
+        self._worker = Worker(pipeline, self._allocate, stacks_rows=True, stopwatch=stopwatch)
         self._ahead = ReadAhead(pipeline, options.reading)
         self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
         self._trouble: Exception | None = None  # in receiving
@@ -114,7 +116,7 @@ class WorkerProcess:
     def _answer(self, number: int, task: Task, blocks: Blocks = NO_BLOCKS, reading: Reading = NOT_AHEAD) -> Answer:
         """Do a task."""
         began = time.perf_counter()
-        block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading.records())
+        block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading.records)
         error = None if block.failure is None else errors.encode(block.failure.error)
         try:
             rows, leases = self._encoder.encode(block.elements)
@@ -123,9 +125,11 @@ class WorkerProcess:
             block = Block([], None if block.tags is None else type(block.tags)(), block.failure)
         self._own.lend(leases)
         sizes = [(lease.slab.number, len(lease.slab.memory)) for lease in leases]
-        seconds = time.perf_counter() - began
+        ended = time.perf_counter()
         tags = None if block.tags is None else block.tags.packed()
-        return Answer(number, rows, block.count, tags, error, sizes, block.skipped, block.notices, seconds, block.stand)
+        times = None if block.times is None else block.times.until(ended).packed()
+        told = block.skipped, block.notices
+        return Answer(number, rows, block.count, tags, error, sizes, *told, ended - began, block.stand, times)
 
     def _send(self, answers: list[Answer]) -> None:
         introduced = self._own.take_introduced()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ....observing.times import Packed
 from ....work.notices import Told
 from ....work.tasks import PackedTags, Stand
 
@@ -89,7 +90,7 @@ class Returned(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Task `number` is finished, or failed after its rows. `tags`, `skipped`, `notices`, `stand`: those of its `Block`."""
+    """Task `number` is finished, or failed after its rows. What has the name of something of a `Block` is just that."""
 
     number: int
     rows: Encoded
@@ -101,6 +102,7 @@ class Answer(NamedTuple):
     notices: Told
     seconds: float  # that it took
     stand: Stand | None = None
+    times: Packed | None = None
 
 
 class Done(NamedTuple):

@@ -1,0 +1,98 @@
+"""What was found out, for users: of stages, of their operations, and of workers.
+
+In: nothing. Out: frozen values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class OperationStats:
+    """What an operation took, as far as it was timed: now and then.
+
+    Attributes:
+        number: of the operation in the pipeline.
+        name: the operation, in words.
+        seconds: of workers, over all tasks: its share of the tasks that were timed, times what all took.
+        per_input: seconds for each position or row that came to its stage.
+        timed: positions or rows of the stage for which it was timed; with none of them the seconds are 0.
+        slowest: seconds of its slowest call among these; 0 from the first operation on that takes several elements.
+        slowest_tag: what names the record of that call; see `Pipeline.place_of`. -1: none.
+    """
+
+    number: int
+    name: str
+    seconds: float
+    per_input: float
+    timed: int
+    slowest: float = 0.0
+    slowest_tag: int = -1
+
+
+@dataclass(frozen=True)
+class StageStats:
+    """What the tasks of a stage took, whose results your process took. Seconds of workers, of all together, unless it is said.
+
+    Attributes:
+        number: of the stage.
+        tasks: how many were done.
+        inputs: positions, or rows of earlier stages, that they were about.
+        rows: that came out.
+        nbytes: of these. Of rows that are no batches, the first of a task stands for the others.
+        reads: the inputs are positions, whose records it reads.
+        ends: the rows are elements, or are joined to be elements.
+        busy: all of it.
+        reading: of `busy`, in which records were read or waited for; a batch that is taken straight from columns is part of it.
+        packing: of `busy`, in which rows were made ready for your process.
+        between: of `busy`, spent in millrace itself between operations.
+        cpu_share: of the time of operations, the part in which workers were not waiting: for a disk, a lock or a sleep. 1.0
+            where nothing was timed.
+        waited: seconds of your process, in which it waited for results.
+        queued: seconds that tasks waited for a worker, on average.
+        ahead: tasks that were finished before they were asked for, on average over the time.
+        operations: each, in order.
+    """
+
+    number: int
+    tasks: int
+    inputs: int
+    rows: int
+    nbytes: int
+    reads: bool
+    ends: bool
+    busy: float
+    reading: float
+    packing: float
+    between: float
+    cpu_share: float
+    waited: float
+    queued: float
+    ahead: float
+    operations: tuple[OperationStats, ...]
+
+
+@dataclass(frozen=True)
+class WorkerStats:
+    """What workers did, over the last 2,000 tasks.
+
+    Attributes:
+        count: workers that did any of them.
+        busy: share of their time in which they did tasks.
+        starved: share in which they had none, as your process had all that it wanted ahead.
+        hand_over: share in which one was on its way to them.
+        started: worker processes that were made since the start.
+        ended: of these, the ones that ended by themselves or were killed.
+        slab_bytes: of memory that they share with your process now.
+        most_slab_bytes: the same at its largest.
+    """
+
+    count: int
+    busy: float
+    starved: float
+    hand_over: float
+    started: int
+    ended: int
+    slab_bytes: int
+    most_slab_bytes: int

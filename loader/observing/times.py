@@ -1,0 +1,99 @@
+"""What a worker notes of a task: plain numbers, which go with its block.
+
+In: nothing. Out: times, in seconds of `time.perf_counter`, which all processes of one machine share on Linux.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+Packed = tuple[Any, ...]
+"""`TaskTimes` on their way between processes: for pickle, which takes ten times as long for the object."""
+
+
+class Slowest(NamedTuple):
+    """The call of an operation, for one element, that took longest."""
+
+    seconds: float
+    operation: int  # its place in the stage
+    tag: int  # what names the record, as of `Pipeline.place_of`; -1: it has no name
+
+
+class Look(NamedTuple):
+    """What was found where a task was timed operation by operation: now and then, as that takes time itself."""
+
+    inputs: int  # of the task that were pushed through the operations meanwhile
+    seconds: float  # that this took
+    cpu_seconds: float  # of these that the thread was at work, not waiting
+    operations: tuple[float, ...]  # of these, spent in each operation of the stage; and last between them
+    slowest: Slowest | None  # of the operations before the first that takes several elements
+
+    @classmethod
+    def unpacked(cls, packed: Packed) -> Look:
+        """What was packed."""
+        return cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], Slowest._make(packed[-1])))
+
+
+class TaskTimes(NamedTuple):
+    """When a worker did a task, and what it was about."""
+
+    worker: int
+    began: float
+    ended: float
+    reading: float  # seconds of these in which records were read or waited for
+    packing: float  # seconds of these in which rows were made ready for another process
+    inputs: int  # positions or rows
+    rows: int  # that came out
+    nbytes: int  # of these rows; where no batches are made, as many for each as the first one has
+    look: Look | None = None
+
+    def packed(self) -> Packed:
+        """The same, to be sent."""
+        return tuple(self) if self.look is None else (*self[:-1], tuple(self.look))
+
+    @classmethod
+    def unpacked(cls, packed: Packed) -> TaskTimes:
+        """What was packed."""
+        return cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], Look.unpacked(packed[-1])))
+
+    def until(self, ended: float) -> TaskTimes:
+        """The same of a task whose rows were packed until then."""
+        return self._replace(packing=ended - self.ended, ended=ended)
+
+    def moved(self, seconds: float) -> TaskTimes:
+        """The same by the clock of another machine, which shows so many more seconds."""
+        return self._replace(began=self.began + seconds, ended=self.ended + seconds)
+
+
+class TaskEvent(NamedTuple):
+    """A task that was done, and whose block was taken.
+
+    Attributes:
+        block: number of its rows, among those of the iterator.
+        stage: number of the stage.
+        start: its positions are `[start, stop)`; of a task on rows, `stop - start` is their number.
+        stop: see `start`.
+        made_of: for a task on rows, the numbers of the blocks that these are of.
+        submitted: when it was given to the workers.
+        asked: when the rows were asked for.
+        taken: when they were there.
+        times: what the worker noted.
+    """
+
+    block: int
+    stage: int
+    start: int
+    stop: int
+    made_of: tuple[int, ...]
+    submitted: float
+    asked: float
+    taken: float
+    times: TaskTimes
+
+
+class WorkerEvent(NamedTuple):
+    """Something that happened to a worker."""
+
+    at: float
+    worker: int
+    what: str  # "started", or how it ended

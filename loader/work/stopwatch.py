@@ -1,0 +1,148 @@
+"""Times the tasks of a worker, and now and then what each operation takes.
+
+In: what a worker begins and ends. Out: `TaskTimes`. A task costs two looks at the clock. To time operations costs more, as
+each call takes two: that is done for a small share of the work, unless calls are so long that it is nothing beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import length_hint
+from time import perf_counter, thread_time
+from typing import Any
+
+import numpy as np
+
+from ...operations.protocol import Element, Step
+from ...operations.trees import flatten
+from ..observing.times import Look, Slowest, TaskTimes
+from .stacked_rows import StackedRows
+from .tasks import Block
+from .tuned import CALL_SECONDS, FIRST_LOOKS, LOOKS_SHARE
+
+
+class Stopwatch:
+    """That of one worker, number `worker`."""
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker
+        self._began = 0.0
+        self._allowed = (
+            -1.0
+        )  # seconds that may be spent on looks; below 0 before the first task, which is like no other
+
+    def begin(self) -> None:
+        """A task begins."""
+        self._began = perf_counter()
+
+    def may_look(self, calls: int) -> bool:
+        """Whether so many calls are to be timed one by one."""
+        cost = calls * CALL_SECONDS
+        if cost > self._allowed:
+            return False
+        self._allowed -= cost
+        return True
+
+    def end(self, block: Block, inputs: int, batches: bool, reading: float, look: Look | None) -> TaskTimes:
+        """The task has become a block; of `batches`, or of single rows."""
+        elements = block.elements
+        nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
+        ended, began = perf_counter(), self._began
+        self._allowed = max(self._allowed + LOOKS_SHARE * (ended - began), FIRST_LOOKS if self._allowed < 0 else 0.0)
+        return TaskTimes(self._worker, began, ended, reading, 0.0, inputs, len(elements), nbytes, look)
+
+
+class OperationClock:
+    """Charges time to the operation of a stage that is at work, or to what is between operations.
+
+    Args:
+        count: of the operations.
+        single: how many of them, at the front, work on elements one by one: the slowest call of these is kept.
+    """
+
+    def __init__(self, count: int, single: int) -> None:
+        self._seconds = [0.0] * (count + 1)
+        self._single = single
+        self._since = self._looked = self._cpu = 0.0
+        self._inputs = 0
+        self._slowest = 0.0, 0, 0  # of what is pushed now: seconds, operation, and how many inputs were left then
+        self._worst: Slowest | None = None
+        self._left: Iterator[Any] = iter(())
+
+    def around(self, step: Step, place: int) -> Step:
+        """A step that charges what it takes to operation `place`, and what was before it to the one before."""
+        seconds, before = self._seconds, place - 1 if place else -1
+        slowest = self._noting if 0 <= before < self._single else None
+
+        def timed(element: Element) -> None:
+            now = perf_counter()
+            took = now - self._since
+            seconds[before] += took
+            if slowest is not None and took > self._slowest[0]:
+                slowest(took, before)
+            self._since = now
+            step(element)
+            now = perf_counter()
+            seconds[place] += now - self._since
+            self._since = now
+
+        return timed
+
+    def _noting(self, took: float, place: int) -> None:
+        self._slowest = took, place, length_hint(self._left)
+
+    def begin(self, inputs: Iterator[Any]) -> None:
+        """Inputs will be pushed: an iterator that tells how many are left."""
+        self._left, self._slowest = inputs, (0.0, 0, 0)
+        self._cpu -= thread_time()
+        self._since = perf_counter()
+        self._looked -= self._since
+
+    def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
+        """All were pushed, which are so many `inputs` of the stage; `tag_of` names one by how many were left after it."""
+        now = perf_counter()
+        self._seconds[-1] += now - self._since
+        self._looked += now
+        self._cpu += thread_time()
+        self._inputs += inputs
+        took, place, left = self._slowest
+        if took > (self._worst.seconds if self._worst else 0.0):
+            self._worst = Slowest(took, place, tag_of(left))
+        self._left = iter(())
+
+    def take(self) -> Look | None:
+        """What was found since the last call."""
+        if not self._inputs:
+            return None
+        look = Look(self._inputs, self._looked, self._cpu, tuple(self._seconds), self._worst)
+        self._seconds[:] = [0.0] * len(self._seconds)
+        self._inputs, self._looked, self._cpu, self._worst = 0, 0.0, 0.0, None
+        return look
+
+
+def bytes_of_rows(rows: Any, batches: bool) -> int:
+    """Bytes of rows, at least one: each is looked at if they are batches, the first one otherwise."""
+    if isinstance(rows, StackedRows):
+        return sum(column.nbytes for column in rows.columns)
+    return sum(map(bytes_of, rows)) if batches else bytes_of(rows[0]) * len(rows)
+
+
+def bytes_of(element: Element) -> int:
+    """Bytes of the arrays, strings and numbers of an element.
+
+    >>> bytes_of({"x": np.zeros(3, np.float32), "label": 1, "name": "abc"})
+    23
+    """
+    kind = type(element)
+    if kind is np.ndarray:
+        return int(element.nbytes)
+    if kind is dict:
+        return sum(map(bytes_of, element.values()))
+    if kind in (bytes, str):
+        return len(element)
+    if kind in (int, float, bool):
+        return 8
+    leaves = flatten(element)[0]
+    return (
+        int(getattr(element, "nbytes", 0)) if len(leaves) == 1 and leaves[0] is element else sum(map(bytes_of, leaves))
+    )
