@@ -65,7 +65,7 @@ def convert(
         encode: for ArrayRecord, how records that are no bytes become bytes: "example" (the default, but for JSON lines),
             "json", or a function for all records.
         options: of the writer: for ArrayRecord over `{"group_size": 1}`; for Parquet `row_group_size`, `compression` and so on;
-            for tokens `dtype` and `add_special_tokens`.
+            for tokens `dtype`, `add_special_tokens`, and `document_length` for `.npy` files of tokens.
         tokenizer: the path of a tokenizer's file, of the library tokenizers. Default: records are tokens already.
         column: where a record that is a dict has its text, default "text"; or its tokens, default "tokens".
         storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.

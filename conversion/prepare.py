@@ -13,6 +13,7 @@ from ..errors import ConversionError
 from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..wording import shown
 from .inputs.find import find_input
+from .inputs.formats import Opening
 from .inputs.from_files import FileInput
 from .job import Input, Job, OnDamage, Output, Part
 from .outputs.array_record import ArrayRecordOutput
@@ -55,9 +56,10 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
     _check(wanted)
     storage = storage_options_of(wanted.storage_options)
     as_bytes = wanted.to == "array_record" and wanted.transform is None
-    found = find_input(
-        wanted.source, wanted.source_format, wanted.split, as_bytes, Target(target, storage).folder.index_dir, storage
-    )
+    opening = Opening({}, Target(target, storage).folder.index_dir, storage, _document_length(wanted))
+    found = find_input(wanted.source, wanted.source_format, wanted.split, as_bytes, opening)
+    if opening.document_length is not None and _format(found) != "npy":
+        raise ConversionError("document_length= divides .npy files of tokens, and the source is something else.")
     decode, skips = _decoding(wanted, found), wanted.on_error == "skip"
     steps = _steps(wanted, decode, found, skips)
     output = _output(wanted, found, steps, skips)
@@ -94,6 +96,13 @@ def _check(wanted: Wanted) -> None:
             raise ConversionError(f'{name}= goes with to="{to}", not "{wanted.to}".')
 
 
+def _document_length(wanted: Wanted) -> int | None:
+    length = wanted.options.get("document_length") if wanted.to == "tokens" else None
+    return (
+        None if length is None else whole_number("document_length", length, 1, None, "a number of tokens, such as 1024")
+    )
+
+
 def _decoding(wanted: Wanted, found: Input) -> str | None:
     """TFRecord files hold examples, which are taken apart where the target needs what is in them."""
     if wanted.decode is not None:
@@ -114,12 +123,21 @@ def _steps(wanted: Wanted, decode: str | None, found: Input, skips: bool) -> tup
 
 def _output(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -> Output:
     if wanted.to == "tokens":
-        return TokensOutput(wanted.tokenizer, wanted.column, wanted.options)
+        return TokensOutput(wanted.tokenizer, wanted.column, {**_dtype(wanted, found, steps, skips), **wanted.options})
     if wanted.to == "array_record":
         encode = wanted.encode or (found.form.encode if isinstance(found, FileInput) else "example")
         return ArrayRecordOutput(encode, identity_of(encode), wanted.options)
     schema = None if steps else found.schema()
     return ParquetOutput(schema or schema_of(_first(found, steps, skips)), wanted.options)
+
+
+def _dtype(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -> dict[str, str]:
+    """Tokens of `.npy` files keep their dtype."""
+    if wanted.tokenizer is not None or _format(found) != "npy":
+        return {}
+    record = next(_prepared(found, steps, _ignored if skips else None), None)
+    dtype = getattr(record.get("tokens") if isinstance(record, Mapping) else record, "dtype", None)
+    return {"dtype": str(dtype)} if dtype is not None and dtype.kind in "iu" else {}
 
 
 def _first(found: Input, steps: tuple[Step, ...], skips: bool) -> list[Any]:

@@ -259,6 +259,58 @@ def test_a_folder_of_tokens_is_one_source(tmp_path):
     assert len(list((tmp_path / "out").glob("*.npy"))) == 3
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.arange(6, dtype=np.uint16),
+        np.array(["2020-01-01", "2021-01-01"], "datetime64[D]"),
+        np.array(["a", "bc"]),
+        np.random.default_rng(0).random((7, 3), np.float32),
+        np.asfortranarray(np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)),
+        np.zeros((3, 0)),
+    ],
+    ids=lambda rows: f"{rows.dtype}, {rows.ndim} axes",
+)
+def test_the_rows_of_arrays_are_a_column_of_parquet(rows, tmp_path):
+    """`value`, with the dtype, and a fixed size where rows have axes: of `.npy` files, and of arrays in memory."""
+    np.save(tmp_path / "x.npy", rows)
+    for name, source, column in (("a", tmp_path / "x.npy", "value"), ("b", rows, "value"), ("c", {"n": rows}, "n")):
+        convert(source, tmp_path / name, "parquet")
+        read = millrace.ParquetDataSource(tmp_path / name)
+        assert list(read[0]) == [column]
+        assert np.array_equal([record[column] for record in read], rows.tolist() if rows.dtype.kind == "M" else rows)
+        if rows.dtype.kind in "fui":
+            assert read[0][column].dtype == rows.dtype
+
+
+def test_a_dump_of_tokens_becomes_documents(tmp_path):
+    """By a length, the last one shorter; or by the offsets that a `TokenWriter` wrote. The dtype stays."""
+    np.save(tmp_path / "x.npy", np.arange(10, dtype=np.uint16))
+    with pytest.raises(ConversionError, match=r"one number, 0: where do documents begin.*document_length"):
+        convert(tmp_path / "x.npy", tmp_path / "out", "tokens")
+    convert(tmp_path / "x.npy", tmp_path / "by length", "tokens", options={"document_length": 4}, shards=2)
+    convert(tmp_path / "by length", tmp_path / "out", "tokens", shards=1)
+    for folder in ("by length", "out"):
+        source = millrace.TokenSource(tmp_path / folder, name=None)
+        assert [one.tolist() for one in source] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+        assert source[0].dtype == np.uint16
+    convert(tmp_path / "by length", tmp_path / "rows", "parquet")
+    assert millrace.ParquetDataSource(tmp_path / "rows")[2]["tokens"].tolist() == [8, 9]
+
+
+def test_a_length_of_documents_is_for_dumps_of_tokens(tmp_path):
+    """Of one axis; all else is refused before anything is made."""
+    np.save(tmp_path / "x.npy", np.zeros((2, 3), int))
+    for source, length, error in (
+        (tmp_path / "x.npy", 4, ConversionError),
+        ([[1, 2]], 4, ConversionError),
+        (tmp_path / "x.npy", 0, ValueError),
+    ):
+        with pytest.raises(error, match="document_length"):
+            convert(source, tmp_path / "out", "tokens", options={"document_length": length})
+    assert not list((tmp_path / "out").glob("*.npy"))
+
+
 def test_types_of_csv_hold_for_all_files(tmp_path):
     """They are those of the first file; empty numbers are nulls, and a value of another type is an error with its line."""
     (tmp_path / "a.csv").write_text('n,text\n1,"a, b"\n,\n')

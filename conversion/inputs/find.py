@@ -9,11 +9,10 @@ from typing import Any
 from ... import sources
 from ...errors import ConversionError, MissingExtraError, SourceError, SourceNotFoundError
 from ...files.paths import find_files, text_of
-from ...files.storage_options import StorageOptions
 from ...formats.index import SUFFIX
 from ...wording import brief, first_few, shown
 from ..job import Input
-from .formats import FORMATS, format_of
+from .formats import FORMATS, Opening, format_of
 from .from_files import FileInput
 from .from_source import SourceInput
 
@@ -26,8 +25,7 @@ def find_input(
     source_format: str | None,
     split: str | None,
     as_bytes: bool,
-    index_dir: str,
-    storage: StorageOptions,
+    opening: Opening,
 ) -> Input:
     """The input that a source is.
 
@@ -36,8 +34,7 @@ def find_input(
         source_format: of files, "images", "huggingface" or "tfds"; None: by the names of the files.
         split: of a dataset that has several.
         as_bytes: whether examples of TFDS are to stay what they are in its files.
-        index_dir: where indices of files are kept.
-        storage: how files in a store are reached.
+        opening: what is needed to open files.
 
     Raises:
         ConversionError: the format is unknown, or cannot be told.
@@ -47,6 +44,7 @@ def find_input(
         raise ConversionError(
             f"source_format={shown(source_format)} is unknown; use one of {', '.join((*FORMATS, *OTHER_FORMATS))}."
         )
+    storage = opening.storage
     if not _is_paths(source):
         return SourceInput(source)
     if source_format == "images":
@@ -67,7 +65,7 @@ def find_input(
         raise SourceNotFoundError(f"{error}; for images, or a name of TFDS, pass source_format= (--from).") from error
     names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIX)]
     form = forms[0] if source_format else format_of(names)
-    return FileInput(names, form, index_dir, storage)
+    return FileInput(names, form, opening)
 
 
 def _is_paths(source: Any) -> bool:

@@ -14,8 +14,11 @@ from typing import Any
 
 from ... import sources
 from ...errors import ConversionError
+from ...files.paths import file_system_of
 from ...files.storage_options import StorageOptions
 from ...files.streams import open_stream
+from ...files.urls import is_remote
+from ...sources.tokens.files import offsets_path
 from ...wording import first_few, shown
 from ..job import OnDamage
 
@@ -34,6 +37,8 @@ class Opening:
     index_dir: str
     """Where indices are kept, of files that are read at random."""
     storage: StorageOptions
+    document_length: int | None = None
+    """Into pieces of which length `.npy` files with one axis are divided."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class Format:
     """How records that are no bytes become bytes: "example" or "json"."""
     stream: Callable[[str, Opening, OnDamage], Records] | None = None
     source: Callable[[str, Opening], Any] | None = None
+    schema: Callable[[str, Opening], Any] | None = None
+    """The Arrow schema of a file's records, or None; where one is known without reading them."""
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -83,10 +90,28 @@ def _parquet(path: str, opening: Opening) -> Any:
     return sources.ParquetDataSource(path, storage_options=opening.storage)
 
 
-def _npy(path: str, opening: Opening) -> Any:
-    from .rows import NpyRows
+def _parquet_schema(path: str, opening: Opening) -> Any:
+    if is_remote(path):
+        return None
+    import pyarrow.parquet as pq
 
-    return NpyRows(path)
+    return pq.read_schema(path).remove_metadata()
+
+
+def _npy(path: str, opening: Opening) -> Any:
+    """Documents, where a `TokenWriter` wrote the file; else rows, or pieces."""
+    from .rows import NpyPieces, NpyRows
+
+    if file_system_of(path, opening.storage).is_file(offsets_path(path)):
+        return sources.TokenSource(path, storage_options=opening.storage)
+    rows = NpyRows(path, opening.storage)
+    return rows if opening.document_length is None else NpyPieces(path, rows.columns, opening.document_length)
+
+
+def _npy_schema(path: str, opening: Opening) -> Any:
+    from .columns import schema_of_columns
+
+    return schema_of_columns(getattr(_npy(path, opening), "columns", None))
 
 
 FORMATS = {
@@ -110,9 +135,9 @@ FORMATS = {
             partial(_indexed, "JsonLinesDataSource"),
         ),
         Format("csv", (".csv",), "line", "example", _csv),
-        Format("parquet", (".parquet", ".parq", ".pq"), "record", "example", source=_parquet),
+        Format("parquet", (".parquet", ".parq", ".pq"), "record", "example", source=_parquet, schema=_parquet_schema),
         Format("array_record", (".array_record", ".arrayrecord"), "record", "example", source=_array_record),
-        Format("npy", (".npy",), "record", "example", source=_npy),
+        Format("npy", (".npy",), "record", "example", source=_npy, schema=_npy_schema),
     )
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -27,9 +28,9 @@ class FileInput:
 
     unit = "B"
 
-    def __init__(self, paths: Sequence[str], form: Format, index_dir: str, storage: StorageOptions) -> None:
-        self.form, self._index_dir, self._storage = form, index_dir, storage
-        self._stamps = {path: _stamp(path, storage) for path in paths}
+    def __init__(self, paths: Sequence[str], form: Format, opening: Opening) -> None:
+        self.form, self._storage, self._given = form, opening.storage, opening
+        self._stamps = {path: _stamp(path, opening.storage) for path in paths}
 
     def names(self) -> Sequence[str]:
         """The paths."""
@@ -42,7 +43,7 @@ class FileInput:
 
     @cached_property
     def _opening(self) -> Opening:
-        return Opening(self._types(), self._index_dir, self._storage)
+        return replace(self._given, types=self._types())
 
     def _types(self) -> dict[str, str]:
         """Of the columns of CSV files; those of the first file hold for all."""
@@ -55,12 +56,8 @@ class FileInput:
             return guessed_types(stream, first)
 
     def schema(self) -> Any:
-        """Of the first Parquet file, if it is on this machine."""
-        if self.form.name != "parquet" or is_remote(self.names()[0]):
-            return None
-        import pyarrow.parquet as pq
-
-        return pq.read_schema(self.names()[0]).remove_metadata()
+        """Of the first file, if its format has one."""
+        return None if self.form.schema is None else self.form.schema(self.names()[0], self._opening)
 
     def count(self, name: str, on_damage: OnDamage) -> int:
         """How many `read` gives of all of a file that is divided."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...sources import as_source, fingerprint_of, reader_of
 from ..job import Chunk, OnDamage, Part
+from .columns import schema_of_columns
 
 CHUNK_RECORDS = 256
 CHUNK_BYTES = 1 << 22
@@ -34,8 +35,8 @@ class SourceInput:
         return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
     def schema(self) -> Any:
-        """Not known."""
-        return None
+        """Known of arrays in memory."""
+        return schema_of_columns(getattr(self._source, "columns", None))
 
     def count(self, name: str, on_damage: OnDamage) -> int:
         """Its length."""

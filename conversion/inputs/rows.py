@@ -1,4 +1,4 @@
-"""The rows of a `.npy` file, as a source. In: row numbers. Out: arrays, without the first axis."""
+"""The rows of a `.npy` file, as a source. In: row numbers. Out: arrays, without the first axis; or pieces of one length."""
 
 from __future__ import annotations
 
@@ -7,33 +7,70 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import SourceError
+from ...errors import ConversionError, SourceError
+from ...files.opened import local_copy
+from ...files.storage_options import StorageOptions
 from ...wording import brief
 
 
 class NpyRows:
     """The rows of an array that lies in a file, which is mapped.
 
+    Args:
+        path: of the file.
+        storage: how a file in a store is reached.
+
     Raises:
         SourceError: the file is no `.npy` file, is cut off, or has a bare number or Python objects.
+
+    Attributes:
+        columns: the array.
     """
 
     array_keys = True
+    columns: npt.NDArray[Any]
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, storage: StorageOptions) -> None:
         try:
-            self._array: npt.NDArray[Any] = np.load(path, mmap_mode="r")
+            with local_copy(path, storage) as copy:
+                self.columns = np.load(copy, mmap_mode="r")
         except (OSError, ValueError, EOFError) as error:
             raise SourceError(f"{brief(path)} cannot be read as .npy: {brief(error)}") from error
-        if not self._array.ndim:
+        if not self.columns.ndim:
             raise SourceError(f"{brief(path)} holds one number and no rows.")
 
     def __len__(self) -> int:
-        return len(self._array)
+        return len(self.columns)
 
     def __getitem__(self, key: int) -> Any:
-        return np.array(self._array[key])
+        return np.array(self.columns[key])
 
     def __getitems__(self, keys: npt.NDArray[np.int64]) -> list[Any]:
         """The rows of some keys, copied."""
-        return list(np.asarray(self._array[keys]))
+        return list(np.asarray(self.columns[keys]))
+
+
+class NpyPieces:
+    """An array of one axis in pieces of one length; the last one may be shorter.
+
+    Args:
+        path: of the file.
+        array: what is in it.
+        length: of a piece.
+
+    Raises:
+        ConversionError: the array has several axes.
+    """
+
+    def __init__(self, path: str, array: npt.NDArray[Any], length: int) -> None:
+        if array.ndim != 1:
+            raise ConversionError(
+                f"{brief(path)} has an array of shape {array.shape}, whose rows are documents; leave document_length out."
+            )
+        self._array, self._length = array, length
+
+    def __len__(self) -> int:
+        return -(-len(self._array) // self._length)
+
+    def __getitem__(self, key: int) -> Any:
+        return np.array(self._array[key * self._length : (key + 1) * self._length])

@@ -106,7 +106,7 @@ def _checked(encoded: Any) -> bytes:
 
 
 def as_example(record: Any) -> bytes:
-    """Text as UTF-8, an array as a `.npy` file, a dict as `tf.train.Example`.
+    """Text as UTF-8, an array, or a number of NumPy, as a `.npy` file, a dict as `tf.train.Example`.
 
     >>> as_example("a"), len(as_example(np.arange(3, dtype=np.uint8)))
     (b'a', 131)
@@ -115,7 +115,7 @@ def as_example(record: Any) -> bytes:
         return bytes(record)
     if isinstance(record, str):
         return record.encode()
-    if isinstance(record, np.ndarray):
+    if isinstance(record, (np.ndarray, np.generic)):
         return _as_npy(record)
     if isinstance(record, Mapping):
         return _example(record)

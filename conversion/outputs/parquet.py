@@ -1,6 +1,6 @@
 """Records as rows of Parquet files, in row groups that are small enough for random reads.
 
-In: dicts with the columns of a schema. Out: files with that schema.
+In: dicts with the columns of a schema, or arrays and numbers, which are one column. Out: files with that schema.
 """
 
 from __future__ import annotations
@@ -10,9 +10,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from ...checks import whole_number
 from ...errors import ConversionError, MissingExtraError
 from ...wording import brief, first_few, shown
+
+VALUE = "value"
+"""The column of records that are arrays or numbers."""
+
+_DAYS = np.dtype("datetime64[D]")
 
 GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
 """A row group ends with so many rows, or bytes: one random read decodes a whole group."""
@@ -52,16 +59,15 @@ class ParquetOutput:
 
     def encode(self, records: list[Any]) -> Any:
         """As an Arrow table."""
-        for record in records:
-            self._check(record)
-        return pyarrow().Table.from_pylist([_plain(record) for record in records], schema=self._schema)
+        rows = list(map(_row, records))
+        for row in rows:
+            self._check(row)
+        return pyarrow().Table.from_pylist(list(map(_plain, rows)), schema=self._schema)
 
-    def _check(self, record: Any) -> None:
-        if not isinstance(record, Mapping):
-            raise ConversionError(not_columns(record))
-        if not record.keys() <= self._names:
+    def _check(self, row: Mapping[str, Any]) -> None:
+        if not row.keys() <= self._names:
             raise ConversionError(
-                f"a record has the columns {first_few(sorted(map(str, record.keys() - self._names)))}, which the first records "
+                f"a record has the columns {first_few(sorted(map(str, row.keys() - self._names)))}, which the first records "
                 "have not; pass transform= to give all records the same columns."
             )
 
@@ -112,15 +118,12 @@ def schema_of(records: Sequence[Any]) -> Any:
     """The Arrow schema of the first records; types come from the values.
 
     Raises:
-        ConversionError: records are no dicts, or a column has values of several types.
+        ConversionError: records have no columns, or a column has values of several types.
     """
-    for record in records:
-        if not isinstance(record, Mapping):
-            raise ConversionError(not_columns(record))
-    names = list(dict.fromkeys(name for record in records for name in record))
+    rows = list(map(_row, records))
     fields = []
-    for name in names:
-        values = [_plain(record).get(name) for record in records]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [_plain(row).get(name) for row in rows]
         try:
             fields.append((name, pyarrow().array(values).type))
         except (pyarrow().ArrowException, ValueError, TypeError) as error:
@@ -131,17 +134,29 @@ def schema_of(records: Sequence[Any]) -> Any:
     return pyarrow().schema(fields)
 
 
-def not_columns(record: Any) -> str:
-    """What to do with a record that is no dict."""
-    return (
+def _row(record: Any) -> Mapping[str, Any]:
+    """The columns of a record."""
+    if isinstance(record, Mapping):
+        return record
+    if isinstance(record, (np.ndarray, np.generic, int, float)):
+        return {VALUE: record}
+    raise ConversionError(
         f'a record is a {type(record).__name__} ({shown(record)}), and Parquet has columns; pass decode="example" or "json" '
         "for bytes that hold such, or transform=, a function that makes a dict of a record."
     )
 
 
-def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrow takes arrays of one axis; those with more become lists."""
-    return {name: value.tolist() if getattr(value, "ndim", 0) > 1 else value for name, value in record.items()}
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _value(value) for name, value in row.items()}
+
+
+def _value(value: Any) -> Any:
+    """Arrow takes arrays of one axis; those with more become lists, and those with none the number in them."""
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value[()]
+    if isinstance(value, np.datetime64) and value.dtype == _DAYS:
+        return value.item()  # Arrow takes no scalars of this dtype
+    return value.tolist() if getattr(value, "ndim", 0) > 1 else value
 
 
 def pyarrow() -> Any:

@@ -23,7 +23,8 @@ class TokensOutput:
     Args:
         tokenizer: the path of a tokenizer's file, of the library `tokenizers`; None: records have tokens.
         column: of records that are dicts, default "text", or "tokens" without a tokenizer.
-        options: `dtype`, default what the tokenizer's vocabulary needs, or uint32; `add_special_tokens`, default True.
+        options: `dtype`, default what the tokenizer's vocabulary needs, or uint32; `add_special_tokens`, default True;
+            `document_length`, of documents that the input is divided into.
     """
 
     suffix = ".npy"
@@ -33,9 +34,12 @@ class TokensOutput:
         self._column = column or (_COLUMN if tokenizer else "tokens")
         self._content = None if tokenizer is None else _content(tokenizer)
         self._special = str(options.get("add_special_tokens", True)).lower() != "false"
-        unknown = sorted(set(options) - {"dtype", "add_special_tokens"})
+        self._divided = {name: options[name] for name in ("document_length",) if name in options}
+        unknown = sorted(set(options) - {"dtype", "add_special_tokens", *self._divided})
         if unknown:
-            raise ConversionError(f"options for tokens are dtype and add_special_tokens, not {first_few(unknown)}.")
+            raise ConversionError(
+                f"options for tokens are dtype, add_special_tokens and document_length, not {first_few(unknown)}."
+            )
         self._dtype = _integers(options.get("dtype") or self._smallest())
 
     def _smallest(self) -> str:
@@ -44,7 +48,7 @@ class TokensOutput:
     def identity(self) -> dict[str, Any]:
         """A digest of the tokenizer, and the options."""
         told = None if self._content is None else hashlib.sha256(self._content.encode()).hexdigest()[:16]
-        options = {"dtype": str(self._dtype), "add_special_tokens": self._special}
+        options = {"dtype": str(self._dtype), "add_special_tokens": self._special, **self._divided}
         return {"to": "tokens", "tokenizer": told, "column": self._column, "options": options}
 
     @cached_property
@@ -78,6 +82,11 @@ class TokensOutput:
     def _fitting(self, tokens: Any) -> Any:
         """As the file has them; `TokenWriter` would say the same, but end."""
         found = np.asarray(tokens)
+        if isinstance(tokens, np.integer):
+            raise ConversionError(
+                f"a document is one number, {tokens}: where do documents begin? Divide .npy files into pieces by options="
+                '{"document_length": 1024}; or leave them as they are, for TokenSource(paths, document_length=1024).'
+            )
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ConversionError(
                 f"a document is a {type(tokens).__name__} ({shown(tokens)}), not a list of whole numbers; pass tokenizer=, the "
