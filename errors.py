@@ -17,6 +17,10 @@ class NoRecordsError(SourceError):
     """A source has no records at all."""
 
 
+class CutOffError(SourceError):
+    """A compressed file cannot be unpacked to its end; what was read before is whole."""
+
+
 class SourceNotFoundError(SourceError, FileNotFoundError):
     """A path, glob or directory matches no file."""
 

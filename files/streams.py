@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 from ..checks import one_of
-from ..errors import MissingExtraError, SourceError
+from ..errors import CutOffError, MissingExtraError, SourceError
 from ..wording import brief
 from .opened import OpenFile, open_file
 from .raw import RawFile
@@ -24,7 +24,9 @@ _BUFFER_BYTES = 1 << 20
 _SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
-def open_stream(path: str, decompress: Decompress = None, storage_options: StorageOptionsLike = None) -> BinaryIO:
+def open_stream(
+    path: str, decompress: Decompress = None, storage_options: StorageOptionsLike = None
+) -> io.BufferedReader[Any]:
     r"""Open a file to be read from its beginning to its end.
 
     Args:
@@ -34,7 +36,9 @@ def open_stream(path: str, decompress: Decompress = None, storage_options: Stora
 
     Raises:
         SourceNotFoundError: it is not there.
-        SourceError: it cannot be opened. Reads raise it too, if the file is cut off or damaged.
+        SourceError: it cannot be opened. Reads raise it too, if the file is damaged.
+        CutOffError: (when reading) a compressed file is cut off or damaged after its beginning. `read1` and lines give all
+            that comes before.
         MissingExtraError: "zstd" needs a package that is not installed.
         ValueError: `decompress` is something else.
 
@@ -96,7 +100,10 @@ class _OwnFile(RawFile):
 
 
 class _Unpacked(io.RawIOBase):
-    """What a library unpacks, with our errors: they name the file."""
+    """What a library unpacks, with our errors: they name the file, and come after all that can be unpacked."""
+
+    _begun = False
+    _failure: SourceError | None = None
 
     def __init__(self, packed: BinaryIO, kind: str, path: str) -> None:
         self._packed, self._path = packed, path
@@ -108,15 +115,30 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
+        room, filled = memoryview(buffer), 0
+        while filled < len(room) and self._failure is None and (found := self._unpack(room[filled:])):
+            filled += found
+            self._begun = True
+        if self._failure is not None and not filled:
+            raise self._failure
+        return filled
+
+    def _unpack(self, room: memoryview) -> int:
+        """Some bytes; where that fails, it is raised when those before have been taken."""
         try:
-            return cast(int, self._inner.readinto(buffer))
-        except SourceError:
-            raise
+            return cast(int, self._inner.readinto1(room))
+        except SourceError as error:
+            self._failure = error
         except self._errors as error:
-            raise SourceError(
-                f"{brief(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {brief(error)}; it is "
-                "cut off or damaged, or is compressed in another way than its name says."
-            ) from error
+            self._failure = self._cut_off(error)
+            self._failure.__cause__ = error
+        return 0
+
+    def _cut_off(self, error: Exception) -> SourceError:
+        where = f"{brief(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {brief(error)}"
+        if self._begun:
+            return CutOffError(f"{where}; it is cut off or damaged, and what follows is lost.")
+        return SourceError(f"{where}; it is cut off or damaged, or is compressed in another way than its name says.")
 
     def close(self) -> None:
         self._inner.close()

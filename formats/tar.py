@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from ..errors import SourceError
+from ..errors import CutOffError, SourceError
 from ..wording import brief, shown
 from .damage import OnDamage, leave_out
 
@@ -153,14 +153,14 @@ def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Sourc
             extended.apply(None)
             yield header
         elif header.type in _EXTENSIONS:
-            extended.add(header, blocks.take(header.size))
+            content = blocks.take(header.size)
+            if len(content) == header.size:  # a file that ends in it is told with the next header
+                extended.add(header, content)
         elif _has_content(header):
             path, size = extended.apply(header)
             offset, wanted = blocks.offset, contents and header.isreg()
             content = blocks.take(size) if wanted else blocks.skip(size)
-            if header.isreg() and not (
-                wanted and len(content) < size
-            ):  # a file that ends in it is told with the next header
+            if header.isreg() and not (wanted and len(content) < size):  # here, too
                 yield Member(path, offset, size, content)
         else:
             extended.apply(header)
@@ -175,9 +175,9 @@ def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceErr
             return
         header = _header(block)
         if header is None and not offset:
-            raise _no_tar(name, block)
+            raise blocks.failure or _no_tar(name, block)
         if header is not None or not lost:
-            yield header or _damaged(name, offset, len(block) < BLOCK)
+            yield header or blocks.failure or _damaged(name, offset, len(block) < BLOCK)
         if len(block) < BLOCK:
             return
         lost = header is None
@@ -249,16 +249,21 @@ class _Extended:
 
 
 class _Blocks:
-    """A stream that is read from its beginning, and where in it one stands."""
+    """A stream that is read from its beginning, and where in it one stands. It ends where it cannot be read on."""
 
     offset: int
+    failure: CutOffError | None = None
+    """Why it cannot."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self.offset = stream, 0
 
     def read(self, count: int) -> bytes:
         """So many bytes; fewer at the end."""
-        found = self._stream.read(count)
+        try:
+            found = b"" if self.failure else self._stream.read(count)
+        except CutOffError as error:  # a part of these bytes may be there, but no use
+            found, self.failure = b"", error
         self.offset += len(found)
         return found
 

@@ -8,11 +8,12 @@ Format: https://www.tensorflow.org/tutorials/load_data/tfrecord.
 
 from __future__ import annotations
 
+import io
 import struct
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +71,9 @@ def framed(record: bytes) -> bytes:
     return b"".join((length, _FOOTER.pack(masked(crc(length))), record, _FOOTER.pack(masked(crc(record)))))
 
 
-def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None) -> Iterator[tuple[int, bytes]]:
+def read_records(
+    stream: io.BufferedIOBase, name: str, on_damage: OnDamage | None = None
+) -> Iterator[tuple[int, bytes]]:
     """Gives each record of a stream, with the offset of its frame.
 
     Args:
@@ -123,7 +126,7 @@ class _Window:
     at: int
     """Where in the buffer one stands."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: io.BufferedIOBase) -> None:
         self._stream = stream
         self.buffer, self.start, self.at = b"", 0, 0
 
@@ -133,7 +136,8 @@ class _Window:
             return True
         pieces, found = [self.buffer[self.at :]], len(self.buffer) - self.at
         # In pieces: a length may be damaged, and ask for more than the memory holds.
-        while found < count and (piece := self._stream.read(_AT_ONCE)):
+        # By `read1`: where a stream fails, it does so after all that comes before was taken.
+        while found < count and (piece := self._stream.read1(_AT_ONCE)):
             pieces.append(piece)
             found += len(piece)
         self.start, self.at, self.buffer = self.start + self.at, 0, b"".join(pieces)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import json
 import os
 import random
@@ -12,8 +13,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
+import zlib
 
+import numpy as np
 import psutil
 import pytest
 from conversions import RECORDS, content, convert, read, write_tfrecord, write_tfrecords
@@ -79,17 +83,73 @@ def test_damaged_records_of_divided_files_are_counted_once(name, tmp_path):
         assert read(tmp_path / f"out {shards}") == expected
 
 
-@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
-def test_a_file_that_is_cut_off_is_an_error_or_counted(name, tmp_path):
-    """With "skip", what was whole before the end is there; but for what is unpacked with it."""
-    records = [os.urandom(5000) for _ in range(500)]
-    path = write_tfrecord(tmp_path / "in" / name, records)
+def test_a_file_that_is_cut_off_is_an_error_or_counted(tmp_path):
+    """With "skip", what was whole before the end is there."""
+    records = [os.urandom(5000) for _ in range(50)]
+    path = write_tfrecord(tmp_path / "in" / "a.tfrecord", records)
     path.write_bytes(path.read_bytes()[:-3000])
     with pytest.raises(SourceError, match="cut off"):
         convert(path, tmp_path / "out")
     made = convert(path, tmp_path / "skipped", on_error="skip")
-    assert (made.left_out, made.records > 100) == (1, True)
-    assert read(tmp_path / "skipped") == records[: made.records]
+    assert (made.left_out, made.records) == (1, 49)
+    assert read(tmp_path / "skipped") == records[:-1]
+
+
+def packed_records(name, count):
+    """The bytes of a file, not yet compressed; where each of its records ends; and what it becomes."""
+    texts = [random.Random(number).randbytes(300).hex() for number in range(count)]
+    if "jsonl" in name:
+        records, parts = [f'"{text}"'.encode() for text in texts], [f'"{text}"\n'.encode() for text in texts]
+    elif "csv" in name:
+        parts = [*(f"{text}\n".encode() for text in texts)]
+        records = [millrace.encode_example({"x": text}) for text in texts]
+    else:
+        records = [text.encode() for text in texts]
+        parts = list(map(framed, records))
+    begin = b"x\n" if "csv" in name else b""
+    return begin + b"".join(parts), len(begin) + np.cumsum(list(map(len, parts))), records
+
+
+def cut_off_gzip(path, data, share):
+    """A part of a compressed file; what can be unpacked of it, in bytes."""
+    packed = gzip.compress(data, 1)
+    kept = packed[: int(len(packed) * share)]
+    path.write_bytes(kept)
+    return len(zlib.decompressobj(wbits=31).decompress(kept))
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord.gz", "a.jsonl.gz", "a.csv.gz"])
+@pytest.mark.parametrize("share", [0.0002, 0.01, 0.7, pytest.param(0.99999, marks=pytest.mark.long)])
+def test_all_records_before_the_cut_of_a_compressed_file_are_kept(name, share, tmp_path):
+    """Whichever part they come into; the loss is counted once, and told by file and offset. Without "skip" it is an error."""
+    path = tmp_path / name
+    data, ends, records = packed_records(name, 2000)
+    there = int((ends <= cut_off_gzip(path, data, share)).sum())
+    with pytest.raises(SourceError, match=rf"{name} cannot be unpacked, near byte \d+ of the file: .*cut off"):
+        convert(path, tmp_path / "out")
+    for shards in (None, 3) if there else (None,):
+        made = convert(path, tmp_path / f"skipped {shards}", on_error="skip", shards=shards)
+        assert (made.records, made.left_out) == (there, 1)
+        assert f"{name} cannot be unpacked, near byte" in made.damage[0]
+        if there:
+            assert read(tmp_path / f"skipped {shards}") == records[:there]
+
+
+def test_all_samples_before_the_cut_of_a_compressed_tar_file_are_kept(tmp_path):
+    """But for the one that may lack a part; the cut and that one are counted."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for number in range(300):
+            for kind in ("a", "b"):
+                member = tarfile.TarInfo(f"{number:05}.{kind}")
+                member.size = 2000
+                tar.addfile(member, io.BytesIO(random.Random(number).randbytes(2000)))
+    there = cut_off_gzip(tmp_path / "x.tar.gz", data.getvalue(), 0.7) // (2 * (512 + 2048))
+    made = convert(tmp_path / "x.tar.gz", tmp_path / "out", on_error="skip")
+    assert (made.records, made.left_out) in ((there, 2), (there - 1, 2))
+    assert "x.tar.gz cannot be unpacked, near byte" in made.damage[0]
+    with pytest.raises(SourceError, match=r"x\.tar\.gz cannot be unpacked, near byte \d+"):
+        convert(tmp_path / "x.tar.gz", tmp_path / "whole")
 
 
 def test_values_that_cannot_be_written_are_damaged_records_too(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -31,7 +32,9 @@ def guessed_types(stream: BinaryIO, name: str) -> dict[str, str]:
     """
     rows = _rows(stream, name)
     columns = _columns(rows, name)
-    found = [row for _, row in islice(rows, GUESSED_FROM) if len(row) == len(columns)]
+    found: list[list[str]] = []
+    with suppress(SourceError):  # it is told when the rows are converted
+        found.extend(row for _, row in islice(rows, GUESSED_FROM) if len(row) == len(columns))
     return {column: _narrowest([row[place] for row in found]) for place, column in enumerate(columns)}
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from ...errors import NoRecordsError, SourceError
+from ...errors import CutOffError, NoRecordsError, SourceError
 from ...files.stamps import Stamp, check_unchanged, stamp_of
 from ...files.storage_options import StorageOptions
 from ...files.streams import compression_of, open_stream
@@ -123,7 +123,8 @@ class FileInput:
         try:
             found.extend(islice(records, count))
         except SourceError as error:  # what follows is lost, as in a file that is cut off; not what came before
-            if on_damage is None or (are_first and not found):
+            is_another = are_first and not found and not isinstance(error, CutOffError)
+            if on_damage is None or is_another:
                 raise
             on_damage(error)
         return found
