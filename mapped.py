@@ -11,6 +11,8 @@ import ctypes
 import mmap
 import os
 import sys
+from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +32,17 @@ def map_to(address: int, size: int, access: int, descriptor: int) -> None:
     Raises:
         OSError: as the system says.
     """
+    if _system_map()(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0) != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+@cache
+def _system_map() -> Callable[..., int]:
     system = ctypes.CDLL(None, use_errno=True)
     system.mmap.restype = ctypes.c_void_p
     system.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    if system.mmap(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0) != address:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    function: Callable[..., int] = system.mmap
+    return function
 
 
 def map_readable(path: str) -> NDArray[np.uint8]:
@@ -44,9 +52,17 @@ def map_readable(path: str) -> NDArray[np.uint8]:
         OSError: as the system says.
     """
     with open(path, "rb") as file:
-        if sys.platform != "linux":
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-        size = os.fstat(file.fileno()).st_size
-        memory = np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE, mmap.PROT_READ), np.uint8)
-        map_to(memory.ctypes.data, size, mmap.PROT_READ, file.fileno())
-        return memory
+        return np.frombuffer(mapping_of(file.fileno(), os.fstat(file.fileno()).st_size), np.uint8)
+
+
+def mapping_of(descriptor: int, size: int) -> mmap.mmap:
+    """The first `size` bytes, more than none, of an open file, read-only. They stay mapped as long as the object lives.
+
+    Raises:
+        OSError: as the system says.
+    """
+    if sys.platform != "linux":
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    mapping = mmap.mmap(-1, size, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    map_to(np.frombuffer(mapping, np.uint8).ctypes.data, size, mmap.PROT_READ, descriptor)
+    return mapping

@@ -6,16 +6,16 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from ..errors import SourceError, SourceNotFoundError
 from ..wording import TEXT, brief, shown
 from .stamps import Stamp, check_unchanged, stamp_of
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 Range = tuple[int, int]
 """Offset and length in bytes."""
@@ -37,7 +37,7 @@ class OpenFile(Protocol):
         """
         ...
 
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+    def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
         """What `read` gives for each range, in their order; a remote file is asked for neighbours at once, and in parallel.
 
         Raises:
@@ -144,15 +144,15 @@ class LocalFile:
             raise too_short(self.path, offset, length, len(found))
         return found
 
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+    def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
         """One call of the system for each: the page cache needs no more."""
-        offsets, lengths = zip(*ranges, strict=True) if ranges else ((), ())
+        starts, sizes = (np.asarray(given, np.int64).tolist() for given in (offsets, lengths))
         try:
-            found = list(map(os.pread, repeat(self._descriptor), lengths, offsets))
+            found = list(map(os.pread, repeat(self._descriptor), sizes, starts))
         except OSError:  # `read` tells of which
-            return [self.read(*some) for some in ranges]
+            return list(map(self.read, starts, sizes))
         # None is longer than what was asked for: the sums tell.
-        return found if sum(map(len, found)) == sum(lengths) else [self.read(*some) for some in ranges]
+        return found if sum(map(len, found)) == sum(sizes) else list(map(self.read, starts, sizes))
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
         """Nothing: the system reads ahead."""

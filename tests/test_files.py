@@ -43,7 +43,7 @@ def test_reads_give_the_bytes_of_their_ranges(file):
     expected = [DATA[at : at + length] for at, length in ranges]
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lambda one: file.read(*one), ranges)) == expected
-    assert copy.read_many(ranges) == expected
+    assert copy.read_many(*zip(*ranges)) == expected
     assert copy.size == len(DATA)
     copy.close()
     copy.close()

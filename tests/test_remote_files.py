@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,18 +80,18 @@ def test_reads_are_those_of_a_local_file_under_any_fault(store, to_store, faults
     file = open_file(URL, to_store)
     store.faults = faults
     assert file.size == len(DATA)
-    assert file.read_many(RANGES) == expected(RANGES)
+    assert file.read_many(*zip(*RANGES)) == expected(RANGES)
     assert pickle.loads(pickle.dumps(file)).read(77, 1000) == DATA[77:1077]
 
 
 def test_many_ranges_are_few_requests(store, to_store):
     """Ranges that are close to one another come together, without a cache; with one, each block comes once."""
     ranges = [(at, 100) for at in range(0, MIB, 1000)]
-    open_file(URL, {**to_store, "cache_bytes": 0}).read_many(ranges)
+    open_file(URL, {**to_store, "cache_bytes": 0}).read_many(*zip(*ranges))
     assert store.reads == 1
     file = open_file(URL, to_store)
     for _ in range(3):
-        assert file.read_many(ranges) == expected(ranges)
+        assert file.read_many(*zip(*ranges)) == expected(ranges)
     assert store.reads == 2
     file.read(0, len(DATA))
     assert store.reads == 3
@@ -155,7 +156,7 @@ def test_other_schemes(store, to_store, tmp_path):
     for path in paths:
         (found,) = find_files(path, ("*",), ours)
         file = open_file(found, ours)
-        assert file.read_many(RANGES) == expected(RANGES)
+        assert file.read_many(*zip(*RANGES)) == expected(RANGES)
         file.close()
     assert (
         find_files("memory://folder", ("*.bin",))
@@ -292,6 +293,32 @@ def test_the_budget_is_kept_and_what_was_used_last_stays(store, to_store):
         pass
 
 
+def test_a_piece_that_is_not_whole_is_brought_again(store, to_store):
+    """A machine may go down before all of it is on the disk: the size tells."""
+    file = open_file(URL, to_store)
+    for _ in range(2):
+        assert file.read(0, len(DATA)) == DATA
+        with local_copy(URL, to_store) as path:
+            assert Path(path).read_bytes() == DATA
+        for piece in Path(to_store["cache_dir"]).glob("*/*"):
+            os.truncate(piece, piece.stat().st_size // 2)
+
+
+def test_announced_blocks_stay_mapped(store, to_store):
+    """They are read without the disk, though the cache removes them; a range may span them and others."""
+    file = open_file(URL, to_store)
+    file.prefetch([0], [2 * MIB])
+    assert file.read(0, 2 * MIB) == DATA[: 2 * MIB]
+    assert {path.name for path in Path(to_store["cache_dir"]).glob("*/*")} == {f"{number:08x}" for number in range(4)}
+    shutil.rmtree(to_store["cache_dir"])
+    assert file.read_many([0, 5, MIB // 2 - 5], [0, 100, 2 * MIB]) == [
+        b"",
+        DATA[5:105],
+        DATA[MIB // 2 - 5 :][: 2 * MIB],
+    ]
+    assert store.bytes_asked == 5 * MIB // 2
+
+
 def test_copies_that_do_not_fit_together_come_one_after_the_other(store, to_store):
     """Each waits for room; the budget is kept, and what is open stays whole."""
     to_store = {**to_store, "cache_bytes": 8 * MIB}
@@ -383,5 +410,6 @@ def test_a_program_ends_while_blocks_are_brought_ahead(store, to_store):
 
 def test_no_thread_stays(store, to_store):
     """Requests that run at the same time have threads of their own, which end with the call."""
-    open_file(URL, to_store).read_many([(at, 9) for at in range(0, len(DATA), 2 * MIB)])
+    starts = range(0, len(DATA), 2 * MIB)
+    open_file(URL, to_store).read_many(starts, [9] * len(starts))
     assert not [one for one in threading.enumerate() if one.name.startswith("millrace-request")]

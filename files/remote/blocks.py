@@ -1,20 +1,25 @@
 """The blocks of one remote file. In: ranges of bytes. Out: the bytes, from memory, from the cache on disk, or from the store.
 
 Who needs a block that another thread or process is just asking for waits for that. Blocks that were announced close together
-are read whole, and stay in memory for a while; of others only what is wanted is read from the disk.
+stay mapped into memory for a while; of others what is wanted is read from the disk.
 """
 
 from __future__ import annotations
 
 import functools
+import mmap
 import os
 from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
-from ..opened import Range
+import numpy as np
+import numpy.typing as npt
+
+from ...mapped import mapping_of
 from .cache import Cache, Claim
 from .hot import HOT, HOT_BYTES
 from .parallel import in_background, in_parallel
-from .ranges import BLOCK_BYTES, runs_of
+from .ranges import BLOCK_BYTES, blocks_of, runs_of
 
 AT_ONCE = 64
 """Blocks of one call that are open, or held in memory, at the same time."""
@@ -24,6 +29,14 @@ _SCATTERED = 8
 
 Bring = Callable[[int, int], memoryview]
 """Asks the store for the bytes `[start, stop)`."""
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+
+class Block(Protocol):
+    """A block on this machine."""
+
+    def __getitem__(self, part: slice, /) -> bytes: ...
 
 
 class Blocks:
@@ -41,23 +54,19 @@ class Blocks:
         self._announced: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
         """Those of the last two announcements that fit into memory."""
 
-    def read(self, ranges: Sequence[Range]) -> list[bytes]:
+    def read(self, offsets: Int64s, lengths: Int64s) -> list[bytes]:
         """The bytes of ranges that lie in the file."""
-        blocks: set[int] = set()
-        for offset, length in ranges:
-            if length:
-                blocks.update(range(offset // BLOCK_BYTES, (offset + length - 1) // BLOCK_BYTES + 1))
-        found: dict[int, bytes | int] = {}
-        try:
-            for block in blocks:
-                if (here := self._here(block)) is not None:
-                    found[block] = here
-            found.update(self._from_store(sorted(blocks.difference(found))))
-            return [_joined(found, offset, length) for offset, length in ranges]
-        finally:
-            for here in found.values():
-                if isinstance(here, int):
-                    os.close(here)
+        blocks = blocks_of(offsets, lengths)
+        if len(blocks) > AT_ONCE and len(offsets) > 1:
+            half = len(offsets) // 2
+            return self.read(offsets[:half], lengths[:half]) + self.read(offsets[half:], lengths[half:])
+        found = self._found(blocks)
+        firsts, starts = np.divmod(offsets, BLOCK_BYTES)
+        places = zip(firsts.tolist(), starts.tolist(), (starts + lengths).tolist())
+        return [
+            found[block][start:stop] if start < stop <= BLOCK_BYTES else _joined(found, block, start, stop)
+            for block, start, stop in places
+        ]
 
     def announce(self, blocks: Sequence[int], wanted: int) -> None:
         """Begin to bring blocks of which so many bytes will be wanted soon; faults wait for the read.
@@ -73,28 +82,42 @@ class Blocks:
         portions = [missing[first : first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
         in_background([functools.partial(self._claimed, portion) for portion in portions])
 
-    def _here(self, block: int) -> bytes | int | None:
-        """A block, or a descriptor of it, if it is on this machine."""
+    def _found(self, blocks: Sequence[int]) -> dict[int, Block]:
+        """All of these, from wherever they are."""
+        found = {block: here for block in blocks if (here := self._here(block)) is not None}
+        return found | self._from_store([block for block in blocks if block not in found])
+
+    def _here(self, block: int) -> Block | None:
+        """A block, if it is on this machine."""
         kept = HOT.get((self._folder, block))
         if kept is not None:
             return kept
-        descriptor = self._cache.open(self._name(block))
-        if descriptor is None or not self._is_hot(block):
-            return descriptor
-        with open(descriptor, "rb", 0) as file:
-            data = file.read(BLOCK_BYTES)
-        HOT.put((self._folder, block), data)
-        return data
+        descriptor = self._cache.open(self._name(block), self._size_of(block))
+        if descriptor is None:
+            return None
+        return self._kept(block, self._mapped(block, descriptor)) if self._is_hot(block) else _OnDisk(descriptor)
 
-    def _from_store(self, blocks: Sequence[int]) -> dict[int, bytes]:
+    def _mapped(self, block: int, descriptor: int) -> mmap.mmap:
+        """The memory of a block; the descriptor is closed."""
+        try:
+            return mapping_of(descriptor, self._size_of(block))
+        finally:
+            os.close(descriptor)
+
+    def _kept(self, block: int, mapping: mmap.mmap) -> mmap.mmap:
+        if self._is_hot(block):
+            HOT.put((self._folder, block), mapping)
+        return mapping
+
+    def _from_store(self, blocks: Sequence[int]) -> dict[int, Block]:
         """Blocks that are not here: asked for by this thread, or by another one that was faster."""
-        brought = self._claimed(blocks) if blocks else {}
+        brought: dict[int, Block] = {**self._claimed(blocks)} if blocks else {}
         for block in blocks:
             while block not in brought:
                 brought.update(self._from_others(block))
         return brought
 
-    def _claimed(self, blocks: Sequence[int]) -> dict[int, bytes]:
+    def _claimed(self, blocks: Sequence[int]) -> dict[int, mmap.mmap]:
         """Those of the blocks that nobody else asks for, by few requests at the same time."""
         claims: dict[int, Claim] = {}
         try:
@@ -108,19 +131,20 @@ class Blocks:
             for claim in claims.values():
                 claim.give_up()
 
-    def _fill(self, run: Sequence[int], claims: dict[int, Claim]) -> dict[int, bytes]:
+    def _fill(self, run: Sequence[int], claims: dict[int, Claim]) -> dict[int, mmap.mmap]:
         """One request, for blocks that follow one another."""
         first = run[0] * BLOCK_BYTES
         data = self._bring(first, min((run[-1] + 1) * BLOCK_BYTES, self._size))
-        brought = {block: bytes(data[(at := block * BLOCK_BYTES - first) : at + BLOCK_BYTES]) for block in run}
-        for block, piece in brought.items():
-            with claims[block].file(len(piece)) as out:
-                out.write(piece)
-            if self._is_hot(block):
-                HOT.put((self._folder, block), piece)
+        brought = {}
+        for block in run:
+            at, size = block * BLOCK_BYTES - first, self._size_of(block)
+            with claims[block].file(size) as out:
+                out.write(data[at : at + size])
+                mapping = mapping_of(out.fileno(), size)
+            brought[block] = self._kept(block, mapping)
         return brought
 
-    def _from_others(self, block: int) -> dict[int, bytes]:
+    def _from_others(self, block: int) -> dict[int, mmap.mmap]:
         """A block that another thread or process was about to write; empty if it is not there after all."""
         claim = self._cache.claim(self._name(block), wait=True)
         if claim is not None:
@@ -128,30 +152,37 @@ class Blocks:
                 return self._fill([block], {block: claim})
             finally:
                 claim.give_up()
-        here = self._here(block)
-        if isinstance(here, int):
-            with open(here, "rb", 0) as file:
-                here = file.read(BLOCK_BYTES)
-        return {} if here is None else {block: here}
+        descriptor = self._cache.open(self._name(block), self._size_of(block))
+        return {} if descriptor is None else {block: self._kept(block, self._mapped(block, descriptor))}
 
     def _is_hot(self, block: int) -> bool:
         before, now = self._announced
         return block in now or block in before
 
+    def _size_of(self, block: int) -> int:
+        return min(BLOCK_BYTES, self._size - block * BLOCK_BYTES)
+
     def _name(self, block: int) -> str:
         return f"{self._folder}/{block:08x}"
 
 
-def _joined(found: dict[int, bytes | int], offset: int, length: int) -> bytes:
-    """A range, out of the blocks that it touches."""
-    block, start = divmod(offset, BLOCK_BYTES)
-    here = found.get(block)
-    if isinstance(here, bytes) and start + length <= BLOCK_BYTES:
-        return here[start : start + length]
+class _OnDisk:
+    """A block of which little is wanted: read from its file, which is closed when this dies."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __getitem__(self, part: slice) -> bytes:
+        return os.pread(self._descriptor, part.stop - part.start, part.start)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+def _joined(found: dict[int, Block], block: int, start: int, stop: int) -> bytes:
+    """A range that begins in a block, out of all that it touches."""
     parts = []
-    while length:
-        block, start = divmod(offset, BLOCK_BYTES)
-        size, here = min(length, BLOCK_BYTES - start), found[block]
-        parts.append(os.pread(here, size, start) if isinstance(here, int) else here[start : start + size])
-        offset, length = offset + size, length - size
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    while start < stop:
+        parts.append(found[block][start : min(stop, BLOCK_BYTES)])
+        block, start, stop = block + 1, 0, stop - BLOCK_BYTES
+    return b"".join(parts)

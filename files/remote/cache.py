@@ -47,15 +47,20 @@ class Cache:
     def __init__(self, folder: str, budget: int) -> None:
         self.folder, self.budget = folder, budget
 
-    def open(self, name: str) -> int | None:
-        """A descriptor of a piece, for the caller to close; None if it is not there."""
+    def open(self, name: str, size: int) -> int | None:
+        """A descriptor of a piece of so many bytes, for the caller to close; None if it is not there."""
         try:
             descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise self._error(error) from error
-        if time.time() - os.fstat(descriptor).st_mtime > _TOUCH_SECONDS:
+        found = os.fstat(descriptor)
+        if found.st_size != size:  # a machine went down before all was on the disk, or somebody wrote to it
+            os.close(descriptor)
+            _removed(self.path(name))
+            return None
+        if time.time() - found.st_mtime > _TOUCH_SECONDS:
             self.touch(name)
         return descriptor
 

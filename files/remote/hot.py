@@ -1,13 +1,18 @@
-"""Blocks that are read again and again, in memory. In: names and blocks. Out: the same blocks, while they are kept."""
+"""Blocks that are read again and again, mapped into memory. In: names and blocks. Out: the same blocks, while they are kept.
+
+What is mapped is the file in the cache on disk: all processes of a host share its memory, and one that the cache has removed
+takes room on the disk until it is let go of here.
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
-HOT_BYTES = 64 << 20
+HOT_BYTES = 128 << 20
 """Bytes of one process."""
 
 
@@ -15,18 +20,18 @@ class HotBlocks:
     """The blocks that were used last. Thread-safe, safe to fork.
 
     >>> kept = HotBlocks(10)
-    >>> kept.put("a", b"12345"), kept.put("b", b"12345"), kept.get("a"), kept.put("c", b"1")
-    (None, None, b'12345', None)
-    >>> kept.get("b"), kept.get("a")
-    (None, b'12345')
+    >>> kept.put("a", mmap.mmap(-1, 5)), kept.put("b", mmap.mmap(-1, 5)), kept.get("a") is None
+    (None, None, False)
+    >>> kept.put("c", mmap.mmap(-1, 1)), kept.get("b"), kept.get("a") is None
+    (None, None, False)
     """
 
     def __init__(self, limit: int) -> None:
         self._limit, self._held = limit, 0
-        self._blocks: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._blocks: OrderedDict[Hashable, mmap.mmap] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, name: Hashable) -> bytes | None:
+    def get(self, name: Hashable) -> mmap.mmap | None:
         """A block, if it is kept."""
         with self._lock:
             block = self._blocks.get(name)
@@ -34,7 +39,7 @@ class HotBlocks:
                 self._blocks.move_to_end(name)
             return block
 
-    def put(self, name: Hashable, block: bytes) -> None:
+    def put(self, name: Hashable, block: mmap.mmap) -> None:
         """Keep a block, and let go of those that were not used for longest."""
         with self._lock:
             self._held += len(block) - len(self._blocks.pop(name, b""))

@@ -43,7 +43,7 @@ def blocks_of(offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[int]:
     starts, sizes = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
     filled = sizes > 0
     first, last = starts[filled] // BLOCK_BYTES, (starts + sizes - 1)[filled] // BLOCK_BYTES
-    touched = set(np.unique(np.concatenate([first, last])).tolist())
+    touched = {*first.tolist(), *last.tolist()}
     long = last - first > 1
     for low, high in zip(first[long].tolist(), last[long].tolist()):
         touched.update(range(low, high))

@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -71,22 +71,21 @@ class RemoteFile:
             self.prefetch([offset], [max(self._asked_for - offset, 0)])
         self._follows = offset + length
         if length <= _PORTION_BYTES:
-            return self.read_many([(offset, length)])[0]
+            return self.read_many([offset], [length])[0]
         starts = range(offset, offset + length, _PORTION_BYTES)
         return b"".join(self.read(start, min(_PORTION_BYTES, offset + length - start)) for start in starts)
 
-    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+    def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
         """The bytes of many ranges."""
-        for offset, length in ranges:
-            if offset + length > self.size:
-                raise SourceError(
-                    f"{brief(self.path)}: {length} bytes were asked for at byte {offset}, but the file has {self.size}."
-                )
+        starts, sizes = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
+        if (starts + sizes).max(initial=0) > self.size:
+            last = int(np.argmax(starts + sizes))
+            raise SourceError(
+                f"{brief(self.path)}: {sizes[last]} bytes were asked for at byte {starts[last]}, but the file has {self.size}."
+            )
         if self._blocks is None:
-            return self._read_apart(ranges)
-        if len(ranges) < AT_ONCE // 2:  # each touches two blocks, as a rule, at most
-            return self._blocks.read(ranges)
-        return [data for some in _in_portions(ranges) for data in self._blocks.read(some)]
+            return self._read_apart(list(zip(starts.tolist(), sizes.tolist())))
+        return self._blocks.read(starts, sizes)
 
     def prefetch(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
         """Begin to bring the blocks of these ranges into the cache; without one, nothing."""
@@ -108,7 +107,7 @@ class RemoteFile:
                 f"{brief(self.path)}: files of this kind are read from a copy on disk, and cache_bytes is 0; raise it in "
                 "storage_options=."
             )
-        while (descriptor := self._cache.open(self._copy_name)) is None:
+        while (descriptor := self._cache.open(self._copy_name, self.size)) is None:
             self.keep_copy(wait=True)
         try:
             yield f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else self._cache.path(self._copy_name)
@@ -180,15 +179,3 @@ def remote_stamp(path: str, options: StorageOptions) -> Stamp:
         return store.stamp(key)
 
     return ask(store, path, options, question)
-
-
-def _in_portions(ranges: Sequence[Range]) -> Iterable[Sequence[Range]]:
-    """Ranges cut where they would touch too many blocks together. One range alone may still be larger."""
-    touched: set[int] = set()
-    begin = 0
-    for number, (offset, length) in enumerate(ranges):
-        touched.update(range(offset // BLOCK_BYTES, (offset + length) // BLOCK_BYTES + 1))
-        if len(touched) > AT_ONCE and number > begin:
-            yield ranges[begin:number]
-            begin, touched = number, set()
-    yield ranges[begin:]

@@ -41,7 +41,8 @@ class StoreFile(RawFile):
 
     def load(self, ranges: Sequence[Range]) -> None:
         """Bring what will be read from these ranges, all at once; it is kept until the file is closed."""
-        self._loaded = [(offset, data) for (offset, _), data in zip(ranges, self._file.read_many(ranges))]
+        offsets, lengths = [offset for offset, _ in ranges], [length for _, length in ranges]
+        self._loaded = list(zip(offsets, self._file.read_many(offsets, lengths)))
 
     def prefetch(self, ranges: Sequence[Range]) -> None:
         """Begin to bring what will be read from these ranges by another one that opens this file."""

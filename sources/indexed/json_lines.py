@@ -51,9 +51,9 @@ class JsonLinesDataSource(IndexedSource[Any]):
     _patterns: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
-        offsets, lengths = (part.tolist() for part in self._ranges(index, places))
-        lines = file.read_many(list(zip(offsets, lengths)))
-        return [parsed(line, file.path, offset) for line, offset in zip(lines, offsets)]
+        offsets, lengths = self._ranges(index, places)
+        lines = file.read_many(offsets, lengths)
+        return [parsed(line, file.path, offset) for line, offset in zip(lines, offsets.tolist())]
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
         offsets, lengths = index.arrays["ranges"][places].T

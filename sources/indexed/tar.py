@@ -81,7 +81,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         ends = arrays["firsts"][places + 1]
         members = [np.arange(first, end) for first, end in zip(arrays["firsts"][places].tolist(), ends.tolist())]
         every = np.concatenate(members)
-        contents = file.read_many(list(zip(arrays["offsets"][every].tolist(), arrays["sizes"][every].tolist())))
+        contents = file.read_many(arrays["offsets"][every], arrays["sizes"][every])
         named = zip((words[number] for number in arrays["extensions"][every].tolist()), contents)
         return [
             {"__key__": _key(arrays, place), **dict(islice(named, len(some)))}

@@ -73,7 +73,7 @@ class TFRecordDataSource(IndexedSource[Any]):
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:
         starts, lengths = self._ranges(index, places)
-        records = file.read_many(list(zip(starts.tolist(), lengths.tolist())))
+        records = file.read_many(starts, lengths)
         damaged = first_damaged(records, index.arrays["checksums"].take(places).tolist())
         if damaged is not None:
             raise wrong_checksum(file.path, int(starts[damaged]) - HEADER_BYTES)

@@ -52,9 +52,9 @@ class RemoteTokens:
 
     def many(self, starts: Array, stops: Array) -> list[Array]:
         """By ranged reads."""
-        size, first = self.dtype.itemsize, self._start
-        ranges = [(first + start * size, (stop - start) * size) for start, stop in zip(starts.tolist(), stops.tolist())]
-        return [np.frombuffer(data, self.dtype) for data in self.file.read_many(ranges)]
+        size = self.dtype.itemsize
+        read = self.file.read_many(self._start + starts * size, (stops - starts) * size)
+        return [np.frombuffer(data, self.dtype) for data in read]
 
     def prefetch(self, starts: Array, stops: Array) -> None:
         """Into the cache."""
