@@ -1,4 +1,4 @@
-"""The table of Grain's public names in docs/from-grain.md. `python tests/grain_names.py` writes it anew."""
+"""The table of Grain's public names in docs/grain-names.md. `python tests/grain_names.py` writes it anew."""
 
 import importlib
 import inspect
@@ -17,7 +17,7 @@ MODULES = (
     "python",
     "experimental",
 )
-PAGE = Path(__file__).parent.parent / "docs" / "from-grain.md"
+PAGE = Path(__file__).parent.parent / "docs" / "grain-names.md"
 BEGIN, END = "<!-- names: written by tests/grain_names.py -->\n", "<!-- end of names -->\n"
 
 BETTER = "better"
