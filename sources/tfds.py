@@ -8,14 +8,27 @@ downloaded.
 from __future__ import annotations
 
 import os
+import re
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, SupportsIndex
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import MissingExtraError, SourceError
+from ..files.opened import open_file
+from ..files.paths import file_system_of, text_of
+from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ..files.urls import is_remote
 from ..wording import brief, first_few, shown
 from .array_record.source import ArrayRecordDataSource
 from .keys import Keys, check_key, check_keys
+
+_DATA = re.compile(r"-\d{5,}-of-\d{5,}")
+"""In the names of files with examples."""
 
 
 class TfdsDataSource:
@@ -24,8 +37,9 @@ class TfdsDataSource:
     Args:
         name: the dataset, as in `tfds.data_source`: `"mnist"`, `"my_data/config:1.0.0"`.
         split: a split or a part of one: `"train"`, `"train[:80%]"`.
-        data_dir: where the datasets lie; default TFDS's own folder.
+        data_dir: where the datasets lie, a folder or a URL (`s3://…`); default `$TFDS_DATA_DIR`, or TFDS's own folder.
         decoders: decoders of features that are not to be decoded as usual, such as `tfds.decode.SkipDecoding()`.
+        storage_options: how files in stores are reached and kept (docs/how-to).
 
     Raises:
         SourceError: there is no such dataset or split, or the dataset is not prepared in a format with random access.
@@ -40,18 +54,31 @@ class TfdsDataSource:
     checks_keys: ClassVar[bool] = True
 
     def __init__(
-        self, name: str, split: str, data_dir: str | os.PathLike[str] | None = None, decoders: Any = None
+        self,
+        name: str,
+        split: str,
+        data_dir: str | os.PathLike[str] | None = None,
+        decoders: Any = None,
+        *,
+        storage_options: StorageOptionsLike = None,
     ) -> None:
         self._name = f"{name}, split {split!r}"
         self._decoders = decoders
-        opened = _open(_library(), name, split, None if data_dir is None else os.fspath(data_dir), decoders)
-        info = opened.dataset_info
-        self._identity = {"kind": "TfdsDataSource", "name": info.full_name, "split": str(split)}
-        self._features = info.features
+        storage = storage_options_of(storage_options)
+        where = text_of(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").rstrip("/")
+        if is_remote(where):
+            opened, instructions = _open_in_store(name, split, where, decoders, storage)
+        else:
+            opened = _open(name, split, where, None if data_dir is None else where, decoders)
+            instructions = list(opened.dataset_info.splits[split].file_instructions)
+        self._identity = {"kind": "TfdsDataSource", "name": opened.dataset_info.full_name, "split": str(split)}
+        self._features = opened.dataset_info.features
         self._files: ArrayRecordDataSource | None = None
         self._other: Any = None
         if type(opened.data_source).__module__.startswith("array_record."):
-            self._files = ArrayRecordDataSource(list(info.splits[split].file_instructions))
+            self._files = ArrayRecordDataSource(instructions, storage_options=storage)
+        elif is_remote(where):
+            raise SourceError(f"{brief(self._name)} in {brief(where)}: of datasets in stores only ArrayRecord is read.")
         else:
             self._other = opened
 
@@ -73,6 +100,11 @@ class TfdsDataSource:
             return list(self._other.__getitems__(checked.tolist()))
         decode: Callable[..., Any] = self._features.deserialize_example_np
         return [decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)]
+
+    @property
+    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
+        """Takes the keys of examples that will be asked for soon, of files in stores."""
+        return None if self._files is None else self._files.announce
 
     @property
     def serialized(self) -> ArrayRecordDataSource:
@@ -107,20 +139,36 @@ def _library() -> Any:
     return tensorflow_datasets
 
 
-def _open(tfds: Any, name: str, split: str, data_dir: str | None, decoders: Any) -> Any:
-    where = os.path.expanduser(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
+def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: StorageOptions) -> tuple[Any, list[Any]]:
+    """A dataset by a copy of what TFDS writes about it, without the data; and which files hold the split, in the store."""
+    with tempfile.TemporaryDirectory(prefix="millrace-") as temporary:
+        folder = os.path.realpath(temporary)
+        for file in file_system_of(url, storage).glob(f"{url}/{re.split('[/:]', str(name))[0]}/**/*"):
+            if not _DATA.search(file):
+                copy = Path(folder + file[len(url) :])
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                found = open_file(file, storage)
+                copy.write_bytes(found.read(0, found.size))
+        opened = _open(name, split, url, folder, decoders)
+        parts = opened.dataset_info.splits[split].file_instructions
+        return opened, [replace(part, filename=url + part.filename[len(folder) :]) for part in parts]
+
+
+def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) -> Any:
+    """What `tfds.data_source` gives; `where` stands in errors."""
+    tfds = _library()
     if not isinstance(split, str):
         raise TypeError(f"split must be a string such as 'train' or 'train[:80%]', not {type(split).__name__}")
     try:
-        return tfds.data_source(name, split=split, data_dir=data_dir, decoders=decoders, download=False)
+        return tfds.data_source(name, split=split, data_dir=folder, decoders=decoders, download=False)
     except tfds.core.DatasetNotFoundError as error:
         raise SourceError(
-            f"no TFDS dataset {shown(name)}; under {brief(where)} there are: {_prepared(where)}"
+            f"no TFDS dataset {shown(name)}; under {brief(where)} there are: {_prepared(folder or where)}"
         ) from error
     except NotImplementedError as error:
         raise SourceError(
             f"the TFDS dataset {shown(name)} is not prepared in ArrayRecord format under {brief(where)}, where there are: "
-            f"{_prepared(where)}; run tfds.builder({shown(name)}, file_format='array_record').download_and_prepare()"
+            f"{_prepared(folder or where)}; run tfds.builder({shown(name)}, file_format='array_record').download_and_prepare()"
         ) from error
     except ValueError as error:
         raise SourceError(

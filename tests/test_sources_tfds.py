@@ -3,6 +3,7 @@
 import tempfile
 import warnings
 
+import fsspec
 import numpy as np
 import pytest
 from source_conformance import SourceConformance, assert_same
@@ -165,3 +166,17 @@ def test_the_split_must_be_one_name(prepared):
     for split in (None, ["train", "test"]):
         with pytest.raises(TypeError, match="split must be a string"):
             TfdsDataSource("tiny_digits", split, data_dir=prepared)
+
+
+def test_a_dataset_in_a_store_is_that_of_the_folder(prepared, tmp_path):
+    """Records, fingerprint and errors; what is read is what TFDS says of it, and the files of the split."""
+    store = fsspec.filesystem("memory")
+    store.put(str(prepared), "/tfds", recursive=True)
+    options = {"cache_dir": str(tmp_path / "cache")}
+    for split in ("train[5:12]+test", "train"):
+        local = TfdsDataSource("tiny_digits", split, data_dir=prepared)
+        remote = TfdsDataSource("tiny_digits", split, data_dir="memory://tfds/", storage_options=options)
+        assert_same(reader_of(remote)(np.arange(len(local))), reader_of(local)(np.arange(len(local))))
+        assert fingerprint_of(remote) == fingerprint_of(local)
+    with pytest.raises(SourceError, match="no TFDS dataset 'other'; under memory://tfds there are: none"):
+        TfdsDataSource("other", "train", data_dir="memory://tfds", storage_options=options)

@@ -9,6 +9,7 @@ from typing import Any
 from ... import sources
 from ...errors import ConversionError, MissingExtraError, SourceError, SourceNotFoundError
 from ...files.paths import find_files, text_of
+from ...files.urls import is_remote
 from ...formats.index import SUFFIX
 from ...wording import brief, first_few, shown
 from ..job import Input
@@ -50,8 +51,9 @@ def find_input(
     if source_format == "images":
         return SourceInput(sources.ImageFolderDataSource(source, storage_options=storage))
     if source_format == "tfds":
-        folder, name = os.path.split(text_of(source)) if os.path.isdir(text_of(source)) else (None, text_of(source))
-        examples = sources.TfdsDataSource(name, split or "train", folder)
+        path = text_of(source)
+        folder, name = os.path.split(path) if os.path.isdir(path) or is_remote(path) else (None, path)
+        examples = sources.TfdsDataSource(name, split or "train", folder, storage_options=storage)
         return SourceInput(examples.serialized if as_bytes else examples)
     if source_format == "huggingface" or (source_format is None and _is_hugging_face(source)):
         return SourceInput(_hugging_face(text_of(source), split))
