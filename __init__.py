@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         ShardByJaxProcess,
         ShardOptions,
     )
+    from .showing import progress
     from .sources import (
         ArrayRecordDataSource,
         DataSource,
@@ -117,11 +118,12 @@ __all__ = [
     "encode_example",
     "load",
     "pad_batch",
+    "progress",
     "shard_options_for",
     "verify",
 ]
 
-_ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "formats", "conversion", "tools")
+_ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "formats", "conversion", "showing", "tools")
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,7 @@ ROOMS = (
     ("loader.data_loader",),
     ("datasets",),
     ("conversion",),
+    ("showing",),
     ("checkpoint", "compat", "tools"),
 )
 """From the bottom to the top. No room imports from one that stands above it."""

@@ -1,0 +1,12 @@
+"""Shows how a loop is doing, while it runs and afterwards: a line, a trace, a report."""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import names_from
+
+if TYPE_CHECKING:
+    from .line import progress
+
+__all__ = ["progress"]
+
+__getattr__ = names_from(__name__, {"progress": "line"})

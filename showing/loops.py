@@ -1,0 +1,69 @@
+"""What can be asked of a loop of a user's, whichever it is: an iterator, a feeder, or neither.
+
+In: what a user iterates. Out: how far it is, and what it took.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..loader.iterator import DataLoaderIterator
+
+
+class Seen(NamedTuple):
+    """How far a loop is, since its start or the last `set_state`.
+
+    Attributes:
+        steps: elements that the user received.
+        elapsed: seconds, the user's own work included.
+        waited: seconds of these in `next`.
+        records: that were read; of a feeder, some more than are in the steps.
+        nbytes: of the elements; as for `records`.
+    """
+
+    steps: int
+    elapsed: float
+    waited: float
+    records: int
+    nbytes: int
+
+    def since(self, before: Seen) -> Seen:
+        """What was added; all of it, if the loop began anew after `before`."""
+        if any(now < then for now, then in zip(self, before)):
+            return self
+        return Seen._make(now - then for now, then in zip(self, before))
+
+
+NOTHING = Seen(0, 0.0, 0.0, 0, 0)
+
+
+def without_line(loop: Any) -> Any:
+    """What `progress` goes around; other loops as they are."""
+    return getattr(loop, "_iterator", loop)
+
+
+def host_iterator(loop: Any) -> DataLoaderIterator | None:
+    """The iterator that makes the elements: the loop itself, or what a feeder reads from; None if it is not of millrace."""
+    loop = without_line(loop)
+    upstream = getattr(loop, "_upstream", None)
+    found = loop if upstream is None else upstream.iterator
+    return found if isinstance(found, DataLoaderIterator) else None
+
+
+def seen(loop: Any) -> Seen | None:
+    """How far it is, for less than what its `stats()` cost; None if it does not tell."""
+    loop = without_line(loop)
+    host = host_iterator(loop)
+    if loop is host:
+        return Seen(host.step - host._first_step, host._waits.elapsed, host._waits.seconds, *_amounts(host))
+    if not hasattr(loop, "stats"):
+        return None
+    stats = loop.stats()
+    return Seen(stats.steps, stats.elapsed, stats.total.waited, *((0, 0) if host is None else _amounts(host)))
+
+
+def _amounts(host: DataLoaderIterator) -> tuple[int, int]:
+    """Records and bytes; see `IteratorStats`."""
+    pipeline, stages = host._pipeline, host._observer.stages()
+    records = sum(sums.inputs for number, sums in stages.items() if pipeline.stages[number].leaf is not None)
+    return records, sum(sums.nbytes for number, sums in stages.items() if number not in pipeline.regrouped)
