@@ -141,3 +141,18 @@ def test_a_reader_who_follows_a_batch_opens_few_files():
             known = _at_import(module) | _late(module)
             knows = {other for other in modules if module in _at_import(other) | _late(other)}
             assert (known | knows) & (set(modules) - {module}), module
+
+
+def test_the_design_names_every_room():
+    """Whoever looks for a folder finds in docs/design.md what it is for."""
+    table = (ROOT / "docs/design.md").read_text().partition("## The rooms")[2].partition("\n## ")[0]
+    named = {name.rsplit("/", 2)[-2] for name in re.findall(r"`([\w/]+/)`", table)}
+    packages = {path.parent.relative_to(ROOT).parts for path in MODULES.values() if path.name == "__init__.py"}
+    assert {parts[-1] for parts in packages if parts} - named == set()
+
+
+def test_files_that_the_design_names_are_there():
+    """A file that was moved or renamed is looked for where the design says it is."""
+    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/design.md").read_text()))
+    files = [f"/{path.relative_to(ROOT)}" for path in [*MODULES.values(), *ROOT.glob("tests/*.py")]]
+    assert {name for name in named if not any(path.endswith(f"/{name}") for path in files)} == set()
