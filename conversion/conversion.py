@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Literal
 
 from ..checks import whole_number
-from ..errors import ConversionError
+from ..errors import ConversionError, MissingExtraError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike
 from ..wording import brief, first_few, shown
@@ -136,7 +137,7 @@ def _converted(
         if all(map(target.holds, done.shards)):
             target.folder.clean()
             return done
-    with target.folder.locked():
+    with target.folder.locked(), _or_nothing(target, job):
         plan = _plan(target, job, identity, shards, workers, anew=done is None)
         receipts = {shard.name: shard for shard in done.shards if target.holds(shard)} if done is not None else {}
         receipts.update(target.receipts())
@@ -149,6 +150,19 @@ def _converted(
         manifest = Manifest(identity["source"], identity["options"], _all(plan, receipts))
         target.end(manifest.to_json())
     return manifest
+
+
+@contextmanager
+def _or_nothing(target: Target, job: Job) -> Iterator[None]:
+    """Where a library is missing, or arguments do not go together, and nothing was made, nothing is left."""
+    try:
+        yield
+    except (ConversionError, MissingExtraError):
+        kept = target.plan()
+        shards = [] if kept is None else [shard["name"] for shard in kept["shards"]]
+        if not target.there([file for shard in shards for file in job.output.files_of(shard)]):
+            target.folder.undo()
+        raise
 
 
 def _all(plan: Sequence[Shard], receipts: Mapping[str, Receipt]) -> tuple[Receipt, ...]:
@@ -196,7 +210,6 @@ def _ignored(error: Exception) -> None:
 def _check_free(target: Target, job: Job, plan: Sequence[Shard]) -> None:
     there = target.there([file for shard in plan for file in job.output.files_of(shard.name)])
     if there:
-        target.folder.clean()
         raise ConversionError(
             f"{brief(target.path)}: {first_few(there)} would be overwritten; remove what is there, or pass another target."
         )

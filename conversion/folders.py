@@ -78,6 +78,10 @@ class Folder(Protocol):
         """Remove what is there only while a conversion is not done."""
         ...
 
+    def undo(self) -> None:
+        """Remove what a conversion left that made no file."""
+        ...
+
 
 def folder_at(path: str, storage: StorageOptions) -> Folder:
     """The folder of a path or URL."""
@@ -157,8 +161,7 @@ class LocalFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """By a lock that goes with its process; what killed ones were writing is removed."""
-        os.makedirs(self._work, exist_ok=True)
-        lock = os.open(os.path.join(self._work, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        lock = self._opened_lock()
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,6 +177,13 @@ class LocalFolder:
         finally:
             os.close(lock)
 
+    def _opened_lock(self) -> int:
+        try:
+            os.makedirs(self._work, exist_ok=True)
+            return os.open(os.path.join(self._work, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except OSError as error:
+            raise _not_writable(self.path, error) from error
+
     def _clear(self) -> None:
         """Remove what nobody writes any more."""
         with suppress(FileNotFoundError):
@@ -184,6 +194,12 @@ class LocalFolder:
     def clean(self) -> None:
         """With all that is in it."""
         shutil.rmtree(self._work, ignore_errors=True)
+
+    def undo(self) -> None:
+        """The folder itself goes, too, if it is empty."""
+        self.clean()
+        with suppress(OSError):
+            os.rmdir(self.path)
 
 
 class StoreFolder:
@@ -258,6 +274,10 @@ class StoreFolder:
         for name in self.names_in(WORKPLACE):
             self.remove(f"{WORKPLACE}/{name}")
 
+    def undo(self) -> None:
+        """There are no empty folders."""
+        self.clean()
+
 
 def digest_of(path: str) -> str:
     """The SHA-256 of a file of this machine."""
@@ -272,9 +292,15 @@ def _check_folder(path: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise ConversionError(f"{brief(path)} cannot be written to: {brief(error)}") from error
+        raise _not_writable(path, error) from error
     if not is_folder:
         raise ConversionError(f"{brief(path)} is no folder; pass one as the target, or a new name.")
+
+
+def _not_writable(path: str, error: OSError) -> ConversionError:
+    return ConversionError(
+        f"the folder {brief(path)} cannot be made, or not be written to: {brief(error)}; pass a target where you may write."
+    )
 
 
 def _sync(path: str) -> None:

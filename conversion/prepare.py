@@ -12,6 +12,7 @@ from ..checks import one_of, whole_number
 from ..errors import ConversionError
 from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..wording import shown
+from .apart import check_apart
 from .inputs.find import find_input
 from .inputs.formats import Opening
 from .inputs.from_files import FileInput
@@ -54,6 +55,7 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
         SourceError: the source cannot be read.
     """
     _check(wanted)
+    check_apart(wanted.source, target)
     storage = storage_options_of(wanted.storage_options)
     as_bytes = wanted.to == "array_record" and wanted.transform is None
     opening = Opening({}, Target(target, storage).folder.index_dir, storage, _document_length(wanted))

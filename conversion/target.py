@@ -104,9 +104,13 @@ class Target:
             self.folder.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        data = self.folder.read(name)
         try:
+            data = self.folder.read(name)
             return None if data is None else dict(json.loads(data))
+        except OSError as error:
+            raise ConversionError(
+                f"{brief(self.folder.place(name))} cannot be read: {brief(error)}; mend that, or pass another target."
+            ) from error
         except (ValueError, TypeError) as error:
             raise ConversionError(
                 f"{brief(self.folder.place(name))} cannot be read: {brief(error)}; remove it, and convert anew."

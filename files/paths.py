@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -45,8 +46,11 @@ class LocalFileSystem:
     """The files of this machine."""
 
     def is_file(self, path: str) -> bool:
-        """Whether a file stands at `path`."""
-        return os.path.isfile(path)
+        """Whether a file stands at `path`; where one may not look there, that is an OSError."""
+        try:
+            return stat.S_ISREG(os.stat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return False
 
     def is_directory(self, path: str) -> bool:
         """Whether a directory stands at `path`."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import millrace
+from millrace.formats.example import encode_example
 from millrace.formats.tfrecord import framed
 
 RECORDS = [b"record %d " % number * (number % 7) for number in range(100)]
+ROWS = [{"text": f"text {n}", "label": n, "score": n / 4} for n in range(40)]
 
 
 def convert(source, target, *arguments, **options):
@@ -42,3 +47,34 @@ def read(folder):
 def content(folder):
     """All files under a folder, by their bytes."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def flip(path, place):
+    """Change one byte."""
+    data = bytearray(path.read_bytes())
+    data[place] ^= 255
+    path.write_bytes(data)
+
+
+def _csv(path):
+    lines = ["text,label,score", *(f"{row['text']},{row['label']},{row['score']}" for row in ROWS)]
+    path.write_text("\n".join(lines))
+
+
+def _zstd(path):
+    from millrace.files.streams import _zstd as library
+
+    path.write_bytes(library().compress("".join(json.dumps(row) + "\n" for row in ROWS).encode()))
+
+
+WRITE = {
+    "x.jsonl.zst": _zstd,
+    "x.parquet": lambda path: pq.write_table(pa.Table.from_pylist(ROWS), path),
+    "x.jsonl": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
+    "x.jsonl.gz": lambda path: path.write_bytes(
+        gzip.compress("".join(json.dumps(row) + "\n" for row in ROWS).encode())
+    ),
+    "x.csv": _csv,
+    "x.tfrecord": lambda path: write_tfrecord(path, map(encode_example, ROWS)),
+}
+"""How files with the rows are written, by their names."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import tarfile
 import warnings
@@ -13,13 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
-from conversions import RECORDS, content, convert, read, write_tfrecord, write_tfrecords
+from conversions import RECORDS, ROWS, WRITE, content, convert, read, write_tfrecord, write_tfrecords
 
 import millrace
 from millrace.errors import ConversionError, SourceError
 from millrace.formats.example import decode_example, encode_example
-
-ROWS = [{"text": f"text {n}", "label": n, "score": n / 4} for n in range(40)]
 
 
 @pytest.fixture
@@ -78,29 +75,6 @@ def _tar(path):
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 archive.addfile(member, BytesIO(data))
-
-
-def _csv(path):
-    lines = ["text,label,score", *(f"{row['text']},{row['label']},{row['score']}" for row in ROWS)]
-    path.write_text("\n".join(lines))
-
-
-def _zstd(path):
-    from millrace.files.streams import _zstd as library
-
-    path.write_bytes(library().compress("".join(json.dumps(row) + "\n" for row in ROWS).encode()))
-
-
-WRITE = {
-    "x.jsonl.zst": _zstd,
-    "x.parquet": lambda path: pq.write_table(pa.Table.from_pylist(ROWS), path),
-    "x.jsonl": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
-    "x.jsonl.gz": lambda path: path.write_bytes(
-        gzip.compress("".join(json.dumps(row) + "\n" for row in ROWS).encode())
-    ),
-    "x.csv": _csv,
-    "x.tfrecord": lambda path: write_tfrecord(path, map(encode_example, ROWS)),
-}
 
 
 @pytest.mark.parametrize("name", WRITE)
@@ -219,152 +193,16 @@ def test_files_without_records_are_no_matter(suffix, shards, tmp_path):
     assert [decode_example(record)["x"].tolist() for record in read(tmp_path / "out")] == [[n] for n in range(10)]
 
 
-def _tokenizer(path):
-    tokenizers = pytest.importorskip("tokenizers")
-    words = {"[UNK]": 0, "text": 1, **{str(number): 2 + number for number in range(30)}}
-    model = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
-    model.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    model.save(str(path))
-    return path
-
-
-@pytest.mark.parametrize("name", ["x.parquet", "x.jsonl", "x.tfrecord"])
-def test_text_becomes_tokens_document_by_document(name, tmp_path):
-    """By a tokenizer's file; documents stand apart, and the dtype is the smallest that the vocabulary needs."""
-    WRITE[name](tmp_path / name)
-    convert(tmp_path / name, tmp_path / "out", "tokens", tokenizer=_tokenizer(tmp_path / "tokenizer.json"))
-    documents = millrace.TokenSource(tmp_path / "out" / "x.npy")
-    assert [document["tokens"].tolist() for document in documents][7] == [1, 9]
-    assert (len(documents), documents[39]["tokens"].tolist(), documents[0]["tokens"].dtype) == (40, [1, 0], np.uint16)
-    assert millrace.verify(tmp_path / "out") == []
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["manifest.json", "x.npy", "x.npy.offsets"]
-
-
-def test_tokens_that_are_there_stay_what_they_are(tmp_path):
-    """Rows of arrays of whole numbers, without a tokenizer; a dtype that does not hold them is refused."""
-    documents = [np.arange(n % 5) + n for n in range(300)]
-    convert([{"tokens": document} for document in documents], tmp_path / "out", "tokens", options={"dtype": "uint16"})
-    written = millrace.TokenSource(next((tmp_path / "out").glob("*.npy")), name=None)
-    assert [one.tolist() for one in written] == [one.tolist() for one in documents]
-    with pytest.raises(ConversionError, match=r"record 254: a token does not fit uint8"):
-        convert([{"tokens": one} for one in documents], tmp_path / "two", "tokens", options={"dtype": "uint8"})
-
-
-def test_a_folder_of_tokens_is_one_source(tmp_path):
-    """Of all its files in their order; an input without records gives a file without documents."""
-    for name, count in (("a", 3), ("b", 0), ("c", 2)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(f"[{number}]\n" for number in range(count)))
-    assert convert(tmp_path, tmp_path / "out", "tokens").records == 5
-    assert [one.tolist() for one in millrace.TokenSource(tmp_path / "out", name=None)] == [[0], [1], [2], [0], [1]]
-    assert len(list((tmp_path / "out").glob("*.npy"))) == 3
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        np.arange(6, dtype=np.uint16),
-        np.array(["2020-01-01", "2021-01-01"], "datetime64[D]"),
-        np.array(["a", "bc"]),
-        np.random.default_rng(0).random((7, 3), np.float32),
-        np.asfortranarray(np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)),
-        np.zeros((3, 0)),
-    ],
-    ids=lambda rows: f"{rows.dtype}, {rows.ndim} axes",
-)
-def test_the_rows_of_arrays_are_a_column_of_parquet(rows, tmp_path):
-    """`value`, with the dtype, and a fixed size where rows have axes: of `.npy` files, and of arrays in memory."""
-    np.save(tmp_path / "x.npy", rows)
-    for name, source, column in (("a", tmp_path / "x.npy", "value"), ("b", rows, "value"), ("c", {"n": rows}, "n")):
-        convert(source, tmp_path / name, "parquet")
-        read = millrace.ParquetDataSource(tmp_path / name)
-        assert list(read[0]) == [column]
-        assert np.array_equal([record[column] for record in read], rows.tolist() if rows.dtype.kind == "M" else rows)
-        if rows.dtype.kind in "fui":
-            assert read[0][column].dtype == rows.dtype
-
-
-def test_a_dump_of_tokens_becomes_documents(tmp_path):
-    """By a length, the last one shorter; or by the offsets that a `TokenWriter` wrote. The dtype stays."""
-    np.save(tmp_path / "x.npy", np.arange(10, dtype=np.uint16))
-    with pytest.raises(ConversionError, match=r"one number, 0: where do documents begin.*document_length"):
-        convert(tmp_path / "x.npy", tmp_path / "out", "tokens")
-    convert(tmp_path / "x.npy", tmp_path / "by length", "tokens", options={"document_length": 4}, shards=2)
-    convert(tmp_path / "by length", tmp_path / "out", "tokens", shards=1)
-    for folder in ("by length", "out"):
-        source = millrace.TokenSource(tmp_path / folder, name=None)
-        assert [one.tolist() for one in source] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-        assert source[0].dtype == np.uint16
-    convert(tmp_path / "by length", tmp_path / "rows", "parquet")
-    assert millrace.ParquetDataSource(tmp_path / "rows")[2]["tokens"].tolist() == [8, 9]
-
-
-def test_a_length_of_documents_is_for_dumps_of_tokens(tmp_path):
-    """Of one axis; all else is refused before anything is made."""
-    np.save(tmp_path / "x.npy", np.zeros((2, 3), int))
-    for source, length, error in (
-        (tmp_path / "x.npy", 4, ConversionError),
-        ([[1, 2]], 4, ConversionError),
-        (tmp_path / "x.npy", 0, ValueError),
-    ):
-        with pytest.raises(error, match="document_length"):
-            convert(source, tmp_path / "out", "tokens", options={"document_length": length})
-    assert not list((tmp_path / "out").glob("*.npy"))
-
-
 def test_types_of_csv_hold_for_all_files(tmp_path):
     """They are those of the first file; empty numbers are nulls, and a value of another type is an error with its line."""
     (tmp_path / "a.csv").write_text('n,text\n1,"a, b"\n,\n')
     (tmp_path / "b.csv").write_text("n,text\n2,x\nthree,y\n")
     with pytest.raises(SourceError, match=r"b\.csv, line 3: invalid literal .*three"):
-        convert(tmp_path, tmp_path / "out", "parquet", source_format="csv")
-    made = convert(tmp_path, tmp_path / "two", "parquet", source_format="csv", on_error="skip")
+        convert(tmp_path / "*.csv", tmp_path / "out", "parquet", source_format="csv")
+    made = convert(tmp_path / "*.csv", tmp_path / "two", "parquet", source_format="csv", on_error="skip")
     rows = [row for name in "ab" for row in pq.read_table(tmp_path / "two" / f"{name}.parquet").to_pylist()]
     assert rows == [{"n": 1, "text": "a, b"}, {"n": None, "text": ""}, {"n": 2, "text": "x"}]
     assert made.left_out == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"to": "json"}, ValueError, "to='json' is unknown; use \"array_record\""),
-        ({"source_format": "xml"}, ConversionError, "use one of tfrecord, tar"),
-        ({"on_error": "fail"}, ValueError, 'use "raise" or "skip"'),
-        ({"shards": 0}, ValueError, "shards=0 must be at least 1"),
-        ({"shards": 1000}, ConversionError, "100 records cannot be divided into 1000 shards"),
-        ({"to": "parquet", "decode": "bytes"}, ConversionError, "Parquet has columns; pass decode="),
-        ({"to": "parquet"}, SourceError, "are no tf.train.Example"),
-        ({"decode": "json"}, ConversionError, r"a\.tfrecord, byte 0: a record is no JSON"),
-        ({"to": "parquet", "encode": "json"}, ConversionError, 'encode= goes with to="array_record"'),
-        ({"runner_options": ["--x"]}, ConversionError, "go with runner="),
-        ({"transform": 3}, TypeError, "must be a function"),
-        ({"options": {"group_size": "much"}}, ConversionError, "Option group_size: invalid value: much"),
-        ({"encode": lambda record: 3}, ConversionError, "it must give bytes"),
-    ],
-)
-def test_what_cannot_be_done_is_told_with_a_remedy(options, error, message, tfrecords, tmp_path):
-    """And nothing is written."""
-    with pytest.raises(error, match=message) as caught:
-        convert(tfrecords, tmp_path / "out", **options)
-    assert len(str(caught.value)) < 500
-    assert not list((tmp_path / "out").glob("*.array_record"))
-
-
-def test_a_source_in_the_target_is_not_overwritten(tmp_path):
-    """Files that stand where shards would are an error, and stay what they were."""
-    convert(RECORDS, tmp_path / "one")
-    (tmp_path / "one" / "manifest.json").unlink()
-    before = content(tmp_path / "one")
-    with pytest.raises(ConversionError, match="would be overwritten"):
-        convert(tmp_path / "one", tmp_path / "one")
-    assert content(tmp_path / "one") == before
-
-
-def test_two_files_of_one_name_are_told(tmp_path):
-    """They would be written to one file."""
-    for name in ("x.tfrecord", "x.tfrecord.gz"):
-        write_tfrecord(tmp_path / "in" / name, RECORDS)
-    with pytest.raises(ConversionError, match=r"would both become x\.array_record"):
-        convert(tmp_path / "in", tmp_path / "out")
 
 
 def test_an_exception_of_the_users_stays_what_it_is(tfrecords, tmp_path):

@@ -145,12 +145,12 @@ def test_nothing_is_shown_where_nothing_is_wanted(tfrecords, tmp_path, capsys):
 
 def test_a_word_that_is_no_format_is_told(tmp_path):
     """Files of several formats in one folder, or of none that is known."""
-    (tmp_path / "a.tfrecord").write_bytes(b"")
-    (tmp_path / "b.jsonl").write_bytes(b"")
-    (tmp_path / "c.xyz").write_bytes(b"")
+    (tmp_path / "in").mkdir()
+    for name in ("a.tfrecord", "b.jsonl", "c.xyz"):
+        (tmp_path / "in" / name).write_bytes(b"")
     for source, message in (
-        (tmp_path, "files of several formats: json_lines, tfrecord"),
-        (tmp_path / "c.xyz", "unknown"),
+        (tmp_path / "in", "files of several formats: json_lines, tfrecord"),
+        (tmp_path / "in" / "c.xyz", "unknown"),
     ):
         with pytest.raises(millrace.errors.ConversionError, match=message):
             convert(source, tmp_path / "out")

@@ -46,7 +46,7 @@ def find_input(
             f"source_format={shown(source_format)} is unknown; use one of {', '.join((*FORMATS, *OTHER_FORMATS))}."
         )
     storage = opening.storage
-    if not _is_paths(source):
+    if not is_paths(source):
         return SourceInput(source)
     if source_format == "images":
         return SourceInput(sources.ImageFolderDataSource(source, storage_options=storage))
@@ -70,7 +70,8 @@ def find_input(
     return FileInput(names, form, opening)
 
 
-def _is_paths(source: Any) -> bool:
+def is_paths(source: Any) -> bool:
+    """Whether a source is told by paths, and is none itself."""
     paths = (str, os.PathLike)
     return isinstance(source, paths) or (
         isinstance(source, (list, tuple)) and bool(source) and all(isinstance(item, paths) for item in source)
