@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..errors import ConversionError
+from ..files.urls import name_of
 from ..wording import brief, first_few
 from .inputs.formats import split_name
 from .job import Part, Shard
@@ -27,7 +28,7 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
     shards: dict[str, Shard] = {}
     for name in names:
         place = os.path.relpath(os.path.dirname(name), folder) if folder else os.path.dirname(name)
-        stem, _, number = split_name(os.path.basename(name))
+        stem, _, number = split_name(name_of(name))
         shard = posixpath.normpath(posixpath.join(*place.split(os.sep), f"{stem}{number}{suffix}"))
         if shard in shards:
             raise ConversionError(

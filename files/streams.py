@@ -17,6 +17,7 @@ from ..wording import brief
 from .opened import OpenFile, open_file
 from .raw import RawFile
 from .storage_options import StorageOptionsLike
+from .urls import name_of
 
 Decompress: TypeAlias = Literal["auto", "gzip", "zstd"] | None
 
@@ -68,7 +69,7 @@ def compression_of(path: str) -> str | None:
     >>> compression_of("train.jsonl.zst")
     'zstd'
     """
-    return _SUFFIXES.get(os.path.splitext(path)[1].lower())
+    return _SUFFIXES.get(os.path.splitext(name_of(path))[1].lower())
 
 
 def _library(kind: str) -> tuple[Any, type[Exception]]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 
+_OF_SIGNATURES = re.compile(
+    "x-(amz|goog)-.*|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id|token|"
+    "sig|se|st|sp|spr|sv|sr|sip|ss|srt|skoid|sktid|skt|ske|sks|skv"
+)
+"""Parameters in URLs of S3, Google, CloudFront and Azure."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -39,9 +45,42 @@ def local_path(path: str) -> str:
 def split_url(url: str) -> tuple[str, str]:
     """The store of a URL, and the key in it.
 
-    >>> split_url("s3://bucket/train/a.parquet")
-    ('s3://bucket', 'train/a.parquet')
+    What stands after the `?` of an `https://` URL goes with each of its requests, and so belongs to the store.
+
+    >>> split_url("s3://bucket/train/a.parquet"), split_url("https://host/a%20b.parquet?Signature=9")
+    (('s3://bucket', 'train/a.parquet'), ('https://host?Signature=9', 'a b.parquet'))
     """
     scheme, _, rest = url.partition("://")
     root, _, key = rest.partition("/")
-    return f"{scheme}://{root}", key
+    if not _is_http(url):
+        return f"{scheme}://{root}", key
+    from urllib.parse import unquote
+
+    key, mark, query = key.partition("?")
+    return f"{scheme}://{root}{mark}{query}", unquote(key)
+
+
+def name_of(path: str) -> str:
+    """The base name of a file, without what stands after the `?` of an `https://` URL.
+
+    >>> name_of("train/a.parquet"), name_of("https://host/a.parquet?Signature=9")
+    ('a.parquet', 'a.parquet')
+    """
+    return os.path.basename(split_url(path)[1] if _is_http(path) else path)
+
+
+def unsigned(url: str) -> str:
+    """An `https://` URL without the signature that lets everybody read it for a while; other URLs and paths as they are.
+
+    >>> unsigned("https://host/a.parquet?id=7&X-Amz-Expires=600&X-Amz-Signature=9")
+    'https://host/a.parquet?id=7'
+    """
+    if "?" not in url or not _is_http(url):
+        return url
+    bare, _, query = url.partition("?")
+    kept = [one for one in query.split("&") if not _OF_SIGNATURES.fullmatch(one.partition("=")[0].lower())]
+    return f"{bare}?{'&'.join(kept)}" if kept else bare
+
+
+def _is_http(url: str) -> bool:
+    return scheme_of(url) in ("http", "https")

@@ -24,7 +24,7 @@ from ..files.opened import OpenFile, open_file
 from ..files.stamps import Stamp
 from ..files.storage_options import StorageOptionsLike
 from ..files.streams import written_whole
-from ..files.urls import is_remote
+from ..files.urls import is_remote, name_of, unsigned
 from ..mapped import map_readable
 from ..wording import brief
 
@@ -117,8 +117,8 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
 
 def _places(path: str, folder: str | None) -> list[str]:
     """Where an index may be kept, the best place first."""
-    whole = path if is_remote(path) else os.path.abspath(path)
-    elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{os.path.basename(path)}{SUFFIX}"
+    whole = unsigned(path) if is_remote(path) else os.path.abspath(path)
+    elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{name_of(path)}{SUFFIX}"
     if folder is not None:
         return [os.path.join(folder, elsewhere)]
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pickle
 import threading
 import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +33,9 @@ from millrace import (
     TokenSource,
     TokenWriter,
 )
-from millrace.errors import MillraceError
+from millrace.errors import MillraceError, SourceError
+from millrace.files.remote.store import close_stores
+from millrace.files.streams import open_stream
 from millrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
 
 COUNT = 120
@@ -212,3 +218,69 @@ def test_options_come_from_the_environment_too(upstream, store, to_store, monkey
     source.close()
     assert 0 < sum(path.stat().st_size for path in Path(tmp_path, "own").glob("*/*")) <= 2_000_000
     assert not os.path.exists(to_store["cache_dir"])
+
+
+@contextmanager
+def signed_files(folder):
+    """The URL of a server that gives a folder's files to who asks with GET and a signature, as S3 does; and what was asked."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            path, _, query = self.path.partition("?")
+            first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+            asked.append((first, last))
+            data = (folder / unquote(path[1:])).read_bytes()
+            signed = query.startswith("X-Amz-Signature=good")
+            body = data[first : last + 1] if signed else b""
+            self.send_response(206 if signed else 403)
+            self.send_header("Content-Range", f"bytes {first}-{first + len(body) - 1}/{len(data)}")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("ETag", f'"{len(data)}"')
+            self.send_header("Last-Modified", "Sun, 22 Nov 2026 12:00:00 GMT")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_HEAD(self):
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        finally:
+            close_stores()
+            server.shutdown()
+            thread.join()
+
+
+def test_signed_urls_are_files_by_what_stands_before_the_signature(upstream, tmp_path):
+    """Their suffix, fingerprint, index and cache know nothing of it: one signed anew is the same file. Nor do errors."""
+    (tmp_path / "a b.jsonl").write_bytes(b'{"x": 1}\n{"x": 2}\n')
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b"one\n"))
+    kept = {"index_dir": tmp_path / "indices", "storage_options": {"cache_dir": str(tmp_path / "cache"), "tries": 1}}
+    with signed_files(tmp_path) as (url, asked):
+        for signature, requests in (
+            ("good1", 3),
+            ("good2", 2),
+        ):  # the first byte of the file, twice; and its content, once
+            source = JsonLinesDataSource(f"{url}/a%20b.jsonl?X-Amz-Signature={signature}", **kept)
+            assert list(source) == [{"x": 1}, {"x": 2}]
+            assert len(asked) == requests
+            asked.clear()
+        local = JsonLinesDataSource(tmp_path / "a b.jsonl", index_dir=tmp_path / "indices")
+        assert fingerprint_of(source)["index"] == fingerprint_of(local)["index"]
+        assert fingerprint_of(source) == fingerprint_of(local)
+        with open_stream(f"{url}/c.jsonl.gz?X-Amz-Signature=good", "auto", kept["storage_options"]) as stream:
+            assert stream.read() == b"one\n"
+        with pytest.raises(SourceError, match="have it signed anew") as caught:
+            JsonLinesDataSource(f"{url}/a%20b.jsonl?X-Amz-Signature=bad", **kept)
+        assert "Signature=" not in str(caught.value)

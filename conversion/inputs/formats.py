@@ -17,7 +17,7 @@ from ...errors import ConversionError
 from ...files.paths import file_system_of
 from ...files.storage_options import StorageOptions
 from ...files.streams import open_stream
-from ...files.urls import is_remote
+from ...files.urls import is_remote, name_of
 from ...sources.tokens.files import offsets_path
 from ...wording import first_few, shown
 from ..job import OnDamage
@@ -165,7 +165,7 @@ def format_of(names: list[str]) -> Format:
     Raises:
         ConversionError: it cannot be told, or there are several.
     """
-    suffixes = {split_name(os.path.basename(name))[1]: name for name in names}
+    suffixes = {split_name(name_of(name))[1]: name for name in names}
     found = {format.name: format for format in FORMATS.values() if set(format.suffixes) & set(suffixes)}
     if len(found) == 1 and "" not in suffixes:
         return next(iter(found.values()))

@@ -27,6 +27,10 @@ _LOGIN = (
     'AZURE_STORAGE_ACCOUNT_NAME, …) or in storage_options=; {"skip_signature": True} is for public data'
 )
 
+_SIGNATURE = (
+    "access is refused; the URL may be signed for a time that is over, or for another file: have it signed anew"
+)
+
 
 class ObjectStore:
     """One bucket, container or host; `Store` says what it does."""
@@ -40,6 +44,7 @@ class ObjectStore:
         never = {"max_retries": 0, "retry_timeout": timedelta(0)}
         arguments: dict[str, Any] = {"client_options": client, "retry_config": never}
         self._is_http = root.startswith("http")
+        self._is_signed = self._is_http and "?" in root
         if "credential_provider" in given:
             arguments["credential_provider"] = given.pop("credential_provider")
         if not self._is_http:
@@ -54,6 +59,8 @@ class ObjectStore:
     def stamp(self, key: str) -> Stamp:
         """As the protocol says."""
         check_process()
+        if self._is_signed:  # mostly for one method alone, which is not that of `head`
+            return _stamp(self._library.get(self._store, key, options={"range": (0, 1)}).meta)
         return _stamp(self._library.head(self._store, key))
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
@@ -100,7 +107,7 @@ class ObjectStore:
         if "NoSuchBucket" in text:
             return "there is no such bucket; check its name and region"
         if isinstance(error, (kinds.PermissionDeniedError, kinds.UnauthenticatedError)):
-            return _LOGIN
+            return _SIGNATURE if self._is_signed else _LOGIN
         if any(sign in text for sign in _CREDENTIALS):
             return _LOGIN
         if "builder error" in text or (status and status[1] not in _ASK_AGAIN):

@@ -21,6 +21,7 @@ from ...wording import brief
 from ..opened import Range
 from ..stamps import Stamp, check_unchanged
 from ..storage_options import StorageOptions
+from ..urls import unsigned
 from .blocks import AT_ONCE, Blocks
 from .cache import Cache, Claim
 from .parallel import in_parallel
@@ -58,7 +59,7 @@ class RemoteFile:
         self.stamp = stamp or remote_stamp(path, options)
         self.size = self.stamp.size
         self._follows, self._asked_for = -1, 0
-        self._folder = hashlib.sha256(repr((path, *self.stamp)).encode()).hexdigest()[:24]
+        self._folder = hashlib.sha256(repr((unsigned(path), *self.stamp)).encode()).hexdigest()[:24]
         self._copy_name = f"{self._folder}/whole"
         self._cache = Cache(options.cache_dir, options.cache_bytes)
         if options.cache_bytes:
@@ -163,7 +164,7 @@ class RemoteFile:
                 raise EOFError(f"{len(data)} bytes came in place of the {stop - start} from byte {start} on")
             return data
 
-        return ask(store, self.path, self._options, question)
+        return ask(store, unsigned(self.path), self._options, question)
 
 
 def remote_stamp(path: str, options: StorageOptions) -> Stamp:
@@ -178,4 +179,4 @@ def remote_stamp(path: str, options: StorageOptions) -> Stamp:
     def question() -> Stamp:
         return store.stamp(key)
 
-    return ask(store, path, options, question)
+    return ask(store, unsigned(path), options, question)

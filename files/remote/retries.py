@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from .store import Store
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 """Seconds. Each pause is twice the one before, and a random part shorter, so that many workers do not come back at once."""
+
+_QUERY = re.compile(r"(?<=\w)\?\S*=\S*")
+"""Of a URL in a text."""
 
 _own_random = random.Random()
 """Not the user's: reading must not change what their program draws."""
@@ -61,5 +65,6 @@ def _pause(failed: int) -> float:
 
 
 def _text(error: Exception) -> str:
-    """What a library says, without what it adds for its developers."""
-    return brief(f"{type(error).__name__}: {str(error).partition('Debug source')[0]}", 160)
+    """What a library says, without signatures of URLs, and without what it adds for its developers."""
+    told = _QUERY.sub("", str(error).partition("Debug source")[0])
+    return brief(f"{type(error).__name__}: {told}", 160)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, SupportsIndex
 
@@ -22,7 +21,7 @@ from ...files.paths import path_list
 from ...files.reader_pool import ReaderPool, open_file_limit
 from ...files.stamps import Stamp, check_open_file
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
-from ...files.urls import is_remote
+from ...files.urls import is_remote, name_of
 from ...wording import brief, first_few, shown
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
@@ -205,7 +204,7 @@ def _digests(parts: tuple[Part, ...], contents: Mapping[str, Content]) -> tuple[
     files, index = hashlib.sha256(), hashlib.sha256()
     for part in parts:
         content = contents[part.path]
-        described = (os.path.basename(part.path), content.stamp.size, content.count, part.start, part.stop)
+        described = (name_of(part.path), content.stamp.size, content.count, part.start, part.stop)
         files.update(repr(described).encode())
         index.update(content.index.encode())
     return files.hexdigest()[:16], index.hexdigest()[:12]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from ...files.paths import Paths, expand, path_list
 from ...files.remote.parallel import in_background
 from ...files.stamps import Stamp, check_unchanged, stamp_of
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
+from ...files.urls import name_of
 from ...wording import brief, first_few, shown
 from ..block_cache import BlockCache
 from ..keys import Keys, check_key, check_keys
@@ -212,7 +212,7 @@ class ParquetDataSource:
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Records, digests of columns, names, sizes and row counts, and of the footers: the same wherever the files lie."""
-        files = [(os.path.basename(file.path), file.stamp.size, sum(file.group_rows)) for file in self._groups.files]
+        files = [(name_of(file.path), file.stamp.size, sum(file.group_rows)) for file in self._groups.files]
         digest = hashlib.sha256(repr((self._groups.columns, files)).encode()).hexdigest()[:16]
         index = hashlib.sha256("".join(file.index for file in self._groups.files).encode()).hexdigest()[:12]
         return {"kind": "ParquetDataSource", "records": len(self), "files": digest, "index": index}

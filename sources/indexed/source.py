@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, SupportsIndex, TypeAlias, TypeVar
 
@@ -22,7 +21,7 @@ from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.reader_pool import ReaderPool, open_file_limit
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
-from ...files.urls import is_remote
+from ...files.urls import is_remote, name_of
 from ...formats.index import SUFFIX, Index, IndexKind, index_of
 from ...wording import brief, first_few
 from ..closing import ClosesFiles
@@ -175,7 +174,7 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Records, a digest of base names and sizes, and one of the indices: the same wherever the files lie."""
-        files = [(os.path.basename(path), stamp.size) for path, stamp in zip(self._paths, self._stamps)]
+        files = [(name_of(path), stamp.size) for path, stamp in zip(self._paths, self._stamps)]
         digest = hashlib.sha256(repr((files, self._described())).encode()).hexdigest()[:16]
         return {"kind": type(self).__name__, "records": len(self), "files": digest, "index": self._digest}
 

@@ -20,7 +20,7 @@ from ...checks import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
-from ...files.urls import is_remote
+from ...files.urls import is_remote, name_of
 from ...wording import brief, first_few, shown
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
@@ -182,7 +182,7 @@ class TokenSource(ClosesFiles):
 
     def _names(self) -> dict[str, str]:
         """Of several files; of one its content alone tells which it is."""
-        names = [(os.path.basename(file.path), file.size) for file in self._files]
+        names = [(name_of(file.path), file.size) for file in self._files]
         return {"files": hashlib.sha256(repr(names).encode()).hexdigest()[:16]} if len(names) > 1 else {}
 
     def close(self) -> None:
