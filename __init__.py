@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         TokenSource,
         TokenWriter,
     )
+    from .tools import trace
 
     __version__: str
 
@@ -120,6 +121,7 @@ __all__ = [
     "pad_batch",
     "progress",
     "shard_options_for",
+    "trace",
     "verify",
 ]
 

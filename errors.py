@@ -93,6 +93,10 @@ class CheckpointError(MillraceError, ValueError):
     """A state cannot be read, or it belongs to another pipeline."""
 
 
+class TraceError(MillraceError, LookupError):
+    """What was in a step cannot be told: it is after the end, was left out, or came before what a checkpoint knows."""
+
+
 class NotDeterministicError(MillraceError, RuntimeError):
     """A pipeline gave something else a second time; the message names the operation."""
 

@@ -28,6 +28,7 @@ from .other_kind import Remarks, joins
 if TYPE_CHECKING:
     from ..loader import DataLoaderIterator, ReadOptions
     from ..samplers import ShardOptions
+    from ..sources.used_records import UsedRecord
     from .iter_dataset import IterDataset
 
 T = TypeVar("T")
@@ -96,6 +97,15 @@ class MapDataset(MapMethods[T], Remarks, ABC):
     def __getitems__(self, indices: NDArray[np.int64]) -> Sequence[Any]:
         """The elements at many indices, so that a dataset is a source, too."""
         return self._node.records(indices)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """The records of sources that the element at an index is made of; `millrace.trace` tells those of a step.
+
+        >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
+        >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
+        [(('up',), 3), (('down',), 6)]
+        """
+        return self._node.made_of(index)
 
     @property
     def reads_ahead(self) -> Any:

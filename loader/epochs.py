@@ -93,7 +93,7 @@ class Epochs(Resumable, Generic[Kind]):
         Raises:
             CheckpointError: it is no state of epochs, or another pipeline's; you stay where you were.
         """
-        self._go_to(_epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
+        self._go_to(epoch_of(LoaderState.from_json(state)), lambda batches: batches.set_state(state, strict))
 
     def set_states(self, states: Sequence[bytes], strict: bool = True) -> None:
         """Go on after a run on another number of shards; as for iterators.
@@ -102,7 +102,7 @@ class Epochs(Resumable, Generic[Kind]):
             CheckpointError: a state is missing, or another pipeline's or epoch's; you stay where you were.
         """
         read = parsed(states)
-        self._go_to(_epoch_of(read[0]) if read else 0, lambda batches: batches.set_states(states, strict))
+        self._go_to(epoch_of(read[0]) if read else 0, lambda batches: batches.set_states(states, strict))
 
     def close(self) -> None:
         """Stop all work; the state can still be read. May be called twice."""
@@ -124,7 +124,12 @@ class Epochs(Resumable, Generic[Kind]):
         return LoaderState(start, state.step, state.shard, fingerprint).to_json()
 
 
-def _epoch_of(state: LoaderState) -> int:
+def epoch_of(state: LoaderState) -> int:
+    """The epoch that a state of a loop per epoch stands in.
+
+    Raises:
+        CheckpointError: it is one of `iter(loader)`.
+    """
     sampler = state.fingerprint["sampler"]
     epoch = sampler.get("epoch") if isinstance(sampler, dict) else None
     if type(epoch) is not int or not 0 <= epoch < 1 << 31:

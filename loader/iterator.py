@@ -163,8 +163,8 @@ class DataLoaderIterator(Standing):
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        loaders, read = going_on(self._loaders, parsed(states), strict, _run_here)
-        self._go_to(joined(loaders, read, strict, _run_here), strict)
+        loaders, read = going_on(self._loaders, parsed(states), strict, run_here)
+        self._go_to(joined(loaders, read, strict, run_here), strict)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """`set_state` for what `state_dict` gave."""
@@ -221,7 +221,7 @@ class DataLoaderIterator(Standing):
         self._skipped = skipped
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        loaders, (state,) = going_on(self._loaders, [state], strict, _run_here)
+        loaders, (state,) = going_on(self._loaders, [state], strict, run_here)
         pipeline = resumed(loaders, state, strict)
         check_left(pipeline, state.cursor)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
@@ -247,7 +247,7 @@ def _names(pipeline: Pipeline) -> list[StageNames]:
     ]
 
 
-def _run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
+def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
     """The elements of a pipeline from a cursor on, made in this thread."""
     options, observer = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False), Observer()
     executor = make_executor(pipeline, options, observer)

@@ -147,6 +147,10 @@ class Pack(Operation):
             )
         return next(iter(self.settings.length))
 
+    def pieces(self, elements: Sequence[Element]) -> Pieces:
+        """Which piece of which of these documents, those of a window, stands in which row."""
+        return Packer(self.settings).pieces(elements)
+
     def row(self, elements: Sequence[Element], pieces: Pieces) -> Element:
         """The row that a plan says, `plan.row(i)`, of its documents.
 

@@ -22,6 +22,7 @@ from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_
 from ..files.urls import is_remote
 from ..wording import brief, first_few, shown
 from .keys import Keys, check_key, check_keys
+from .used_records import FilePlace
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 """How the names of images end, in small letters."""
@@ -156,6 +157,10 @@ class ImageFolderDataSource:
         except SourceError as error:
             raise type(error)(f"record key {key} cannot be read: {error}") from error
         return {"image": image, "label": int(self._listing.labels[key])}
+
+    def file_place(self, key: int) -> FilePlace:
+        """Where an image lies: each is a file."""
+        return FilePlace(self._listing.path(key), 0, f"class {self.classes[self._listing.labels[key]]}")
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ..wording import a_kind_of, brief, first_few, shown
 from .keys import Keys, check_key, check_keys
 from .mixed_columns import grouped, mixed_columns
 from .protocol import DataSource, as_source, fingerprint_of, reader_of
+from .used_records import UsedRecord, used_records
 
 Int64s = npt.NDArray[np.int64]
 
@@ -113,6 +114,11 @@ class MixedSource:
         """The keys of those parts that occur, as the parts count them, in the order of `keys`."""
         indices, parts = np.divmod(np.asarray(keys, dtype=np.int64), len(self._sources))
         return {self._names[part]: indices[parts == part] for part in np.unique(parts).tolist()}
+
+    def made_of(self, key: int) -> list[UsedRecord]:
+        """The records behind a key."""
+        index, part = divmod(key, len(self._sources))
+        return [used.named(self._names[part]) for used in used_records(self._sources[part], index)]
 
     def told(self, key: int) -> str:
         """A key as messages say it."""

@@ -60,6 +60,16 @@ def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[
     return list(operator.itemgetter(*np.argsort(order).tolist())(records))
 
 
+def part_of(key: int, ends: Int64s) -> tuple[int, int]:
+    """The part that a key is in, and its number there.
+
+    >>> part_of(4, np.array([2, 5]))
+    (1, 2)
+    """
+    part = int(np.searchsorted(ends, key, side="right"))
+    return part, key - (int(ends[part - 1]) if part else 0)
+
+
 def by_part(keys: Int64s, ends: Int64s) -> list[tuple[int, Int64s]]:
     """The parts that keys touch, ascending, each with its keys.
 

@@ -26,6 +26,7 @@ from ..files.urls import is_remote
 from ..wording import brief, first_few, shown
 from .array_record.source import ArrayRecordDataSource
 from .keys import Keys, check_key, check_keys
+from .used_records import FilePlace
 
 _DATA = re.compile(r"-\d{5,}-of-\d{5,}")
 """In the names of files with examples."""
@@ -100,6 +101,10 @@ class TfdsDataSource:
             return list(self._other.__getitems__(checked.tolist()))
         decode: Callable[..., Any] = self._features.deserialize_example_np
         return [decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)]
+
+    def file_place(self, key: int) -> FilePlace | None:
+        """Where an example lies; None in files of another format."""
+        return None if self._files is None else self._files.file_place(key)
 
     @property
     def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:

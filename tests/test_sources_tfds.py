@@ -180,3 +180,11 @@ def test_a_dataset_in_a_store_is_that_of_the_folder(prepared, tmp_path):
         assert fingerprint_of(remote) == fingerprint_of(local)
     with pytest.raises(SourceError, match="no TFDS dataset 'other'; under memory://tfds there are: none"):
         TfdsDataSource("other", "train", data_dir="memory://tfds", storage_options=options)
+
+
+def test_examples_lie_in_files(prepared):
+    """Where their number is that in the file, also of a part of a split."""
+    whole = millrace.ArrayRecordDataSource(prepared / "tiny_digits" / "1.0.0" / "*train*")
+    part = TfdsDataSource("tiny_digits", "train[5:12]", data_dir=prepared)
+    place = part.file_place(2)
+    assert (place.file, place.record) == (whole.file_place(7).file, 7)

@@ -6,7 +6,16 @@ from ..lazy import names_from
 
 if TYPE_CHECKING:
     from .resume_check import check_resume
+    from .tracing.trace import Trace, TracedRecord, trace
 
-__all__ = ["check_resume"]
+__all__ = ["Trace", "TracedRecord", "check_resume", "trace"]
 
-__getattr__ = names_from(__name__, {"check_resume": "resume_check"})
+__getattr__ = names_from(
+    __name__,
+    {
+        "Trace": "tracing.trace",
+        "TracedRecord": "tracing.trace",
+        "check_resume": "resume_check",
+        "trace": "tracing.trace",
+    },
+)

@@ -33,7 +33,7 @@ def compared(one: Path, two: Path) -> list[str]:
     Raises:
         CheckpointError: a path holds several checkpoints.
     """
-    (first, second) = (_only(path) for path in (one, two))
+    (first, second) = (states_at(path) for path in (one, two))
     changes = []
     for name, before, after in zip(_SUMMARY, _summary(first), _summary(second)):
         changes += [f"{name}: {before} → {after}"] if before != after else []
@@ -46,7 +46,12 @@ def compared(one: Path, two: Path) -> list[str]:
     return changes + differences(first[0].fingerprint, second[0].fingerprint)
 
 
-def _only(path: Path) -> Sequence[LoaderState]:
+def states_at(path: Path) -> Sequence[LoaderState]:
+    """The states of the one checkpoint at a path: a file, or a folder that holds one for each process.
+
+    Raises:
+        CheckpointError: there is none, or there are several.
+    """
     found = list(_checkpoints(path))
     if len(found) != 1:
         places = first_few([place for place, _ in found])

@@ -25,6 +25,7 @@ from ...operations.identity import fingerprint
 from ...operations.keyed import KeyedRandomMap
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
+from ...sources.used_records import UsedRecord, in_row
 from ...wording import shown
 from .line import Line
 from .node import Get, Node, OnOne, telling_datasets
@@ -243,6 +244,10 @@ class FlatMapped(Applied):
         """As the base says."""
         return self.input.dataset_at(index // self._fan_out)
 
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says."""
+        return self.input.made_of(index // self._fan_out)
+
     def place(self, index: int) -> tuple[int, int]:
         """As the base says."""
         below, child = divmod(index, self._fan_out)
@@ -303,6 +308,11 @@ class Batched(Applied):
 
     def dataset_at(self, index: int) -> None:
         """None: a batch may have elements of several."""
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says."""
+        rows = enumerate(range(*self._below(index)))
+        return [used for row, below in rows for used in in_row(self.input.made_of(below), row)]
 
     def place(self, index: int) -> tuple[int, int]:
         """As the base says: the place of its first element; what is dropped does not count."""

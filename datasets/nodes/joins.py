@@ -19,6 +19,7 @@ from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed import MixedSource
+from ...sources.used_records import UsedRecord
 from ...wording import first_few
 from .choices import Choice
 from .line import Line
@@ -67,6 +68,11 @@ class Chosen(Node):
     def dataset_at(self, index: int) -> str:
         """As the base says."""
         return self.names[self.choice.one(index)[0]]
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says."""
+        number, inner = self.choice.one(index)
+        return [used.named(self.names[number]) for used in self.nodes[number].made_of(inner)]
 
     def lengths_at(self, indices: Indices) -> Any:
         """As the base says.
@@ -218,6 +224,11 @@ class Zipped(Node):
         gets = [node.getter() for node in self.nodes]
         return lambda index: self._together(tuple(get(index) for get in gets))
 
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says: those of all of them."""
+        names = self.names or tuple(map(str, range(len(self.nodes))))
+        return [used.named(name) for name, node in zip(names, self.nodes) for used in node.made_of(index)]
+
     def _together(self, elements: tuple[Any, ...]) -> Any:
         return dict(zip(self.names, elements)) if self.names else elements
 
@@ -261,6 +272,10 @@ class Own(Node):
     def getter(self) -> Get:
         """As the base says."""
         return cast(Get, self.dataset.__getitem__)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says: what it makes its elements of, the user knows."""
+        return [UsedRecord(self.dataset, index)]
 
     @property
     def reads_ahead(self) -> Any:

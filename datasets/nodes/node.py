@@ -18,6 +18,7 @@ from ...described import digest
 from ...errors import BatchError, PackError
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
+from ...sources.used_records import UsedRecord
 from ...wording import first_few
 from .line import Line
 from .seeds import Seeds, nearest_first
@@ -108,6 +109,10 @@ class Node:
         """The name of the dataset that an element is of; None where it is of no other, or of several together."""
         return None
 
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """The records that the element at an index is made of; unless said otherwise, it is known as an element alone."""
+        return [UsedRecord(None, index)]
+
     @property
     def line(self) -> Line:
         """What the engine runs."""
@@ -163,6 +168,10 @@ class Evaluated:
         """The elements at many indices."""
         return self._node.records(indices)
 
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As of a source."""
+        return self._node.made_of(index)
+
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Length and digest of the node."""
@@ -200,6 +209,10 @@ class OnOne(Node):
     def dataset_at(self, index: int) -> str | None:
         """That of the input, unless said otherwise."""
         return self.input.dataset_at(index)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """Those of the input, unless said otherwise."""
+        return self.input.made_of(index)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...operations.identity import fingerprint
 from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
 from ...samplers.index_maps import Indices
+from ...sources.used_records import TokenSpan, UsedRecord, in_segment
 from ..arguments import finite
 from .node import Node, OnOne, telling_datasets
 
@@ -83,6 +85,16 @@ class Packed(OnOne):
         documents = self.input.records(pieces.documents)
         with telling_datasets(self.input, pieces.documents):
             return self.operation.planned(documents, pieces)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says: the pieces of documents in a row."""
+        pieces = self.plan.row(index % self.length)
+        spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
+        return [
+            used
+            for segment, (document, tokens) in spans
+            for used in in_segment(self.input.made_of(document), segment, tuple(starmap(TokenSpan, tokens)))
+        ]
 
     def dataset_at(self, index: int) -> None:
         """None: a row may have documents of several."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from ...samplers.index_maps import IndexMap, Indices, parameters_of
+from ...sources.used_records import UsedRecord
 from .line import Line
 from .node import Get, Node, OnOne
 from .seeds import Seeds
@@ -95,6 +96,10 @@ class Reordered(OnOne):
     def dataset_at(self, index: int) -> str | None:
         """As the base says."""
         return self.input.dataset_at(self.index_map.one(index))
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says."""
+        return self.input.made_of(self.index_map.one(index))
 
     @cached_property
     def _only_repeats(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...samplers.index_maps import Indices
 from ...sources import DataSource, fingerprint_of, reader_of
+from ...sources.used_records import UsedRecord, used_records
 from .line import Line
 from .node import Get, Node, some_lengths
 
@@ -44,6 +45,10 @@ class Source(Node):
         """As the base says."""
         lengths = getattr(self.source, "lengths", None)
         return None if lengths is None else some_lengths(lengths, indices % self.length)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says."""
+        return used_records(self.source, index % self.length)
 
     @property
     def parameters(self) -> Any:

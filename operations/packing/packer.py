@@ -45,12 +45,25 @@ class Packer:
             PackError: a document cannot be packed.
         """
         documents, columns = self._read(elements)
+        return self._made(documents, columns, self._pieces_of(documents, columns))
+
+    def pieces(self, elements: Sequence[Element]) -> Pieces:
+        """Which piece of which document stands in which of these rows, with the lengths of the documents.
+
+        Raises:
+            PackError: as `rows`.
+        """
+        documents, columns = self._read(elements)
+        pieces = self._pieces_of(documents, columns)
+        return dataclasses.replace(pieces, planned=documents.lengths(columns)[pieces.documents])
+
+    def _pieces_of(self, documents: Documents, columns: Columns) -> Pieces:
         lengths = documents.lengths(columns)
         packed = [leaf.path for leaf in documents.packed]
         rules = self._settings.rules(packed)
         for self.at in rules.refused(lengths)[:1].tolist():
             raise self._settings.too_long_error(lengths[self.at].tolist(), packed)
-        return self._made(documents, columns, rules.pieces(lengths))
+        return rules.pieces(lengths)
 
     def planned(self, elements: Sequence[Element], pieces: Pieces) -> list[Element]:
         """The rows that a plan says, of the documents `pieces.documents`.

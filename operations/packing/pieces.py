@@ -5,7 +5,7 @@ In: nothing. Out: plain arrays of numbers; no token is in them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -53,12 +53,19 @@ class Pieces:
         """`int64[rows]`: pieces in each."""
         return np.diff(self.ends, prepend=0)
 
+    @property
+    def spans(self) -> Iterator[list[list[int]]]:
+        """Of each piece, for each leaf: where it begins and ends, and the length of its document."""
+        assert self.planned is not None, "the lengths of documents are known"
+        yield from np.stack([self.starts, self.stops, self.planned], axis=-1).tolist()
+
     def row(self, row: int) -> Pieces:
         """One row alone."""
         stop = int(self.ends[row])
         start = int(self.ends[row - 1]) if row else 0
         ends = np.array([stop - start])
-        return Pieces(self.documents[start:stop], self.starts[start:stop], self.stops[start:stop], ends)
+        planned = None if self.planned is None else self.planned[start:stop]
+        return Pieces(self.documents[start:stop], self.starts[start:stop], self.stops[start:stop], ends, planned)
 
 
 def end_to_end(rows: Sequence[Pieces]) -> Pieces:

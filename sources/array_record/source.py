@@ -25,7 +25,8 @@ from ...files.urls import is_remote, name_of
 from ...wording import brief, first_few, shown
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
-from ..parts import by_part, of_each, read_by_part
+from ..parts import by_part, of_each, part_of, read_by_part
+from ..used_records import FilePlace
 from .files import ArrayRecordPath, Part, bounded, one_or_many, parts_of
 from .reader import RANDOM_ACCESS, Content, array_record_library, inspected, open_number, read_positions
 
@@ -139,6 +140,11 @@ class ArrayRecordDataSource(ClosesFiles):
         # After it: where a file was cut off the library gives empty records, where it was written anew others, and no error.
         self._check_unchanged(part)
         return records
+
+    def file_place(self, key: int) -> FilePlace:
+        """Where a record lies."""
+        part, _ = part_of(key, self._ends)
+        return FilePlace(self._parts[part].path, key - int(self._starts[part]))
 
     @property
     def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:

@@ -28,7 +28,8 @@ from ...files.urls import name_of
 from ...wording import brief, first_few, shown
 from ..block_cache import BlockCache
 from ..keys import Keys, check_key, check_keys
-from ..parts import read_by_part
+from ..parts import part_of, read_by_part
+from ..used_records import FilePlace
 from .columns import Column, column_of
 from .files import is_local, listing_of, parquet_library, resolve
 from .stores import StoreFile, StoreFiles, chunks_of
@@ -197,6 +198,19 @@ class ParquetDataSource:
             raise SourceError(
                 f"{brief(file.path)}: record key {keys[0]} (row group {number}) cannot be read: {brief(error)}"
             ) from error
+
+    def file_place(self, key: int) -> FilePlace:
+        """Where a row lies."""
+        ends, groups = self._ends_of_files
+        number, row = part_of(key, ends)
+        group = part_of(key, self._ends)[0] - (int(groups[number - 1]) if number else 0)
+        return FilePlace(self._groups.files[number].path, row, f"row group {group}")
+
+    @functools.cached_property
+    def _ends_of_files(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """`int64[files]`, twice: the first key, and the first row group, after each file."""
+        rows = [file.group_rows for file in self._groups.files]
+        return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
 
     @property
     def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:

@@ -26,7 +26,8 @@ from ...formats.index import SUFFIX, Index, IndexKind, index_of
 from ...wording import brief, first_few
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
-from ..parts import by_part, of_each, read_by_part
+from ..parts import by_part, of_each, part_of, read_by_part
+from ..used_records import FilePlace
 
 RecordT = TypeVar("RecordT")
 Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -121,6 +122,15 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
         """
         checked = check_keys(keys, len(self), type(self).__name__)
         return read_by_part(checked, self._ends, self._read_file)
+
+    def file_place(self, key: int) -> FilePlace:
+        """Where a record lies."""
+        number, place = part_of(key, self._ends)
+        return FilePlace(self._paths[number], place, self._note(number, place))
+
+    def _note(self, number: int, place: int) -> str:
+        """What else tells a record of a file."""
+        return ""
 
     @property
     def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:

@@ -76,6 +76,9 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
         starts = arrays["offsets"][first]
         return starts, arrays["offsets"][last] + arrays["sizes"][last] - starts
 
+    def _note(self, number: int, place: int) -> str:
+        return f"key {_key(self._index(number).arrays, place)}"
+
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
         arrays, words = index.arrays, index.words
         ends = arrays["firsts"][places + 1]

@@ -84,6 +84,11 @@ class DocumentFile:
         tokens, offsets = self._open()
         tokens.prefetch(offsets[places], offsets[places + 1])
 
+    def bounds(self, place: int) -> tuple[int, int]:
+        """The first token of a document, and the one after its last, in the file."""
+        offsets = self._open()[1]
+        return int(offsets[place]), int(offsets[place + 1])
+
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """How many tokens each document has."""

@@ -24,7 +24,8 @@ from ...files.urls import is_remote, name_of
 from ...wording import brief, first_few, shown
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
-from ..parts import by_part, of_each, read_by_part
+from ..parts import by_part, of_each, part_of, read_by_part
+from ..used_records import FilePlace
 from .document_file import DocumentFile, Documents
 from .files import Array, integer_dtype, offsets_path
 
@@ -145,6 +146,12 @@ class TokenSource(ClosesFiles):
     def _places(self, number: int, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Numbers of documents in their file."""
         return keys - self._ends[number - 1] if number else keys
+
+    def file_place(self, key: int) -> FilePlace:
+        """Where a document lies."""
+        number, place = part_of(key, self._ends)
+        file = self._files[number]
+        return FilePlace(file.path, place, tokens=file.bounds(place))
 
     @property
     def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:

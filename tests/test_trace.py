@@ -1,0 +1,428 @@
+"""`millrace.trace` tells what was in a step: it is what was delivered, wherever one asks from."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+import millrace
+from millrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    IterDataset,
+    MapDataset,
+    MixSampler,
+    Pack,
+    RandomMapTransform,
+    ShardOptions,
+    WindowShuffle,
+)
+from millrace.errors import CheckpointError, TraceError
+
+DOCUMENTS = [1000 * key + np.arange(1 + key * 7 % 11) for key in range(60)]
+"""Each token tells its document, and its place in that."""
+
+OTHERS = [100_000 + document for document in DOCUMENTS[:23]]
+
+
+def _tokens(element):
+    """All tokens of an element, each as often as it is there."""
+    if isinstance(element, dict):
+        if "tokens_segment_ids" in element:
+            return element["tokens"][element["tokens_segment_ids"] > 0].ravel().tolist()
+        return [token for value in element.values() for token in _tokens(value)]
+    if isinstance(element, (list, tuple)):
+        return [token for value in element for token in _tokens(value)]
+    return [element] if np.ndim(element) == 0 else [token for value in element for token in _tokens(value)]
+
+
+def _expected(found, whole=True):
+    """The tokens of the records of a trace, in its order."""
+    tokens = []
+    for record in found.records:
+        document = (OTHERS if "other" in record.dataset else DOCUMENTS)[record.key]
+        spans = record.tokens or [(0, len(document), 0)]
+        tokens += document[spans[0][0] : spans[0][1]].tolist()
+    return tokens
+
+
+def _listed(rows):
+    return list(rows)
+
+
+def _documents():
+    return MapDataset.source(DOCUMENTS).shuffle(seed=1)
+
+
+def _others():
+    return MapDataset.source(OTHERS).shuffle(seed=2)
+
+
+def _long(document):
+    return len(document) > 3
+
+
+def _loader(*operations, **options):
+    sampler = IndexSampler(60, shuffle=True, seed=4, num_epochs=3)
+    return DataLoader(data_source=DOCUMENTS, sampler=sampler, operations=list(operations), **options)
+
+
+def _mix_loader(**options):
+    parts = {"mine": DOCUMENTS, "other": OTHERS}
+    sampler = MixSampler(parts, {"mine": 0.7, "other": 0.3}, shuffle=True, seed=3, when_exhausted="repeat")
+    return DataLoader(data_source=parts, sampler=sampler, operations=[Batch(4, batch_fn=_listed)], **options)
+
+
+def _streams():
+    mine = _documents().to_iter_dataset().filter(_long)
+    return {"mine": mine, "other": _others().to_iter_dataset()}
+
+
+PIPELINES = {
+    "single": lambda: _loader(),
+    "batch": lambda: _loader(Batch(7, batch_fn=_listed)),
+    "batch of batches": lambda: _loader(Batch(3, batch_fn=_listed), Batch(2, batch_fn=_listed)),
+    "random map": lambda: _loader(RandomMapTransform(lambda x, rng: x), Batch(4, batch_fn=_listed)),
+    "mix": _mix_loader,
+    "filter": lambda: _loader(Filter(_long), Batch(4, batch_fn=_listed)),
+    "flat map": lambda: _loader(FlatMap(lambda x: list(x.reshape(-1, 1)) if len(x) < 4 else []), Batch(4)),
+    "window": lambda: _loader(WindowShuffle(8), Batch(3, batch_fn=_listed)),
+    "shuffled batches": lambda: _loader(Batch(3, batch_fn=_listed), WindowShuffle(4), Batch(2, batch_fn=_listed)),
+    "filtered batches": lambda: _loader(Batch(3, batch_fn=_listed), Filter(lambda rows: len(rows[0]) > 4)),
+    "pack": lambda: _loader(Pack(16, window=8), Batch(2)),
+    "pack of some": lambda: _loader(Filter(_long), Pack(8, "concat_then_split", window=10), Batch(3)),
+    "packs of a part": lambda: _loader(Pack(16, window=8), Filter(lambda row: row["tokens"][0] % 3 > 0), Batch(2)),
+    "chain": lambda: _documents().map(lambda x: x).repeat(3).batch(5, batch_fn=_listed),
+    "chain mix": lambda: MapDataset.mix({"mine": _documents(), "other": _others()}, [3, 1]).batch(4, batch_fn=_listed),
+    "chain pack": lambda: _documents().pack(16).shuffle(seed=5).repeat(3).batch(2),
+    "mixed packs": lambda: MapDataset.mix({"mine": _documents().pack(16), "other": _others().pack(16)}).batch(2),
+    "zip": lambda: MapDataset.zip({"mine": _documents(), "other": _others().repeat()[:60]}).filter(
+        lambda pair: _long(pair["mine"])
+    ),
+    "one after the other": lambda: MapDataset.concatenate({"mine": _documents(), "other": _others()}).shuffle(seed=3),
+    "map flat map": lambda: (
+        MapDataset.source(DOCUMENTS)
+        .flat_map(lambda x: [x[:1], x[:1]] if _long(x) else [], max_fan_out=2)
+        .to_iter_dataset()
+    ),
+    "mix of streams": lambda: IterDataset.mix(_streams(), [2, 1], when_exhausted="repeat").batch(4, batch_fn=_listed),
+    "mixed and packed": lambda: IterDataset.mix(_streams(), [2, 1]).pack(16, window=9).batch(2),
+    "zip of streams": lambda: IterDataset.zip(_streams(), strict=False).batch(2, batch_fn=_listed),
+    "interleaved": lambda: IterDataset.interleave(_streams(), cycle_length=2),
+    "repeated": lambda: _documents().to_iter_dataset().filter(_long).repeat(2).batch(4, batch_fn=_listed),
+}
+INDIRECT = {"flat map", "map flat map"}
+"""A record is not all in what is made of it."""
+
+
+def _agrees(name, found, element):
+    told = _tokens(element)
+    if name in INDIRECT:
+        return set(told) <= set(_expected(found)) and len(found.records) == len(told)
+    return sorted(told) == sorted(_expected(found))
+
+
+def _run(iterator, most):
+    """Elements, each after the state before it."""
+    state = iterator.get_state()
+    for element, _ in zip(iterator, range(most)):
+        yield state, element
+        state = iterator.get_state()
+
+
+SHORT = ("batch", "mix", "pack of some", "shuffled batches", "chain pack", "mixed and packed")
+"""Pipelines that stand for all others."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in PIPELINES]
+)
+def test_a_trace_is_what_was_delivered(name):
+    """Any step, from the beginning and from any checkpoint, of every kind of pipeline."""
+    loader, chosen = PIPELINES[name](), random.Random(name)
+    states, delivered = zip(*_run(iter(loader), 14))
+    for _ in range(3):
+        step, at = chosen.randrange(len(delivered)), chosen.randrange(len(delivered))
+        assert _agrees(name, millrace.trace(loader, step), delivered[step])
+        found = millrace.trace(loader, step, states[at])
+        assert _agrees(name, found, delivered[step])
+        assert found.ran_from in (None, 0, at)
+
+
+@pytest.mark.parametrize("name", ["batch", "mix", "filter", "pack", "mixed and packed"])
+def test_rows_and_segments_are_those_of_the_batch(name):
+    """Each record stands in the row, and of a packed row in the segment, that the trace says."""
+    loader = PIPELINES[name]()
+    element = [batch for batch, _ in zip(loader, range(4))][3]
+    for record in millrace.trace(loader, 3).records:
+        document = (OTHERS if record.dataset == "other" else DOCUMENTS)[record.key]
+        if record.segment is None:
+            assert element[record.row].tolist() == document.tolist()
+        else:
+            (span,) = record.tokens
+            row = element["tokens"][record.row][element["tokens_segment_ids"][record.row] == record.segment]
+            assert row.tolist() == document[span.start : span.stop].tolist()
+            assert span.length == len(document)
+
+
+@pytest.mark.parametrize("name", ["batch", "mix", "chain", "chain mix", "chain pack"])
+def test_a_step_far_away_is_told_without_reading(name):
+    """At step 10^9 of what has random access, keys are those of the order, and the source is not asked."""
+    endless = {
+        "batch": millrace.load(DOCUMENTS, shuffle=True, seed=4, transformations=[_never], batch_size=7),
+        "mix": _mix_loader(),
+        "chain": _documents().map(_never).repeat().batch(5),
+        "chain mix": MapDataset.mix({"mine": _documents().map(_never), "other": _others()}, when_exhausted="repeat"),
+        "chain pack": _documents().pack(16).shuffle(seed=5).repeat().batch(2),
+    }
+    found = millrace.trace(endless[name], 10**9)
+    assert found.ran_from is None
+    assert found.records
+    if name == "batch":
+        assert [record.key for record in found.records] == endless[name].records_at(10**9).tolist()
+    if name == "chain pack":
+        assert sorted(_tokens(endless[name][10**9])) == sorted(_expected(found))
+    if name == "mix":
+        expected = endless[name].records_at(10**9)
+        for part, keys in expected.items():
+            assert [record.key for record in found.records if record.dataset == part] == keys.tolist()
+
+
+def _never(record):
+    raise AssertionError("nothing is run")
+
+
+def test_all_shards_of_a_checkpoint_are_told(tmp_path):
+    """Of a folder with the states of all shards, with each record's shard; and after other shards went on from it."""
+
+    def loader(index, count):
+        return _mix_loader(shard_options=ShardOptions(index, count))
+
+    iterators = [iter(loader(index, 2)) for index in range(2)]
+    for index, iterator in enumerate(iterators):
+        for _ in range(3 + index):
+            next(iterator)
+        (tmp_path / f"process_{index}-of-2.json").write_bytes(iterator.get_state())
+    found = millrace.trace(_mix_loader(), 6, tmp_path)
+    for index, iterator in enumerate(iterators):
+        batch = [next(iterator) for _ in range(4 - index)][-1]
+        mine = [record for record in found.records if record.shard == index]
+        assert [_key_of(row) for row in batch] == [record.key for record in mine]
+    states = [(tmp_path / f"process_{index}-of-2.json").read_bytes() for index in range(2)]
+    found = millrace.trace(loader(0, 1), 5, tmp_path, shards=3)
+    later = []
+    for index in range(3):
+        iterator = iter(loader(index, 3))
+        iterator.set_states(states)
+        batch = [next(iterator) for _ in range(2)][-1]
+        assert iterator.step == 6
+        assert [_key_of(row) for row in batch] == [record.key for record in found.records if record.shard == index]
+        later.append(iterator.get_state())
+    again = millrace.trace(loader(0, 1), 5, later)
+    assert again.records == found.records
+    with pytest.raises(TraceError, match="step 2 came before the checkpoint, at step 6, and the number of shards"):
+        millrace.trace(loader(0, 1), 2, later)
+
+
+def _key_of(document):
+    return int(document[0]) % 100_000 // 1000
+
+
+def test_elastic_resumes_in_the_middle_of_windows_are_told():
+    """What a former shard had begun is traced as the shard that finishes it delivers it."""
+
+    def loader(index, count):
+        return _loader(Filter(_long), Pack(16, window=8), Batch(2), shard_options=ShardOptions(index, count))
+
+    states = []
+    for index in range(2):
+        iterator = iter(loader(index, 2))
+        for _ in range(2 + index):
+            next(iterator)
+        states.append(iterator.get_state())
+    for index in range(3):
+        iterator = iter(loader(index, 3))
+        iterator.set_states(states)
+        for step in range(3, 6):
+            batch = next(iterator)
+            found = millrace.trace(loader(index, 3), step, states, shards=3)
+            mine = [record for record in found.records if record.shard == index]
+            assert sorted(_tokens(batch)) == sorted(_expected(found_of(found, mine)))
+
+
+def found_of(found, records):
+    """A trace with some records."""
+    return millrace.tools.Trace(found.step, found.shards, found.epochs, found.ran_from, tuple(records))
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_steps_of_a_loop_per_epoch(filtered):
+    """Counted over all epochs, from the beginning and from a state of any of them."""
+    operations = [Filter(_long)] if filtered else []
+    loader = _loader(*operations, Batch(11, batch_fn=_listed))
+    delivered, states = [], []
+    epochs = loader.epochs(3)
+    for epoch in epochs:
+        for batch in epoch:
+            delivered.append((batch, epoch.epoch))
+            states.append(epochs.get_state())
+    for step in (0, 4, 8, len(delivered) - 1):
+        batch, epoch = delivered[step]
+        for found in [
+            millrace.trace(loader, step, epochs=True),
+            *(millrace.trace(loader, step, states[at]) for at in (1, 6, len(states) - 2)),
+        ]:
+            assert _expected(found) == _tokens(batch)
+            assert found.epochs == {"": epoch}
+    with pytest.raises(TraceError, match="after the end of the stream"):
+        millrace.trace(loader, len(delivered), epochs=True)
+
+
+class Numbers(IterDataset):
+    """A dataset of a user's that can only be run through."""
+
+    def __iter__(self):
+        return NumbersIterator()
+
+
+class NumbersIterator:
+    """Counts."""
+
+    def __init__(self):
+        self.number = 0
+
+    def __next__(self):
+        self.number += 1
+        return self.number - 1
+
+    def get_state(self):
+        return self.number
+
+    def set_state(self, state):
+        self.number = state
+
+
+def test_what_can_only_be_run_through_is_told_by_number():
+    """The number of each element that it gave, from a checkpoint on."""
+    stream = Numbers().filter(lambda x: x % 3).batch(4)
+    iterator = iter(stream)
+    batches, states = [], []
+    for _ in range(5):
+        states.append(iterator.get_state())
+        batches.append(next(iterator).tolist())
+    iterator.close()
+    for state in (None, states[2]):
+        found = millrace.trace(stream, 4, state)
+        assert [record.key for record in found.records] == batches[4]
+        assert found.epochs == {}
+
+
+def test_records_that_failed_are_left_out_as_they_were():
+    """With on_error="skip" the pipeline is run, whatever its operations are."""
+
+    def fails(document):
+        if len(document) == 3:
+            raise ValueError(document)
+        return document
+
+    loader = _loader(fails, Batch(4, batch_fn=_listed), on_error="skip")
+    batches = [batch for batch, _ in zip(loader, range(5))]
+    assert _expected(millrace.trace(loader, 4)) == _tokens(batches[4])
+
+
+def test_steps_that_are_left_out_have_no_records():
+    """Others keep their numbers."""
+    loader = _loader(Batch(7, batch_fn=_listed)).skip([(2, 4)])
+    batches = list(loader)
+    assert _expected(millrace.trace(loader, 4)) == _tokens(batches[2])
+    with pytest.raises(TraceError, match=r"step 3 is left out by skip\(\)"):
+        millrace.trace(loader, 3)
+
+
+def test_epochs_of_a_mix_are_told_by_part():
+    """The epoch of each part at its last record."""
+    loader = _mix_loader()
+    iterator = iter(loader)
+    for _ in range(60):
+        next(iterator)
+    assert millrace.trace(loader, 59).epochs == iterator.part_epochs
+
+
+@pytest.mark.parametrize(
+    ("step", "checkpoint", "message"),
+    [
+        (26, None, "step 26 is after the end of the stream, which has 26 elements"),
+        (10**30, None, "is after the end of the stream, which has 26 elements"),
+        (0, "nothing/here.json", "holds no process_"),
+        (0, b"{}", "is not the state of a millrace loader"),
+        (0, 7, "an int is no checkpoint; pass its path"),
+    ],
+)
+def test_what_cannot_be_told_is_one_error(step, checkpoint, message):
+    """With what was asked for, and what there is."""
+    with pytest.raises((TraceError, CheckpointError), match=message):
+        millrace.trace(_loader(Batch(7, batch_fn=_listed)), step, checkpoint)
+
+
+def test_states_of_other_pipelines_are_refused_unless_told_otherwise():
+    """As set_state does."""
+    state = iter(millrace.load(DOCUMENTS, shuffle=True, seed=5, num_epochs=3)).get_state()
+    with pytest.raises(CheckpointError, match="seed 5 → 4"):
+        millrace.trace(_loader(), 0, state)
+    assert millrace.trace(_loader(), 0, state, strict=False).records
+
+
+def test_a_changed_batch_size_is_noticed():
+    """Steps of before it are not told from a checkpoint that came after it."""
+    small, large = _loader(Batch(2, batch_fn=_listed)), _loader(Batch(5, batch_fn=_listed))
+    iterator = iter(small)
+    next(iterator)
+    after = iter(large)
+    after.set_state(iterator.get_state())
+    next(after)
+    batch = next(after)
+    with pytest.raises(TraceError, match="step 0 came before the checkpoint"):
+        millrace.trace(large, 0, after.get_state())
+    assert _expected(millrace.trace(large, 2, iterator.get_state())) == _tokens(batch)
+
+
+PROGRAM = """
+import millrace
+
+def make():
+    return millrace.load(range(20), shuffle=True, seed=0, batch_size=4, num_epochs=2)
+
+def failing():
+    return millrace.load(range(20), transformations=[millrace.Filter(lambda x: 1 / 0)])
+"""
+
+
+def test_the_command_prints_a_table_or_json(tmp_path, capsys):
+    """Of a checkpoint and a program, or of a program alone; what cannot be told is one line and the status 2."""
+    from millrace.tools.command_line import main
+
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+    loader = millrace.load(range(20), shuffle=True, seed=0, batch_size=4, num_epochs=2)
+    state = tmp_path / "state.json"
+    state.write_bytes(iter(loader).get_state())
+    assert main(["trace", str(state), f"{program}:make", "--step", "7"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["Step 7: 4 records", "Epoch 1", "Found by arithmetic; nothing was read."]
+    assert lines[4].split() == ["shard", "row", "key", "position"]
+    assert main(["trace", f"{program}:make", "--step", "7", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [record["key"] for record in told["records"]] == loader.records_at(7).tolist()
+    for arguments, message in {
+        (f"{program}:make", "--step", "99"): "step 99 is after the end of the stream, which has 10 elements.",
+        (f"{program}:failing", "--step", "1"): "train.py fails at line 8: ZeroDivisionError",
+        (str(tmp_path / "none.json"), f"{program}:make", "--step", "1"): "holds no process_",
+    }.items():
+        assert main(["trace", *arguments]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert message in told.err

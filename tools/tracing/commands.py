@@ -1,0 +1,67 @@
+"""`millrace trace CHECKPOINT PROGRAM.py[:name] --step N`. In: parsed arguments. Out: lines, and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ...errors import MillraceError
+
+_EXAMPLE = """examples:
+  millrace trace checkpoints/1200/loader train.py --step 1234
+  millrace trace train.py:make_loader --step 1000000000 --json          a run from the beginning
+  millrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 processes go on from the checkpoint"""
+
+
+def add_trace(tools: Any) -> None:
+    """Add the command `trace`."""
+    parser = tools.add_parser(
+        "trace",
+        help="[CHECKPOINT] PROGRAM.py[:name]: which records, of which files, were in a step",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("checkpoint", nargs="?", help="a state file, or a folder of these; default: from the beginning")
+    parser.add_argument("program", help="a file of Python, maybe with the name of a loader or of what makes one")
+    parser.add_argument("--step", type=int, required=True, metavar="N", help="the number of the batch, from 0")
+    parser.add_argument("--shards", type=int, metavar="N", help="so many go on from the checkpoint; default: as many")
+    parser.add_argument("--epochs", action="store_true", help="steps are those of loader.epochs()")
+    parser.add_argument("--no-strict", action="store_true", help="go on with a program other than the checkpoint's")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_trace)
+
+
+def _trace(options: argparse.Namespace) -> int:
+    from ..programs import Program
+    from .trace import trace
+
+    program = Program.parsed(options.program)
+    with program.loader() as loader, _told_of_operations(program.path):
+        found = trace(
+            loader,
+            options.step,
+            options.checkpoint,
+            shards=options.shards,
+            epochs=options.epochs,
+            strict=not options.no_strict,
+        )
+        print(json.dumps(found.to_dict()) if options.json else found)
+    return 0
+
+
+@contextmanager
+def _told_of_operations(path: Path) -> Iterator[None]:
+    """Turns what functions of a program raise into one error; ours stay what they are."""
+    try:
+        yield
+    except (MillraceError, OSError):
+        raise
+    except Exception as error:
+        from ..programs import told_of
+
+        with told_of(path):
+            raise error

@@ -1,0 +1,340 @@
+"""What was in step N: every file, record and span of tokens.
+
+In: a loader, the number of a step, and maybe a checkpoint. Out: the records that the element was made of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ...checks import whole_number
+from ...errors import TraceError
+from ...loader.epochs import epoch_of
+from ...loader.iterator import run_here
+from ...loader.plan.leaf import Leaf
+from ...loader.state.mark import Mark
+from ...samplers.mix.sampler import MixSampler
+from ...sources.used_records import FilePlace, TokenSpan
+from .labelled import labelled
+from .labels import Found, Label, found_in
+from .stand import Described, Place, states_of
+from .tables import columns
+
+
+@dataclass(frozen=True)
+class TracedRecord:
+    """A record, or a piece of one, in an element.
+
+    Attributes:
+        shard: that delivered it.
+        row: of the batch; None: the element is no batch.
+        segment: of a packed row, from 1; None: the row is not packed.
+        dataset: names of the datasets that it is of, as "web/books"; "" where there is one.
+        key: of the record in its source.
+        position: of the record, or of what it is a part of, in the sampler's order.
+        file: that it lies in; None: its source has none, or does not tell it.
+        record: its number in the file, from 0.
+        note: what else tells it, such as its row group.
+        tokens: of the document, for each leaf that is packed; none: all of it.
+        file_tokens: `(start, stop)` in a file of tokens.
+    """
+
+    shard: int
+    row: int | None
+    segment: int | None
+    dataset: str
+    key: int
+    position: int
+    file: str | None = None
+    record: int | None = None
+    note: str = ""
+    tokens: tuple[TokenSpan, ...] = ()
+    file_tokens: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What was in a step; `print` it for a table.
+
+    Attributes:
+        step: its number.
+        shards: which of them are told, and how many there were.
+        epochs: of each dataset, by name, the epoch of its last record; what is run through has none.
+        ran_from: the step from which the pipeline was run to find out, as a filter, flat map or `Pack` or a join of streams
+            decides what is in a step; None: arithmetic told it.
+        records: in the order in which they stand in the elements of the shards.
+    """
+
+    step: int
+    shards: tuple[tuple[int, ...], int]
+    epochs: dict[str, int]
+    ran_from: int | None
+    records: tuple[TracedRecord, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain values for JSON."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        told, count = self.shards
+        files = len({record.file for record in self.records if record.file is not None})
+        of_files = f" of {files:,} files" if files else ""
+        whose = f"shard {', '.join(map(str, told))} of {count}" if len(told) < count else f"{count} shards"
+        yield f"Step {self.step:,}{f' on {whose}' if count > 1 else ''}: {len(self.records):,} records{of_files}"
+        if self.epochs:
+            names = (f"{epoch}{f' of {name}' if name else ''}" for name, epoch in self.epochs.items())
+            yield f"Epoch {', '.join(names)}"
+        if self.ran_from is None:
+            yield "Found by arithmetic; nothing was read."
+        else:
+            yield f"Found by running from step {self.ran_from:,} on: operations or joins decide what is in a step."
+        yield ""
+        yield from columns(list(map(_told, self.records)))
+
+
+def _told(record: TracedRecord) -> dict[str, str]:
+    """What a table says of a record."""
+    spans = ", ".join(f"[{span.start}:{span.stop}] of {span.length}" for span in record.tokens)
+    in_file = "" if record.file_tokens is None else "[{}:{}]".format(*record.file_tokens)
+    return {
+        "shard": str(record.shard),
+        "row": _or_nothing(record.row),
+        "segment": _or_nothing(record.segment),
+        "dataset": record.dataset,
+        "key": str(record.key),
+        "position": str(record.position),
+        "tokens": spans,
+        "file": record.file or "",
+        "record": _or_nothing(record.record),
+        "tokens of the file": in_file,
+        "": record.note,
+    }
+
+
+def _or_nothing(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def trace(
+    loader: Any,
+    step: int,
+    checkpoint: Any = None,
+    *,
+    shards: int | None = None,
+    epochs: bool = False,
+    strict: bool = True,
+) -> Trace:
+    """What was, or will be, in a step: every record, the file that it lies in, and which of its tokens.
+
+    It is what is delivered, also where several datasets are mixed or packed, steps are left out, or the number of shards
+    changed before the checkpoint. Costs no more at step 10^9 than at step 1, and reads no record, unless a filter, flat map or
+    `Pack` of a stream, or a join of streams, decides what is in a step. Then the pipeline is run to that step in this thread,
+    from the checkpoint, or for a step before that from the beginning; random maps and batches after it are not run.
+
+    Args:
+        loader: a `DataLoader`, `MapDataset` or `IterDataset`, or a feeder's description, `loader.to_device(…)`.
+        step: the number of the element, from 0, as `iterator.step` tells it before that element is delivered.
+        checkpoint: a path of a state file or of a folder of these, what `get_state()` or `state_dict()` gave, or a list of
+            those of all shards. Each state is traced on the shard that it is of. None (default): a run from the beginning,
+            on the loader's own shard.
+        shards: the number of shards that go on from the states of all shards of a run; default: as many.
+        epochs: whether the steps are those of `loader.epochs()`; a state tells that itself.
+        strict: False goes on although source, sampler or operations are not those of the state.
+
+    Raises:
+        TraceError: the stream ends before, or the step was left out, or is one of before shards or batch size changed.
+        CheckpointError: the state cannot be read, or is that of another pipeline.
+        TypeError: the loader is none, or what is passed is of another kind.
+
+    >>> import millrace
+    >>> loader = millrace.load(range(100), shuffle=True, seed=0, batch_size=4)
+    >>> found = millrace.trace(loader, step=10**9)
+    >>> [record.key for record in found.records] == loader.records_at(10**9).tolist()
+    True
+    """
+    step = whole_number("step", step, 0, None, "the number of an element, from 0")
+    described, states = Described.of(loader), [] if checkpoint is None else states_of(checkpoint)
+    own = described.pipeline.shard
+    count = own.shard_count if not states else states[0].shard[1]
+    if shards is not None:
+        count = whole_number("shards", shards, 1, None, "how many go on")
+    if not states:
+        told: Sequence[int] = [own.shard_index] if count == own.shard_count else range(count)
+    else:
+        told = [state.shard[0] for state in states] if count == states[0].shard[1] else range(count)
+    found = []
+    for index in told:
+        mine = [state for state in states if state.shard == (index, count)] or states
+        search = _Search.at(described.on(described.shard(index, count)), mine, epochs, strict)
+        found.append((index, search.found(step)))
+    records = [record for index, one in found for record in one.records(index)]
+    ran = [one.ran_from for _, one in found if one.ran_from is not None]
+    whole: dict[str, int] = {}
+    for _, one in found:
+        for name, epoch in one.epochs().items():
+            whole[name] = max(epoch, whole.get(name, 0))
+    return Trace(step, (tuple(told), count), whole, min(ran, default=None), tuple(records))
+
+
+@dataclass(frozen=True)
+class _Element:
+    """What an element was made of."""
+
+    label: Label
+    leaves: Sequence[Leaf]  # every leaf of its pipeline
+    ran_from: int | None
+
+    @cached_property
+    def _found(self) -> list[Found]:
+        return found_in(self.label, self.leaves)
+
+    def records(self, shard: int) -> list[TracedRecord]:
+        """As those of a `Trace`."""
+        return [_traced(found, shard) for found in self._found]
+
+    def epochs(self) -> dict[str, int]:
+        """As those of a `Trace`."""
+        last: dict[int, int] = {}
+        for found in self._found:
+            last[found.leaf] = max(found.position, last.get(found.leaf, 0))
+        epochs: dict[str, int] = {}
+        for number, position in last.items():
+            epochs.update(_epochs(self.leaves[number], position))
+        return epochs
+
+
+def _epochs(leaf: Leaf, position: int) -> dict[str, int]:
+    """The epochs at a global position of a leaf, by the name of the dataset."""
+    if leaf.in_order:
+        return {}
+    if isinstance(leaf.sampler, MixSampler):
+        parts = leaf.sampler.part_epochs(position)
+        return {"/".join(filter(None, (leaf.name, name))): epoch for name, epoch in parts.items()}
+    return {leaf.name: leaf.epoch + position // leaf.epoch_stride}
+
+
+def _traced(found: Found, shard: int) -> TracedRecord:
+    used = found.used
+    tell = getattr(used.source, "file_place", None)
+    place: FilePlace | None = None if tell is None else tell(used.key)
+    record = TracedRecord(
+        shard, used.row, used.segment, "/".join(used.datasets), used.key, found.position, tokens=used.tokens
+    )
+    if place is None:
+        return record
+    place = FilePlace(*place)
+    return dataclasses.replace(
+        record,
+        file=place.file,
+        record=place.record,
+        note=place.note,
+        file_tokens=_tokens_of_file(place.tokens, used.tokens),
+    )
+
+
+def _tokens_of_file(whole: tuple[int, int] | None, spans: Iterable[TokenSpan]) -> tuple[int, int] | None:
+    """Those of a piece of a document; of all of it, where the document was made longer or shorter before it was packed."""
+    if whole is None:
+        return None
+    start, stop = whole
+    for span in spans:
+        if span.length == stop - start:
+            return start + span.start, start + span.stop
+    return whole
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Where a shard stands, and how its stream goes on."""
+
+    described: Described
+    mark: Mark
+    epoch: int | None  # of a loop per epoch
+
+    @classmethod
+    def at(cls, described: Described, states: Sequence[Any], epochs: bool, strict: bool) -> _Search:
+        """At the states of a run, or at the start."""
+        sampler = states[0].fingerprint["sampler"] if states else None
+        told = isinstance(sampler, dict) and "epoch" in sampler
+        if not told and not (epochs and not states):
+            return cls(described, described.stand(states, strict), None)
+        epoch = epoch_of(states[0]) if told else 0
+        return cls(described, described.in_epoch(epoch).stand(states, strict), epoch)
+
+    def found(self, step: int) -> _Element:
+        """The element of a step.
+
+        Raises:
+            TraceError: the stream ends before.
+        """
+        search, left = self._in_epoch_of(step)
+        began: int | None = None
+        while True:
+            place = Place.nearest(search.mark, left)
+            began = step - left + place.step if began is None else began
+            label, passed = _run_to(place, left)
+            if label is not None:
+                ran = None if place.pipeline.aligned else began
+                return _Element(label, place.pipeline.every_leaf, ran)
+            end = place.step + passed
+            if search.epoch is None or not search._has_epoch(search.epoch + 1):
+                raise TraceError(f"step {step} is after the end of the stream, which has {step - left + end} elements.")
+            search, left = search._at_epoch(search.epoch + 1), left - end
+
+    def _in_epoch_of(self, step: int) -> tuple[_Search, int]:
+        """The epoch to begin at, and the number of the step as counted there."""
+        mark = self.mark
+        if self.epoch is None:
+            return self, step
+        if not mark.pipeline.aligned:
+            return (self, step) if step >= mark.step else (self._at_epoch(0), step)
+        stage, leaf = mark.pipeline.stages[0], mark.pipeline.leaf
+        here = stage.outputs(mark.cursor.positions[0])
+        first, end = mark.step - here, mark.step - here + stage.outputs(leaf.total)
+        if first <= step < end:
+            return dataclasses.replace(self, mark=mark._replace(step=here)), step - first
+        length = self._at_epoch(0)._length
+        if step < first and (first != self.epoch * length or leaf.lineage.layers):
+            raise TraceError(
+                f"step {step} came before the epoch of the checkpoint, which begins with step {first}, and the number of "
+                "shards or the batch size changed on the way; pass a checkpoint of before that."
+            )
+        before, number = (end, self.epoch + 1) if step >= end else (0, 0)
+        number += (step - before) // length
+        if not self._has_epoch(number):
+            raise TraceError(f"step {step} is after the end of the stream, which has no epoch {number}.")
+        return self._at_epoch(number), (step - before) % length
+
+    @property
+    def _length(self) -> int:
+        """Elements of an epoch."""
+        return self.mark.pipeline.stages[0].outputs(self.mark.pipeline.leaf.total)
+
+    def _at_epoch(self, epoch: int) -> _Search:
+        return _Search(self.described, self.described.in_epoch(epoch).stand([], True), epoch)
+
+    def _has_epoch(self, epoch: int) -> bool:
+        leaf = self.described.pipeline.leaf
+        return leaf.endless or epoch * leaf.epoch_length < len(leaf.sampler)
+
+
+def _run_to(place: Place, step: int) -> tuple[Label | None, int]:
+    """The label of the element of a step, or None if the stream ends before; and how many elements came before it."""
+    pipeline = place.pipeline
+    if pipeline.aligned and pipeline.leaf.left_from(place.cursor.positions[0]) == 0:
+        return None, pipeline.stages[0].outputs(pipeline.leaf.total) - place.step
+    passed = 0
+    with closing(run_here(labelled(pipeline), place.cursor)) as elements:
+        for element, _, _ in elements:
+            if place.step + passed == step:
+                return element.label, passed
+            passed += 1
+    return None, passed
