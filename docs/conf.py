@@ -16,6 +16,8 @@ exclude_patterns = ["_site"]
 
 html_theme = "furo"
 html_title = "millrace"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_show_copyright = False
 html_show_sphinx = False
 
