@@ -1,11 +1,16 @@
 """How Sphinx makes a site of these pages: `sphinx-build -W docs docs/_site`."""
 
+import argparse
+import os
 import re
 from pathlib import Path
 
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import millrace
+from millrace.tools.command_line import _parser
+
+os.environ["COLUMNS"] = "100"  # the width of the help of commands
 
 project = "millrace"
 author = copyright = "the authors of millrace"
@@ -51,6 +56,19 @@ def _with_contents(app: object, page: str, source: list[str]) -> None:
         source[0] += "\n" + _contents(source[0])
 
 
+def _commands() -> str:
+    """What `--help` prints of each command."""
+    (commands,) = (action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
+    helps = ((name, command.format_help()) for name, command in commands.choices.items())
+    return "\n".join(f"## `millrace {name}`\n\n```text\n{text}```\n" for name, text in helps)
+
+
+def _with_commands(app: object, page: str, source: list[str]) -> None:
+    """The page of the command line ends with all arguments."""
+    if page == "api/command-line":
+        source[0] += "\n" + _commands()
+
+
 def _with_sections(app: object, kind: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """`Args:` and `Raises:` become lists. Properties have none, and sentences with colons, that look like a type."""
     if kind != "property":
@@ -60,4 +78,5 @@ def _with_sections(app: object, kind: str, name: str, thing: object, options: ob
 def setup(app: object) -> None:
     """Called by Sphinx."""
     app.connect("source-read", _with_contents)
+    app.connect("source-read", _with_commands)
     app.connect("autodoc-process-docstring", _with_sections)

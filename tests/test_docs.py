@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 import millrace
+from millrace.tools import command_line
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -91,6 +92,15 @@ def test_each_public_name_is_in_the_reference_once():
     public = {*millrace.__all__} - {"checkpoint"} | {f"checkpoint.{name}" for name in millrace.checkpoint.__all__}
     assert len(listed) == len(set(listed))
     assert public <= set(listed)
+
+
+def test_each_command_is_in_the_reference(capsys):
+    """Whoever looks for a command finds it, and the page that tells how to use it."""
+    with pytest.raises(SystemExit):
+        command_line.main(["--help"])
+    commands = re.search(r"\{([\w,-]+)\}", capsys.readouterr().out).group(1).split(",")
+    page = (ROOT / "docs" / "api" / "command-line.md").read_text()
+    assert {*commands} <= set(re.findall(r"^\| `millrace ([\w-]+)` \| .*\]\(\.\./how-to/", page, re.MULTILINE))
 
 
 def test_pictures_show_what_the_library_does_today(monkeypatch):
