@@ -4,7 +4,7 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import checkpoint
+    from . import checkpoint, metrics
     from .conversion import convert, verify
     from .datasets import IterDataset, MapDataset
     from .formats import decode_example, encode_example
@@ -118,6 +118,7 @@ __all__ = [
     "device_put",
     "encode_example",
     "load",
+    "metrics",
     "pad_batch",
     "progress",
     "shard_options_for",
@@ -132,7 +133,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: a worker process needs few of them, and starts sooner."""
     if name == "__version__":
         return metadata.version(__name__)
-    if name in ("checkpoint", "errors", "tools", *_ROOMS):
+    if name in ("checkpoint", "errors", "metrics", "tools", *_ROOMS):
         return import_module(f"{__name__}.{name}")
     if name in __all__:
         for room in _ROOMS:

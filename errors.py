@@ -89,6 +89,10 @@ class ProgramError(MillraceError):
     """A program that a command was given has no loader, fails, or never takes a step."""
 
 
+class PortError(MillraceError, OSError):
+    """Nothing can be served at an address and port; the message says why."""
+
+
 class CheckpointError(MillraceError, ValueError):
     """A state cannot be read, or it belongs to another pipeline."""
 

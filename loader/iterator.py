@@ -13,6 +13,7 @@ from ..errors import ClosedError, InUseError
 from ..wording import shown
 from .executors.make import make_executor
 from .executors.protocol import Executor
+from .observing.listeners import begins
 from .observing.observer import Observer
 from .observing.summary import StageNames, stage_stats, worker_stats
 from .observing.waits import Waits
@@ -190,6 +191,7 @@ class DataLoaderIterator(Standing):
     def _begin(self) -> Elements:
         if self._closed:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
+        begins(self)
         return self._running.begin(lambda: make_executor(self._pipeline, self._execution, self._observer), self._flow)
 
     def _flow(self, executor: Executor) -> Flow:

@@ -27,6 +27,7 @@ ROOMS = (
     ("datasets",),
     ("conversion",),
     ("showing",),
+    ("metrics",),
     ("checkpoint", "compat", "tools"),
 )
 """From the bottom to the top. No room imports from one that stands above it."""

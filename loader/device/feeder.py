@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
+from ..observing.listeners import begins
 from ..state.standing import Standing
 from ..stream.running import in_use
 from .description import DeviceLoader
@@ -166,6 +167,7 @@ class DeviceFeeder(Standing):
             raise ClosedError("the feeder was closed; take a new one, and give it the state.")
         if self._ended:
             raise StopIteration
+        begins(self)
         self._settle()
         leave_to(self._upstream.iterator)
         self._upstream.go_back()

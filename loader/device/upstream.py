@@ -141,7 +141,9 @@ class OtherMark:
 
     def __getattr__(self, question: str) -> NoReturn:
         error = _no_loader(question, self._kind)
-        raise AttributeError(str(error)) if question == "part_epochs" else error  # of which `hasattr` is asked
+        raise (
+            AttributeError(str(error)) if question in ("part_epochs", "part_records") else error
+        )  # of which `hasattr` is asked
 
 
 def _no_state(method: str, kind: str) -> TypeError:

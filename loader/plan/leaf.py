@@ -124,11 +124,28 @@ class Leaf:
         Raises:
             AttributeError: this is no mix.
         """
+        mix = self._mix("part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch.")
+        return mix.part_epochs(self.position(local)) if self.total else dict.fromkeys(mix.names, 0)
+
+    def part_records(self, local: int) -> dict[str, int]:
+        """How many records of each part of a mix stand before a local position, in all shards that stand there.
+
+        Raises:
+            AttributeError: this is no mix.
+        """
+        mix = self._mix(
+            "part_records is for mixes, loaders with a MixSampler; here, iterator.stats() tells the records."
+        )
+        return mix.part_records(self.before(local))
+
+    def before(self, local: int) -> int:
+        """How many records stand before a local position, in all shards that stand there."""
+        return self.position(local - 1) + 1 if local > 0 else 0
+
+    def _mix(self, refusal: str) -> MixSampler:
         if not isinstance(self.sampler, MixSampler):
-            raise AttributeError(
-                "part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch."
-            )
-        return self.sampler.part_epochs(self.position(local)) if self.total else dict.fromkeys(self.sampler.names, 0)
+            raise AttributeError(refusal)
+        return self.sampler
 
 
 ENOUGH = 8192

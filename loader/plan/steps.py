@@ -81,6 +81,18 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
     return {leaf.name or str(number): leaf.epoch_of(reached[number]) for number, leaf in enumerate(pipeline.leaves)}
 
 
+def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
+    """How many records of each part of a mix stand before a cursor, in all shards that stand there.
+
+    Raises:
+        AttributeError: this is no mix.
+    """
+    if len(cursor.positions) == 1:
+        return pipeline.leaf.part_records(cursor.positions[0])
+    counts = [leaf.before(position) for leaf, position in zip(pipeline.leaves, cursor.positions)]
+    return {leaf.name or str(number): counts[number] for number, leaf in enumerate(pipeline.leaves)}
+
+
 def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     """As `DataLoader.find`."""
     leaf, stage = _aligned(pipeline, "find")

@@ -16,7 +16,7 @@ from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
 from ..plan.ranges import within
 from ..plan.skipped_steps import SkippedSteps
-from ..plan.steps import number_of, part_epochs, records_of_step
+from ..plan.steps import number_of, part_epochs, part_records, records_of_step
 from ..stream.rows import Rows
 from .loader_state import LoaderState
 
@@ -64,6 +64,11 @@ class Mark(NamedTuple):
     def part_epochs(self) -> dict[str, int]:
         """As those of iterators."""
         return part_epochs(self.pipeline, self.cursor)
+
+    @property
+    def part_records(self) -> dict[str, int]:
+        """As those of iterators."""
+        return part_records(self.pipeline, self.cursor)
 
     def len(self) -> int:
         """As that of iterators."""

@@ -130,6 +130,23 @@ class Standing(Resumable):
         """
         return self._here().part_epochs
 
+    @property
+    def part_records(self) -> dict[str, int]:
+        """For each part of a mix how many of its records were delivered, in all runs and by all shards at this step.
+
+        Raises:
+            AttributeError: this is no mix.
+
+        >>> import millrace
+        >>> parts = {"web": range(100), "books": range(20)}
+        >>> sampler = millrace.MixSampler(parts, weights={"web": 0.7, "books": 0.3})
+        >>> iterator = iter(millrace.DataLoader(data_source=parts, sampler=sampler, operations=[millrace.Batch(10)]))
+        >>> batch = next(iterator)
+        >>> iterator.part_records
+        {'web': 7, 'books': 3}
+        """
+        return self._here().part_records
+
     def last_records(self) -> Any:
         """The keys `int64[records]` of the records that the last element was made of, each once, in the stream's order.
 

@@ -199,8 +199,13 @@ class MixSampler:
 
     def part_epochs(self, position: int) -> dict[str, int]:
         """The epoch, from 0, that each part is in at a position."""
-        drawn = dict(zip(self.order.names, self.order.counts(position + 1).tolist()))
+        drawn = self.part_records(position + 1)
         return {name: max(drawn[name] - 1, 0) // part.epoch_length for name, part in self._parts.items()}
+
+    def part_records(self, position: int) -> dict[str, int]:
+        """How many records of each part stand before a position."""
+        drawn = dict(zip(self.order.names, self.order.counts(position).tolist()))
+        return {name: drawn[name] for name in self._parts}
 
     def position_of(self, record_key: int, epoch: int) -> int:
         """Refused: a part's epochs are not those of the mix.
