@@ -131,3 +131,11 @@ class PicklingError(MillraceError, ValueError, TypeError):
 
 class WorkerCrashedError(MillraceError, RuntimeError):
     """A task ended its worker again and again; the message names the signal or exit code and the record keys."""
+
+
+class ClusterNotFoundError(MillraceError, ConnectionError):
+    """There is no Ray cluster at the address, or this process is in another one."""
+
+
+class ClusterLostError(MillraceError, ConnectionError):
+    """The Ray cluster that does the work is gone: its head, or Ray's process on this machine."""

@@ -5,7 +5,7 @@ In: what the user passed. Out: the same, as it is used; or an error that names t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from ..checks import one_of, warn, whole_number
@@ -22,14 +22,16 @@ _FORMS = {
 class LoaderOptions(TypedDict, total=False):
     """The arguments of `DataLoader` that `load` hands on as they are."""
 
-    worker_count: int | None
+    worker_count: int | Literal["cluster"] | None
     worker_buffer_size: int
     read_options: ReadOptions | None
     enable_profiling: bool
-    worker_kind: Literal["process", "thread"]
+    worker_kind: Literal["process", "thread", "ray"]
     timeout: float | None
     on_error: Literal["raise", "skip"]
     max_errors: int | None
+    ray_options: Mapping[str, Any] | None
+    address: str | None
 
 
 def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str]) -> None:

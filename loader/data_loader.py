@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Never, NoReturn, Unpack
 
@@ -49,12 +49,13 @@ class DataLoader:
         sampler: which record stands at which position; `IndexSampler`, `MixSampler`, or your own.
         operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
         worker_count: 0 (default) works in the calling thread and reads ahead on threads; other numbers work in that many
-            processes. None: one for each CPU.
+            processes. None: one for each CPU. "cluster", with Ray: as many as there is room for, at any time.
         worker_buffer_size: finished batches held ready for each worker (default 1); of small ones, as many as make 8 to 16 MB.
         shard_options: the part of the stream for this process; None (default): the sampler's.
         read_options: how records are read ahead; None (default): `ReadOptions()`.
         enable_profiling: Grain's; True does nothing here, and says so.
-        worker_kind: "process" (default), or "thread" for operations that release the GIL.
+        worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster,
+            on this machine and others. Arrays that these give are read-only.
         timeout: seconds that a task (a batch, or a span of records) may take in a worker process before the worker is
             killed and the task tried again, three times in all; None (default) for no limit. Work in your own process, or on
             threads, cannot be stopped: there, it is a warning.
@@ -62,6 +63,9 @@ class DataLoader:
             reading fail, or that end or hang their worker process at each of three tries. They are logged and counted,
             `iterator.skipped_count`; the records after them move up.
         max_errors: with "skip", how many may be left out before `TooManyErrorsError`; None (default): any number.
+        ray_options: what each actor needs of its node, as arguments of Ray's `.options()`; default: a CPU.
+        address: of the Ray cluster, "host:port" or "auto"; None (default): the one that this process has joined, or that the
+            environment variable RAY_ADDRESS names; else one is started on this machine.
 
     Raises:
         TypeError: an argument of the wrong kind, or one of another library's names.
@@ -86,22 +90,32 @@ class DataLoader:
         data_source: Any = None,
         sampler: Any = None,
         operations: Sequence[Any] = (),
-        worker_count: int | None = 0,
+        worker_count: int | Literal["cluster"] | None = 0,
         worker_buffer_size: int = 1,
         shard_options: ShardOptions | None = None,
         read_options: ReadOptions | None = None,
         enable_profiling: bool = False,
-        worker_kind: Literal["process", "thread"] = "process",
+        worker_kind: Literal["process", "thread", "ray"] = "process",
         timeout: float | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         max_errors: int | None = None,
+        ray_options: Mapping[str, Any] | None = None,
+        address: str | None = None,
         **unknown: Never,
     ) -> None:
         refuse("DataLoader", unnamed, unknown)
         if data_source is None or sampler is None:
             missing = "data_source" if data_source is None else "sampler"
             raise TypeError(f"DataLoader needs {missing}=; DataLoader(data_source=…, sampler=…, operations=[…]).")
-        execution = ExecutionOptions(worker_count, worker_kind, worker_buffer_size, timeout, read_options)
+        execution = ExecutionOptions(
+            worker_count,
+            worker_kind,
+            worker_buffer_size,
+            timeout,
+            read_options,
+            ray_options=ray_options,
+            address=address,
+        )
         pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors))
         vars(self)["_description"] = _Description(pipeline, execution, max_errors)
         warn_of_no_effect(execution, enable_profiling)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ..checks import one_of, warn, whole_number
 from ..wording import a_kind_of, shown
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,18 @@ class ExecutionOptions:
     """Where and how far ahead the work is done: never what comes of it.
 
     Attributes:
-        worker_count: 0 works in the calling thread and reads ahead on threads; other numbers work in that many processes or
-            threads. None: one for each CPU.
-        worker_kind: "process" (default), or "thread" for operations that release the GIL.
+        worker_count: 0 works in the calling thread and reads ahead on threads; other numbers work in that many processes,
+            threads or actors. None: one for each CPU. "cluster", with Ray: as many as there is room for, at any time.
+        worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster.
         worker_buffer_size: finished batches held ready for each worker (default 1).
-        timeout: seconds that a task may take in a worker process; None (default) for no limit.
+        timeout: seconds that a task may take in a worker process or actor; None (default) for no limit.
         read_options: how records are read ahead; None: `ReadOptions()`.
         worker_init_fn: called in each worker process before its first task, with its number, from 0, and how many there are.
             It must not change what comes: that is the same with any number of workers. Default: none.
+        ray_options: what each actor needs and where it goes: arguments of Ray's `.options()`, such as `num_cpus` (default 1),
+            `num_gpus`, `memory`, `resources`, `scheduling_strategy`, `runtime_env`.
+        address: of the Ray cluster, "host:port"; "auto": the one that runs on this machine. None (default): the one that this
+            process has joined, or that the environment variable RAY_ADDRESS names; else one that is started here.
         observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %.
 
     Raises:
@@ -82,13 +88,15 @@ class ExecutionOptions:
     'process'
     """
 
-    worker_count: int | None = 0
-    worker_kind: Literal["process", "thread"] = "process"
+    worker_count: int | Literal["cluster"] | None = 0
+    worker_kind: Literal["process", "thread", "ray"] = "process"
     worker_buffer_size: int = 1
     timeout: float | None = None
     read_options: ReadOptions | None = None
     worker_init_fn: Callable[[int, int], Any] | None = None
     observe: bool = True
+    ray_options: Mapping[str, Any] | None = None
+    address: str | None = None
 
     def __post_init__(self) -> None:
         if self.worker_init_fn is not None and not callable(self.worker_init_fn):
@@ -96,31 +104,77 @@ class ExecutionOptions:
                 f"worker_init_fn={shown(self.worker_init_fn)} is {a_kind_of(self.worker_init_fn)}; pass a function of a "
                 "worker's number and how many there are."
             )
-        count = os.cpu_count() or 1 if self.worker_count is None else self.worker_count
         checked = {
-            "worker_count": whole_number(
-                "worker_count", count, 0, None, "a number of workers, or None for one per CPU"
-            ),
+            "worker_count": _worker_count(self.worker_count, self.worker_kind),
             "worker_buffer_size": whole_number(
                 "worker_buffer_size", self.worker_buffer_size, 1, None, "a positive int"
             ),
-            "worker_kind": one_of("worker_kind", self.worker_kind, "process", "thread"),
+            "worker_kind": one_of("worker_kind", self.worker_kind, "process", "thread", "ray"),
             "timeout": _time_limit(self.timeout),
             "observe": _switch("observe", self.observe),
             "read_options": as_read_options(self.read_options),
+            "ray_options": _ray_options(self.ray_options, self.worker_kind),
+            "address": _address(self.address, self.worker_kind),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     @property
     def workers(self) -> int:
-        """The number of workers."""
-        return self.worker_count or 0
+        """The number of workers; 1 where only the cluster knows."""
+        return 1 if self.worker_count == "cluster" else self.worker_count or 0
 
     @property
     def reading(self) -> ReadOptions:
         """How records are read ahead."""
         return self.read_options or ReadOptions()
+
+
+def _worker_count(count: Any, kind: str) -> int | Literal["cluster"]:
+    if isinstance(count, str) and count == "cluster":
+        if kind != "ray":
+            raise ValueError(f'worker_count="cluster" goes with worker_kind="ray"; with {shown(kind)}, pass a number.')
+        return "cluster"
+    count = os.cpu_count() or 1 if count is None else count
+    return whole_number("worker_count", count, 0, None, "a number of workers, or None for one per CPU")
+
+
+OURS = (
+    "max_concurrency",
+    "max_restarts",
+    "max_task_retries",
+    "concurrency_groups",
+    "name",
+    "lifetime",
+    "get_if_exists",
+)
+"""Arguments of Ray's `.options()` that the workers need to be as they are."""
+
+
+def _ray_options(options: Any, kind: str) -> Mapping[str, Any] | None:
+    if options is None:
+        return None
+    if not isinstance(options, Mapping):
+        raise TypeError(
+            f'ray_options={shown(options)} is {a_kind_of(options)}; pass a dict, such as {{"num_cpus": 1}}.'
+        )
+    if taken := [name for name in options if name in OURS]:
+        raise ValueError(f"ray_options= has {shown(taken[0])}, which millrace sets itself; leave it out.")
+    return _with_ray("ray_options", dict(options), kind)
+
+
+def _address(address: Any, kind: str) -> str | None:
+    if address is None:
+        return None
+    if not isinstance(address, str):
+        raise TypeError(f'address={shown(address)} is {a_kind_of(address)}; pass "host:port", "auto", or None.')
+    return _with_ray("address", address, kind)
+
+
+def _with_ray(name: str, value: T, kind: str) -> T:
+    if kind != "ray":
+        raise ValueError(f'{name}= goes with worker_kind="ray"; leave it out with worker_kind={shown(kind)}.')
+    return value
 
 
 def _switch(name: str, value: Any) -> bool:

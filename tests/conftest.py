@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -34,7 +35,11 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Without the option, the long tests are left out."""
+    """Without the option, the long tests are left out. What runs in actors is long, and needs a cluster."""
+    for item in items:
+        if "actors" in getattr(item, "callspec", item).__dict__.get("params", {}).values():
+            item.add_marker("long")
+            item.add_marker("ray")
     if not config.getoption("--long"):
         chosen = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
@@ -50,9 +55,30 @@ def temporary(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="session")
+def ray_cluster():
+    """A Ray cluster of this machine, in which tests marked `ray` do their work."""
+    import ray
+
+    os.environ |= {
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_memory_monitor_refresh_ms": "0",
+    }  # others use the memory of CI, too
+    folder = tempfile.mkdtemp(dir="/tmp")  # Ray's sockets need a short path
+    size = 500 << 20
+    ray.init(
+        "local", num_cpus=4, include_dashboard=False, logging_level="ERROR", object_store_memory=size, _temp_dir=folder
+    )
+    yield
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(autouse=True)
 def nothing_left(temporary, request):
     """Fails a test that leaves something behind, names it, and clears it away before the next test."""
+    if request.node.get_closest_marker("ray"):
+        request.getfixturevalue("ray_cluster")
     before = leaks.present(temporary)
     yield
     request.node.funcargs.clear()  # pytest still holds what fixtures gave to the test

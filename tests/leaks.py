@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import shutil
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,8 @@ import psutil
 
 NOT_OURS = ("tqdm_monitor", "grain-")
 """Threads of libraries: some live as long as the process, and those of Grain end when they like."""
+OF_RAY = ("ray::IDLE", "default_worker.py", "setup_worker.py", "runtime_env/agent")
+"""Processes that Ray starts when it likes. An actor is called by its class."""
 PATIENCE_SECONDS = 30
 SHARED_MEMORY = Path("/dev/shm")
 DESCRIPTORS = Path("/proc/self/fd")
@@ -73,7 +76,8 @@ def _processes() -> dict[str, str]:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return {}
-    return dict(map(_process, psutil.Process().children(recursive=True)))
+    found = dict(map(_process, psutil.Process().children(recursive=True)))
+    return {key: text for key, text in found.items() if not any(name in text for name in OF_RAY)}
 
 
 def _process(process: psutil.Process) -> tuple[str, str]:
@@ -102,9 +106,15 @@ def _descriptors() -> dict[str, str]:
     found = {}
     for number in _names(DESCRIPTORS):
         with contextlib.suppress(FileNotFoundError):  # that of the look itself is closed already
-            key = f"{number} → {os.readlink(DESCRIPTORS / number)}"
-            found[key] = key
+            target = os.readlink(DESCRIPTORS / number)
+            if not (target.startswith("socket:") and _in_ray()):  # which connects to its processes when it likes
+                found[f"{number} → {target}"] = f"{number} → {target}"
     return found
+
+
+def _in_ray() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and ray.is_initialized()
 
 
 def _files(folder: Path) -> dict[str, str]:

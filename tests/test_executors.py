@@ -33,14 +33,20 @@ EXECUTORS = {
     "one process": {"worker_count": 1},
     "processes": {"worker_count": 3, "worker_buffer_size": 2},
     "fresh interpreters": {"worker_count": 2},
+    "actors": {"worker_count": 2, "worker_kind": "ray"},
 }
 
 
-EVERYTHING = list(product(EXECUTORS, PIPELINES))
+EVERYTHING = [
+    (executor, pipeline)
+    for executor, pipeline in product(EXECUTORS, PIPELINES)
+    if executor != "actors" or pipeline in list(PIPELINES)[::-3]  # every third one: actors take a second to begin
+]
 ALWAYS = [
     (executor, pipeline)
     for executor, pipeline in EVERYTHING
-    if executor in ("inline", "threads", "processes") or pipeline in ("filter, batch", "batches of all dtypes")
+    if executor in ("inline", "threads", "processes")
+    or (executor != "actors" and pipeline in ("filter, batch", "batches of all dtypes"))
 ]
 
 

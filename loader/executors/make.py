@@ -5,6 +5,7 @@ In: a pipeline, and options. Out: an executor. Each kind is imported when it is 
 
 from __future__ import annotations
 
+from ...errors import MissingExtraError
 from ..observing.observer import Observer
 from ..options import INSIDE_A_TASK, ExecutionOptions
 from ..plan.pipeline import Pipeline
@@ -21,6 +22,18 @@ def make_executor(pipeline: Pipeline, options: ExecutionOptions, observer: Obser
         from .threads import ThreadExecutor
 
         return ThreadExecutor(pipeline, options)
+    if options.worker_kind == "ray":
+        return _on_ray(pipeline, options, observer)
     from .processes.executor import ProcessExecutor
 
     return ProcessExecutor(pipeline, options, observer)
+
+
+def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:
+    try:
+        import ray  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError('worker_kind="ray" needs ray; pip install "millrace[ray]".') from error
+    from .ray.executor import RayExecutor
+
+    return RayExecutor(pipeline, options, observer)

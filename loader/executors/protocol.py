@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
-from ..options import ExecutionOptions
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 
 
@@ -68,7 +67,7 @@ class Executor(Protocol):
         """
 
 
-def window_of(options: ExecutionOptions, leaves: int) -> int:
+def window_of(workers: int, buffer_size: int, leaves: int) -> int:
     """Tasks of a stage to have submitted at a time, where those of several leaves keep the same workers busy."""
-    window = options.workers * (1 + options.worker_buffer_size)
+    window = workers * (1 + buffer_size)
     return window if leaves == 1 else max(2, -(-window // leaves))

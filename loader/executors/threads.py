@@ -21,7 +21,7 @@ class ThreadExecutor(Executor):
     """Runs tasks on the threads of a pool, whose calls are the handles."""
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
-        self._window = window_of(options, len(pipeline.leaves))
+        self._window = window_of(options.workers, options.worker_buffer_size, len(pipeline.leaves))
         self._pipeline = pipeline
         self._observes = options.observe
         self._own = threading.local()

@@ -63,18 +63,24 @@ class PooledExecutor(Executor):
 
     elsewhere = True
 
-    def __init__(self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        options: ExecutionOptions,
+        observer: Observer,
+        pool: WorkerPool[PooledHandle],
+    ) -> None:
         self._pipeline = pipeline
         self._observer = observer
         self._timeout = options.timeout
-        self._window = window_of(options, len(pipeline.leaves))
+        self._window = window_of(options.workers, options.worker_buffer_size, len(pipeline.leaves))
         self._pace = Pace(
             {stage.number: pipeline.spans[stage.leaf] for stage in pipeline.stages if stage.leaf is not None},
             len(pipeline.stages),
         )
         self._gathered: list[PooledHandle] = []
         self._next_task = 0
-        self._pool: WorkerPool[PooledHandle] = WorkerPool(options.workers, options.timeout)
+        self._pool = pool
 
     def units(self, stage: int) -> int:
         """Spans in a task, or groups in a message: several while they are short, but one with a timeout, which is for one."""

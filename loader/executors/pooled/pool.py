@@ -3,9 +3,11 @@
 In: jobs and events, each with the time. Out: actions, which the caller carries out in this order.
 
 The rules:
-* jobs go to the worker that has the least to do; a worker that is missing is made before.
+* jobs go to the worker that has the least to do; a worker that is missing is made before. With a `depth`, workers that have
+  begun have that many messages at most, and jobs wait for room, in their order: a worker may take long to be made.
 * a worker ends: its jobs are given again, each alone. The one that it was at is divided if that is possible. If not, and it
   was given alone, it counts one more try, and after `MAX_TRIES` it is given up.
+* workers are lost that no job is to blame for: their jobs are given again, with no try counted.
 * a job takes longer than the timeout: its worker is killed, once, and the above follows.
 * all workers end at once, with the process that makes them: all is made anew and all jobs are given again, in their order. If
   that happens `MAX_TRIES` times and no answer comes in between, the run has failed.
@@ -13,6 +15,7 @@ The rules:
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -95,6 +98,7 @@ class _Worker(Generic[J]):
         self.number = number
         self.jobs: deque[J] = deque()
         self.load = 0.0
+        self.messages = 0  # that these jobs came in
         self.ready = False
         self.began = 0.0  # with the first job
         self.late: J | None = None  # the job for which it is being killed
@@ -103,36 +107,82 @@ class _Worker(Generic[J]):
 _LOAD = attrgetter("load")
 
 
-class WorkerPool(Generic[J]):
-    """At most `worker_count` workers and their jobs. With a `timeout`, no job may take more seconds than that."""
+def _number(jobs: Sequence[Job]) -> int:
+    return jobs[0].number
 
-    def __init__(self, worker_count: int, timeout: float | None) -> None:
+
+class WorkerPool(Generic[J]):
+    """At most `worker_count` workers and their jobs. With a `timeout`, no job may take more seconds than that.
+
+    With a `depth`, a worker is given jobs once it has begun, and has at most so many messages of them at a time.
+    """
+
+    def __init__(self, worker_count: int, timeout: float | None, depth: int | None = None) -> None:
         self._worker_count = worker_count
         self._timeout = timeout
+        self._depth = depth
         self._workers: dict[int, _Worker[J]] = {}
+        self._waiting: list[Sequence[J]] = []  # jobs that nobody has yet, each sequence a message
         self._made = 0
         self._failed_starts = 0
 
     def spawn_missing(self) -> list[Action[J]]:
         """Have all workers made that are not there."""
-        numbers = range(self._made, self._made + self._worker_count - len(self._workers))
+        numbers = range(self._made, self._made + max(self._worker_count - len(self._workers), 0))
         self._made = numbers.stop
         self._workers.update((number, _Worker(number)) for number in numbers)
         return [Spawn(number) for number in numbers]
 
+    def resize(self, worker_count: int) -> list[Action[J]]:
+        """Have another number of workers. Those that are too many go if they have not begun; others, when they end."""
+        self._worker_count = worker_count
+        unready = [worker.number for worker in self._workers.values() if not worker.ready]
+        over = unready[: max(len(self._workers) - worker_count, 0)]
+        for number in over:
+            del self._workers[number]
+        return [*map(Kill, over), *self.spawn_missing()]
+
+    @property
+    def ready_count(self) -> int:
+        """Number of workers that have begun."""
+        return sum(worker.ready for worker in self._workers.values())
+
     def assign(self, jobs: Sequence[J], now: float) -> list[Action[J]]:
         """Have new jobs done, all by one worker."""
         actions = self.spawn_missing() if len(self._workers) < self._worker_count else []
-        worker = min(self._workers.values(), key=_LOAD)
-        if not worker.jobs:
-            worker.began = now
-        alone = len(jobs) == 1
-        for job in jobs:
-            job.alone = alone
-            worker.load += job.cost
-        worker.jobs += jobs
-        actions.append(Give(worker.number, jobs))
+        insort(self._waiting, jobs, key=_number)
+        return actions + self.give_waiting(now)
+
+    def give_waiting(self, now: float) -> list[Action[J]]:
+        """Give jobs for which there is room."""
+        actions: list[Action[J]] = []
+        while self._waiting and (worker := self._with_room()) is not None:
+            jobs = self._waiting.pop(0)
+            if not worker.jobs:
+                worker.began = now
+            alone = len(jobs) == 1
+            for job in jobs:
+                job.alone = alone
+                worker.load += job.cost
+            worker.jobs += jobs
+            worker.messages += 1
+            actions.append(Give(worker.number, jobs))
         return actions
+
+    def _with_room(self) -> _Worker[J] | None:
+        """Of the workers that may be given jobs, that which has the least to do."""
+        workers: Iterable[_Worker[J]] = self._workers.values()
+        if self._depth is not None:
+            workers = [worker for worker in workers if worker.ready and worker.messages < self._depth]
+        return min(workers, key=_LOAD, default=None)
+
+    def take_back(self, worker: int, jobs: Sequence[J]) -> None:
+        """A worker will not get the jobs that it was given last; they are to be assigned again."""
+        holder = self._workers[worker]
+        holder.messages -= 1
+        for job in jobs:
+            holder.jobs.pop()
+            holder.load -= job.cost
 
     def ready(self, worker: int, now: float) -> None:
         """A worker begins with its jobs. What it takes until then is no job's fault."""
@@ -140,10 +190,11 @@ class WorkerPool(Generic[J]):
         self._workers[worker].began = now
 
     def answered(self, worker: int, count: int, now: float) -> list[J]:
-        """A worker has done its next `count` jobs: these."""
+        """A worker has done its next `count` jobs, which were a message: these."""
         self._failed_starts = 0
         answerer = self._workers[worker]
         answerer.began = now
+        answerer.messages -= 1
         done = [answerer.jobs.popleft() for _ in range(count)]
         for job in done:
             answerer.load -= job.cost
@@ -155,6 +206,8 @@ class WorkerPool(Generic[J]):
         reason = f"was terminated unexpectedly {how}"
         if gone.late is not None:
             reason = f"was stopped after timeout={self._timeout} s"
+        if self._depth is not None and not gone.ready:
+            return self._failed_to_begin(f"a worker {reason} before it began")
         if not gone.jobs:
             return [Warn(f"worker {worker} {reason} while it was idle")]
         head = gone.jobs.popleft()
@@ -167,16 +220,31 @@ class WorkerPool(Generic[J]):
             return [GiveUp(head, f"{reason}, {MAX_TRIES} times"), *self._assign_again(gone.jobs, now)]
         return [again, *self._assign_again([head, *gone.jobs], now)]
 
+    def _failed_to_begin(self, event: str) -> list[Action[J]]:
+        self._failed_starts += 1
+        if self._failed_starts >= MAX_TRIES:
+            return [Fail(f"{event}, {MAX_TRIES} times without a result in between.")]
+        return [Warn(f"{event}; another one is made"), *self.spawn_missing()]
+
+    def lost(self, workers: Iterable[int], event: str, now: float) -> list[Action[J]]:
+        """What none of their jobs is to blame for, the `event`, has ended workers; all that they had answered is known."""
+        again = Warn(f"{event}; its work is done again")
+        return [again, *self._assign_again(self._jobs_of(workers), now), *self.spawn_missing()]
+
     def all_ended(self, how: str, now: float) -> list[Action[J]]:
         """The process that makes the workers "was …" (`how`), and they ended with it; all that they had answered is known."""
-        jobs = sorted((job for worker in self._workers.values() for job in worker.jobs), key=attrgetter("number"))
-        self._workers.clear()
+        jobs = self._jobs_of(list(self._workers))
         self._failed_starts += 1
         event = f"the process that makes the workers {how}"
         if self._failed_starts >= MAX_TRIES:
             return [Fail(f"{event}, {MAX_TRIES} times without a result in between.")]
         again = Warn(f"{event}; it is started again")
         return [again, Restart(), *self.spawn_missing(), *self._assign_again(jobs, now)]
+
+    def _jobs_of(self, workers: Iterable[int]) -> list[J]:
+        """The jobs of workers that are no more, in their order."""
+        gone = [self._workers.pop(worker) for worker in workers]
+        return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
         return [action for job in jobs for action in self.assign([job], now)]

@@ -9,7 +9,7 @@ import selectors
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -20,6 +20,8 @@ from ...plan.pipeline import Pipeline
 from ...work.tasks import GroupTask, SpanTask
 from ..pooled import remote_errors as errors
 from ..pooled.executor import PooledExecutor, PooledHandle
+from ..pooled.groups import encoded
+from ..pooled.pool import WorkerPool
 from .leases import EncodedBlock, Slabs
 from .spawner import Spawner, description
 from .transport.channel import Channel
@@ -27,8 +29,6 @@ from .transport.messages import (
     Answer,
     Broken,
     Done,
-    EncodedGroup,
-    EncodedRows,
     Exited,
     Ready,
     Returned,
@@ -55,7 +55,7 @@ class ProcessExecutor(PooledExecutor):
     def __init__(
         self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer, spawner: Spawner | None = None
     ) -> None:
-        super().__init__(pipeline, options, observer)
+        super().__init__(pipeline, options, observer, WorkerPool(options.workers, options.timeout))
         self._slabs = Slabs(len(pipeline.stages) > 1, observer.slabs)
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
@@ -98,7 +98,11 @@ class ProcessExecutor(PooledExecutor):
             self._post(worker, RunSpan(handles[0].number, tuple(first), released))
             return
         blocks: dict[int, Any] = {number: block for handle in handles for number, block in handle.blocks.items()}
-        groups, rows = _encoded(handles, blocks)
+        groups, named = encoded([(handle.number, cast(GroupTask, handle.task)) for handle in handles])
+        rows = [
+            (number, blocks[number].rows, first, last, blocks[number].tags.part(first, last).packed())
+            for number, (first, last) in named.items()
+        ]
         sizes, introduced, descriptors = self._slabs.introduce(worker.number, list(blocks.values()))
         forgotten = self._slabs.take_forgotten(worker.number)
         self._post(worker, RunGroups(groups, rows, sizes, introduced, forgotten, released), descriptors)
@@ -210,33 +214,6 @@ class ProcessExecutor(PooledExecutor):
         """End all processes; nothing is left of them."""
         _close(self._spawner, self._selector, self._payload)
         self._finalizer.detach()
-
-
-def _encoded(
-    handles: Sequence[PooledHandle], blocks: Mapping[int, Any]
-) -> tuple[list[EncodedGroup], list[EncodedRows]]:
-    """The groups of a message, and the rows that they name, which count from the first one that goes along."""
-    tasks = [(handle.number, cast(GroupTask, handle.task)) for handle in handles]
-    ranges: dict[int, tuple[int, int]] = {}
-    for _, task in tasks:
-        for block, start, stop in task.rows:
-            first, last = ranges.get(block, (start, stop))
-            ranges[block] = min(first, start), max(last, stop)
-    groups: list[EncodedGroup] = [
-        (
-            number,
-            task.stage,
-            [(block, start - ranges[block][0], stop - ranges[block][0]) for block, start, stop in task.rows],
-            task.order,
-            task.first,
-            task.former,
-        )
-        for number, task in tasks
-    ]
-    return groups, [
-        (number, blocks[number].rows, first, last, blocks[number].tags.part(first, last).packed())
-        for number, (first, last) in ranges.items()
-    ]
 
 
 def _close(spawner: Spawner, selector: selectors.BaseSelector, payload: Payload) -> None:

@@ -21,10 +21,11 @@ from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease, Slab, SlabPool, rounded
 from ...work.stopwatch import Stopwatch
-from ...work.tasks import NO_BLOCKS, Block, Blocks, GroupTask, RowRange, RowTags, SpanTask, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, RowTags, SpanTask, Task
 from ...work.worker import Worker
 from ..pooled import remote_errors as errors
 from ..pooled.first_call import called_first
+from ..pooled.groups import decoded
 from ..read_ahead import NOT_AHEAD, ReadAhead, Reading
 from .transport import shared_memory as memory
 from .transport.channel import Channel
@@ -94,12 +95,7 @@ class WorkerProcess:
         return True
 
     def _answers(self, message: RunGroups, blocks: Blocks) -> list[Answer]:
-        return [
-            self._answer(
-                number, GroupTask(stage, tuple(RowRange(*some) for some in rows), order, first, former), blocks
-            )
-            for number, stage, rows, order, first, former in message.groups
-        ]
+        return [self._answer(number, task, blocks) for number, task in decoded(message.groups)]
 
     def _blocks(self, message: RunGroups, descriptors: list[int]) -> Blocks:
         """The blocks that the groups of a message name."""

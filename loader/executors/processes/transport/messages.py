@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ....observing.times import Packed
 from ....work.notices import Told
 from ....work.tasks import PackedTags, Stand
+from ...pooled.groups import EncodedGroup
 
 SlabName = tuple[int, int]
 """A slab: the worker that made it, and its number there."""
@@ -54,10 +55,6 @@ class Broken(NamedTuple):
 
 EncodedRows = tuple[int, Encoded, int, int, PackedTags]
 """Rows `[start, stop)` of an encoded block: its number, all its rows, which of them, and their tags."""
-
-
-EncodedGroup = tuple[int, int, list[tuple[int, int, int]], bytes | None, int, int]
-"""A `GroupTask`, after its number: stage, rows `(block, start, stop)`, and the rest."""
 
 
 class Ready(NamedTuple):

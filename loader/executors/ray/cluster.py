@@ -1,0 +1,218 @@
+"""The cluster: joins it or starts one, says what is there, and notices when it is gone.
+
+In: an address, and what a worker needs. Out: nodes, how many workers there is room for; `ClusterLostError` once the head, or
+Ray's process on this machine, is gone. Ray itself would end the user's process a minute after the head is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from logging import WARNING
+from typing import Any
+
+import ray
+
+from ....errors import ClusterLostError, ClusterNotFoundError
+from ....wording import brief, shown
+from ...interrupts import Uninterrupted
+from .tuned import CONNECT_SECONDS, GRACE_SECONDS, LOOK_SECONDS
+
+_STARTING = threading.Lock()
+
+
+def join(address: str | None, workers: int) -> None:
+    """Join a cluster, if this process has not joined one yet.
+
+    Args:
+        address: of its head, "host:port"; "auto" for the one that runs on this machine; None for the one that the
+            environment variable RAY_ADDRESS names, or else one that is started here, and ends with this process.
+        workers: one that is started has room for so many, at least as many as there are CPUs.
+
+    Raises:
+        ClusterNotFoundError: there is none at the address, or this process is in another one.
+    """
+    with _STARTING:
+        if not ray.is_initialized():
+            _join(address, workers)
+            return
+    joined_one = ray.get_runtime_context().gcs_address
+    if address is not None and ":" in address and "://" not in address and address != joined_one:
+        raise ClusterNotFoundError(
+            f"address={shown(address)}, but this process has joined the Ray cluster at {joined_one}; leave address= out, or "
+            "call ray.shutdown() before."
+        )
+
+
+def _join(address: str | None, workers: int) -> None:
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    if ":" in address and "://" not in address and not reachable(address):
+        raise ClusterNotFoundError(
+            f"no Ray cluster answers at address={shown(address)}; pass the address that `ray start --head` printed, or None "
+            "to start a cluster on this machine."
+        )
+    if address == "local":
+        _lasting(lambda: _start(workers))
+        return
+    try:
+        ray.init(address=address, logging_level=WARNING)
+    except ConnectionError as error:
+        raise ClusterNotFoundError(
+            f"no Ray cluster was found at address={shown(address)} ({brief(error, 150)}); start one by `ray start --head`, or "
+            "pass None to start a cluster on this machine."
+        ) from error
+
+
+def _start(workers: int) -> None:
+    """Start a cluster of this machine alone, whose workers find the modules that this process finds."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    try:
+        count = max(os.cpu_count() or 1, workers)
+        ray.init(address="local", num_cpus=count, include_dashboard=False, logging_level=WARNING)
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def _lasting(start: Any) -> None:
+    """Start processes in a thread that lasts: the kernel ends them with the thread that started them."""
+    if threading.current_thread() is threading.main_thread():
+        start()
+        return
+    failures: list[BaseException] = []
+    started = threading.Event()
+
+    def keep() -> None:
+        try:
+            start()
+        except BaseException as error:
+            failures.append(error)
+            return
+        finally:
+            started.set()
+        threading.Event().wait()
+
+    threading.Thread(target=keep, name="millrace-ray", daemon=True).start()
+    started.wait()
+    if failures:
+        raise failures[0]
+
+
+def reachable(address: str) -> bool:
+    """Whether somebody listens at "host:port"."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+class Cluster:
+    """The cluster that this process is in."""
+
+    def __init__(self) -> None:
+        context = ray.get_runtime_context()
+        self._head: str = context.gcs_address
+        self.clock = time.time() - time.perf_counter()
+        self._addresses: dict[str, str] = {}  # of Ray's processes on nodes, "host:port", by the node's id
+        self._here = self._address_of(context.get_node_id())
+        self._looked, self._lost_since = time.monotonic(), 0.0
+
+    def look(self) -> None:
+        """See whether it is there, if that was not done a moment ago.
+
+        Raises:
+            ClusterLostError: it is not.
+        """
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        if lost := [name for name, address in self._needed() if not reachable(address)]:
+            self._lost_since = self._lost_since or now
+            if now - self._lost_since >= GRACE_SECONDS:
+                self._leave(lost)
+        else:
+            self._lost_since = 0.0
+        self._looked = now if not lost else now - LOOK_SECONDS / 2
+
+    def wait_for_head(self) -> None:
+        """What is asked of a cluster whose head is gone may never be answered.
+
+        Raises:
+            ClusterLostError: it does not come back.
+        """
+        while not reachable(self._head):
+            self.look()
+            time.sleep(LOOK_SECONDS / 10)
+
+    @staticmethod
+    def check_joined() -> None:
+        """Without this Ray would start a cluster whenever something is asked of it.
+
+        Raises:
+            ClusterLostError: this process has left the cluster.
+        """
+        if not ray.is_initialized():
+            raise ClusterLostError(
+                "this process has left the Ray cluster that does the work (ray.shutdown() was called); take a new iterator, "
+                "iter(loader), and give it the state."
+            )
+
+    def _needed(self) -> list[tuple[str, str]]:
+        needed = [(f"its head at {self._head}", self._head)]
+        return [*needed, (f"Ray's process on this machine, {self._here}", self._here)] if self._here else needed
+
+    def _leave(self, lost: list[str]) -> None:
+        with Uninterrupted():
+            ray.shutdown()
+        raise ClusterLostError(
+            f"the Ray cluster is gone: {' and '.join(lost)} cannot be reached. The state is that of the last batch that you "
+            "received: save it, and go on from it in a cluster that runs, or with worker_count=0."
+        )
+
+    def has(self, node: str) -> bool:
+        """Whether a node is there: Ray notices only after some time that it is not."""
+        address = self._address_of(node)
+        return bool(address) and reachable(address)
+
+    def _address_of(self, node: str) -> str:
+        if node not in self._addresses:
+            self._addresses.update((one["NodeID"], _address(one)) for one in ray.nodes() if one["Alive"])
+        return self._addresses.get(node, "")
+
+    def told(self, node: str) -> str:
+        """A node as the user knows it."""
+        return self._addresses.get(node, "").rpartition(":")[0] or node
+
+    @staticmethod
+    def room(needs: Mapping[str, float]) -> int:
+        """How many workers with these needs the nodes have room for, if nobody else is there. At least one."""
+        nodes = [one["Resources"] for one in ray.nodes() if one["Alive"]]
+        return max(sum(_room(node, needs) for node in nodes), 1)
+
+
+def _room(node: Mapping[str, float], needs: Mapping[str, float]) -> int:
+    return min((int(node.get(name, 0.0) // amount) for name, amount in needs.items() if amount > 0), default=1)
+
+
+def _address(node: Mapping[str, Any]) -> str:
+    return f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
+
+
+def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
+    """What a worker needs of a node, by the names that nodes have for it.
+
+    >>> needs_of({"num_cpus": 2, "resources": {"decoder": 1}})
+    {'CPU': 2, 'decoder': 1}
+    """
+    names = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
+    needs = {names[name]: ray_options[name] for name in names if ray_options.get(name)}
+    return {**needs, **ray_options.get("resources", {})}

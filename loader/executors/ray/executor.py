@@ -1,0 +1,354 @@
+"""The executor with Ray's actors: does what the pool decides, has lost rows made again, and notices when the cluster is gone.
+
+In: tasks. Out: blocks, whose rows lie in Ray's object store until somebody wants them here. What it shares with other kinds of
+workers stands in `pooled/`.
+
+Each worker is an actor and is never restarted by Ray: its answers come in the order of its messages, so that only the oldest
+of each is waited for. A node that is lost takes rows with it. The tasks that made them are done again before what names
+them: a block remembers its task.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any, NamedTuple, cast
+
+import ray
+from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
+
+from ....wording import brief
+from ...interrupts import Uninterrupted
+from ...observing.observer import Observer
+from ...observing.times import TaskTimes
+from ...options import ExecutionOptions
+from ...plan.pipeline import Pipeline
+from ...work.tasks import NO_BLOCKS, GroupTask, Moments, RowTags, SpanTask
+from ..pooled import remote_errors as errors
+from ..pooled.executor import LOGGER, PooledExecutor, PooledHandle
+from ..pooled.groups import encoded
+from ..pooled.pickled import pickled
+from ..pooled.pool import MAX_TRIES, WorkerPool
+from ..protocol import window_of
+from .blocks import OF_THIS_PROCESS, StoredRows, as_list, loaded, memory_of
+from .cluster import Cluster, join, needs_of
+from .tuned import LOOK_SECONDS, NO_ROOM_SECONDS, RESIZE_SECONDS
+from .worker import Answer, Begun, NamedRows, RayWorker
+
+LOST = ""
+"""In place of the node of rows that Ray has lost, wherever they lay."""
+
+
+class RayBlock:
+    """A `Block` whose rows are in the object store until somebody wants them here."""
+
+    parts = ()
+
+    def __init__(self, executor: RayExecutor, handle: PooledHandle, answer: Answer, rows: Any, remote: _Remote) -> None:
+        self._executor = executor
+        self.number, self.task, self.blocks = handle.number, handle.task, handle.blocks  # to make the rows again
+        self.rows: Any = rows
+        self.node = remote.node
+        self.count = answer.row_count
+        self.tags = None if answer.tags is None else RowTags.unpacked(answer.tags)
+        self.failure = None if answer.error is None else errors.EncodedFailure(answer.error)
+        self.skipped = answer.skipped
+        self.notices = answer.notices
+        self.stand = answer.stand
+        self.times = None if answer.times is None else TaskTimes.unpacked(answer.times).moved(remote.clock)
+        self.moments: Moments = (0.0, 0.0, 0.0)
+        self.again: PooledHandle | None = None  # the task, while it is done again
+        self._elements: list[Any] | None = None
+
+    @property
+    def elements(self) -> list[Any]:
+        """The rows. Their arrays look at the store, which the block lets go of."""
+        if self._elements is None:
+            self._elements = as_list(loaded(self._executor.rows_of(self)))
+            self.rows, self.blocks = None, NO_BLOCKS
+        return self._elements
+
+    def take_again(self) -> None:
+        """Take the rows, if the task was done again; or raise why it could not be."""
+        if self.again is not None and (block := self.again.block) is not None:
+            self.again = None
+            if block.failure is not None and not isinstance(block, RayBlock):
+                raise block.failure.error
+            self.rows, self.node = block.rows, block.node
+
+
+class _Message(NamedTuple):
+    """What a worker was sent."""
+
+    answers: Any  # reference to what it answers
+    rows: Sequence[Any]  # references to the rows that come of each handle
+    handles: Sequence[PooledHandle]  # none: it is to begin
+
+
+class _Remote:
+    """The way to a worker."""
+
+    def __init__(self, number: int, actor: Any) -> None:
+        self.number = number
+        self.actor = actor
+        self.run_span = actor.run_span.options(num_returns=2).remote
+        self.turns = count()
+        self.node = LOST  # until it has begun
+        self.clock = 0.0  # seconds to be added to its times
+        self.messages = deque([_Message(actor.begin.remote(), (), ())])
+
+
+class RayExecutor(PooledExecutor):
+    """Runs tasks in actors."""
+
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> None:
+        join(options.address, options.workers)
+        self._cluster = Cluster()
+        ray_options = {"num_cpus": 1, **(options.ray_options or {})}
+        self._needs = needs_of(ray_options)
+        self._grows = options.worker_count == "cluster"
+        self._options = options
+        depth = 1 + options.worker_buffer_size
+        pool: WorkerPool[PooledHandle] = WorkerPool(self._room(), options.timeout, depth)
+        super().__init__(pipeline, options, observer, pool)
+        self._remotes: dict[int, _Remote] = {}
+        self._gone = {LOST}  # nodes, by their ids
+        self._stalled: list[Sequence[PooledHandle]] = []  # what names rows that are made again
+        self._begun = self._resized = time.monotonic()
+        self._actors = ray.remote(RayWorker).options(**ray_options, max_concurrency=depth)
+        with Uninterrupted():
+            self._finalizer = weakref.finalize(self, _close, self._remotes, os.getpid())
+            OF_THIS_PROCESS.add(self)
+        try:
+            data, buffers = pickled((pipeline, options), "the pipeline")
+            self._payload = ray.put((data, memory_of(buffers)))
+            self._act(self._pool.spawn_missing())
+        except BaseException:
+            self.close()
+            raise
+
+    def _room(self) -> int:
+        """How many workers there may be now."""
+        return self._cluster.room(self._needs) if self._grows else self._options.workers
+
+    def window(self, stage: int) -> int:
+        """As many messages as keep the workers busy."""
+        workers = max(self._pool.ready_count, 1) if self._grows else self._options.workers
+        window = window_of(workers, self._options.worker_buffer_size, len(self._pipeline.leaves))
+        return window if self._pipeline.stages[stage].leaf is not None else window * self.units(stage)
+
+    def _spawn(self, worker: int) -> None:
+        with Uninterrupted():
+            self._remotes[worker] = _Remote(worker, self._actors.remote(worker, list(sys.path), self._payload))
+
+    def _kill(self, worker: int) -> None:
+        if (remote := self._remotes.get(worker)) is not None:
+            ray.kill(remote.actor)
+
+    def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
+        if lost := [block for handle in handles for block in handle.blocks.values() if self._is_lost(block)]:
+            self._pool.take_back(worker, handles)
+            self._stalled.append(handles)
+            for block in lost:
+                self._make_again(block)
+            return
+        remote, task = self._remotes[worker], handles[0].task
+        if isinstance(task, SpanTask):
+            answers, rows = remote.run_span(next(remote.turns), tuple(task))
+            remote.messages.append(_Message(answers, [rows], handles))
+            return
+        groups, ranges = encoded([(handle.number, cast(GroupTask, handle.task)) for handle in handles])
+        blocks: dict[int, RayBlock] = {number: block for handle in handles for number, block in handle.blocks.items()}
+        named: list[NamedRows] = [
+            (number, first, last, blocks[number].tags.part(first, last).packed())  # type: ignore[union-attr]
+            for number, (first, last) in ranges.items()
+        ]
+        run = remote.actor.run_groups.options(num_returns=1 + len(handles)).remote
+        answers, *rows = run(next(remote.turns), groups, named, *(blocks[number].rows for number in ranges))
+        remote.messages.append(_Message(answers, rows, handles))
+
+    def handle_messages(self, wait: float | None) -> None:
+        """Take what has arrived; with `wait=None`, wait for something to arrive, or until it is time to look after all."""
+        self._cluster.check_joined()
+        if wait is None or time.monotonic() - self._resized > LOOK_SECONDS:
+            self._look_after_all()
+        waiting = {remote.messages[0].answers: remote for remote in self._remotes.values() if remote.messages}
+        if waiting:
+            arrived, _ = ray.wait(list(waiting), timeout=self._until_look() if wait is None else wait)
+            for answers in arrived:
+                self._hear(waiting[answers])
+
+    def _until_look(self) -> float:
+        """Seconds until somebody should look after the cluster, or the first task is late."""
+        return min(LOOK_SECONDS, max(0.0, self._pool.late_at() - time.monotonic()) + 0.001)
+
+    def _hear(self, remote: _Remote) -> None:
+        """Take an answer."""
+        message = remote.messages[0]
+        try:
+            answer = ray.get(message.answers)
+        except RayTaskError as error:
+            self._lose_rows(remote, message, error)
+            return
+        except RayError as error:
+            self._bury(remote, error)
+            return
+        remote.messages.popleft()
+        if message.handles:
+            self._finish(remote, message, answer)
+        else:
+            self._begin_with(remote, answer)
+        self._act(self._pool.give_waiting(time.monotonic()))
+
+    def _begin_with(self, remote: _Remote, begun: Begun) -> None:
+        if begun.error is not None:
+            self.close()
+            raise errors.decode(begun.error)
+        remote.node, remote.clock = begun.node, begun.clock - self._cluster.clock
+        self._pool.ready(remote.number, time.monotonic())
+
+    def _finish(self, remote: _Remote, message: _Message, answers: Sequence[tuple[Any, ...]]) -> None:
+        handles = self._pool.answered(remote.number, len(answers), time.monotonic())
+        for handle, fields, rows in zip(handles, answers, message.rows):
+            answer = Answer(*fields)
+            self._pace.note(handle.task, answer.seconds, answer.size)
+            handle.block = RayBlock(self, handle, answer, rows, remote)
+        if self._stalled:
+            self._give_stalled()
+
+    # What goes wrong
+
+    def _bury(self, remote: _Remote, error: RayError) -> None:
+        """A worker has ended, or cannot be reached: alone, or with its node."""
+        self._cluster.wait_for_head()
+        if remote.node != LOST and not self._cluster.has(remote.node):
+            self._lose(remote.node)
+            return
+        self._drop(remote, how := _description(error))
+        self._act(self._pool.ended(remote.number, how, time.monotonic()))
+
+    def _lose(self, node: str) -> None:
+        """A node is gone, and what lay there. Workers that were sent what names that would wait for it in vain."""
+        self._gone.add(node)
+        event = f"node {self._cluster.told(node)} of the Ray cluster was lost"
+        doomed = [one for one in self._remotes.values() if one.node == node or self._waits_for_lost(one)]
+        for remote in doomed:
+            self._drop(remote, event)
+        self._act(self._pool.lost([remote.number for remote in doomed], event, time.monotonic()))
+
+    def _waits_for_lost(self, remote: _Remote) -> bool:
+        handles = (handle for message in remote.messages for handle in message.handles)
+        return any(self._is_lost(block) for handle in handles for block in handle.blocks.values())
+
+    def _lose_rows(self, remote: _Remote, message: _Message, error: RayTaskError) -> None:
+        """Rows that a message names are gone. The worker waits for a turn that does not come."""
+        if not isinstance(error, ObjectLostError):
+            self.close()
+            raise error
+        self._cluster.wait_for_head()
+        for handle in message.handles:
+            for block in handle.blocks.values():
+                block.node = LOST
+        event = "rows were lost in the object store of the Ray cluster"
+        self._drop(remote, event)
+        self._act(self._pool.lost([remote.number], event, time.monotonic()))
+
+    def _drop(self, remote: _Remote, how: str) -> None:
+        self._observer.worker_ended(remote.number, how)
+        del self._remotes[remote.number]
+        ray.kill(remote.actor)  # one that cannot be reached may still be there
+
+    def _is_lost(self, block: RayBlock) -> bool:
+        block.take_again()
+        return block.node in self._gone
+
+    def _make_again(self, block: RayBlock) -> None:
+        """Have the rows of a block made again, unless they are being made."""
+        if block.again is None:
+            seconds = self._pace.expected_seconds(block.task)
+            block.again = PooledHandle(self, block.number, False, seconds, block.task, block.blocks)
+            self._act(self._pool.assign([block.again], time.monotonic()))
+
+    def _give_stalled(self) -> None:
+        """Give tasks whose rows are there again."""
+        stalled, self._stalled = self._stalled, []
+        for handles in stalled:
+            self._act(self._pool.assign(handles, time.monotonic()))
+
+    def rows_of(self, block: RayBlock) -> StoredRows:
+        """The rows of a block, which come here from where they are; waits for them."""
+        tries = 0
+        while True:
+            while self._is_lost(block):
+                self._make_again(block)
+                self.before_waiting()
+                self.handle_messages(None)
+            try:
+                self._cluster.check_joined()
+                return cast(StoredRows, ray.get(block.rows, timeout=LOOK_SECONDS))
+            except GetTimeoutError:
+                self._look_after_all()
+                if not self._cluster.has(block.node):
+                    self._lose(block.node)
+            except (ObjectLostError, RayActorError):
+                tries += 1
+                if tries >= MAX_TRIES:
+                    raise
+                self._cluster.wait_for_head()
+                block.node = LOST
+
+    # What is looked after
+
+    def _look_after_all(self) -> None:
+        """See whether the cluster is there, whether it has grown, and whether tasks are late."""
+        now = time.monotonic()
+        self._cluster.look()
+        if self._timeout is not None:
+            self._act(self._pool.look(now))
+        if now - self._resized > RESIZE_SECONDS:
+            self._resized = now
+            if self._grows:
+                self._act(self._pool.resize(self._room()))
+            elif now - self._begun > NO_ROOM_SECONDS:
+                self._tell_of_no_room()
+
+    def _tell_of_no_room(self) -> None:
+        """Say once that workers wait for a place in the cluster."""
+        self._begun = float("inf")
+        if (ready := self._pool.ready_count) < self._options.workers:
+            needs = ", ".join(f"{amount:g} {name}" for name, amount in self._needs.items())
+            LOGGER.warning(
+                f"{ready} of {self._options.workers} workers found a place in the Ray cluster, where each needs {needs}; the "
+                'others wait for one. Pass a smaller worker_count= or ray_options=, or worker_count="cluster".'
+            )
+
+    def close(self) -> None:
+        """End all workers, and let go of what lies in the object store."""
+        self._finalizer()
+        self._stalled.clear()
+        self._payload = None
+
+
+def _description(error: RayError) -> str:
+    """How a worker ended, in Ray's words."""
+    text = str(error)
+    _, found, detail = text.partition("Worker exit detail: ")
+    return f"(Ray says: {brief(detail.partition(' Some common causes')[0] if found else text, 200)})"
+
+
+def _close(remotes: dict[int, _Remote], owner: int) -> None:
+    """In a forked child there is nothing to be ended."""
+    if os.getpid() != owner:
+        return
+    with Uninterrupted():
+        while remotes:
+            _, remote = remotes.popitem()
+            if ray.is_initialized():
+                with suppress(Exception):  # it is gone, or all of the cluster is
+                    ray.kill(remote.actor)

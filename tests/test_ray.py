@@ -1,0 +1,210 @@
+"""Workers that are actors in a Ray cluster: what goes through its object store, and what the user is told."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import numpy as np
+import pytest
+from pipelines import loader, stream
+
+import millrace
+from millrace import Batch, DataLoader, Filter, IndexSampler, MapDataset
+from millrace.errors import MissingExtraError, PicklingError, WorkerCrashedError
+from millrace.loader.interrupts import wait_until
+from millrace.loader.options import ExecutionOptions
+
+ON_RAY = {"worker_count": 2, "worker_kind": "ray"}
+
+
+def _loader(operations, records=40, **more):
+    sampler = IndexSampler(records, num_epochs=1)
+    return DataLoader(data_source=range(records), sampler=sampler, operations=operations, **{**ON_RAY, **more})
+
+
+def _address(array):
+    return array.__array_interface__["data"][0]
+
+
+def _bytes_in_store():
+    """What the object store of this machine holds."""
+    import ray
+
+    return ray.cluster_resources()["object_store_memory"] - ray.available_resources().get("object_store_memory", 0)
+
+
+@pytest.mark.ray
+def test_actors_give_the_bytes_of_a_loader_without_workers():
+    """Groups of rows that a filter left, too, which lie in the object store until they become batches."""
+    whole = loader("filter, batches of all dtypes", records=23)
+    assert stream(loader("filter, batches of all dtypes", records=23, **ON_RAY)) == stream(whole)
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_batch_that_is_here_is_not_copied():
+    """Its arrays look at the object store, read-only, at the same address whenever it is asked for them."""
+    import ray
+
+    row = np.arange(77_000_000 // 8 // 4, dtype=np.float64)
+    with iter(_loader([lambda x: row + x, Batch(4)], 8)) as iterator:
+        first = next(iterator)
+        assert first.nbytes == row.nbytes * 4
+        assert not first.flags.writeable
+        base = first
+        while isinstance(base.base, np.ndarray):
+            base = base.base
+        reference = ray.put(np.zeros(1 << 20, np.uint8))
+        store = [_address(ray.get(reference)) for _ in range(2)]
+        assert store[0] == store[1]
+        assert abs(_address(first) - store[0]) < 2 << 30  # in the map of the same store
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_batch_is_what_it_was_as_long_as_it_is_looked_at():
+    """However many come after it, and after the iterator is closed."""
+    with iter(_loader([lambda x: np.full(50_000, x), Batch(4)], 400)) as iterator:
+        kept = [(number, next(iterator)[1]) for number in range(3)]
+        for _ in iterator:
+            pass
+    assert all((row == 4 * number + 1).all() for number, row in kept)
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_the_object_store_does_not_grow_over_epochs():
+    """Twenty epochs: what is dropped is free, rows that became batches too; and after the end nothing is left."""
+    operations = [lambda x: np.full(100_000, x), Filter(lambda row: row[0] % 3), Batch(4)]
+    one = DataLoader(data_source=range(40), sampler=IndexSampler(40, num_epochs=20), operations=operations, **ON_RAY)
+    used = []
+    for number, batch in enumerate(one):
+        del batch
+        if number % 7 == 0:
+            used.append(_bytes_in_store())
+    assert number == 26 * 20 // 4 - 1
+    assert max(used[len(used) // 2 :]) <= 2 * max(used[: len(used) // 2])
+    assert wait_until(lambda: gc.collect() is None and _bytes_in_store() < 1 << 20, 10)  # Ray counts some time later
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_source_in_memory_is_read_where_it_lies_in_the_store():
+    """The workers of a node have it once, and cannot write to it."""
+    columns = {"x": np.arange(1_000_000)}
+
+    def where(row):
+        return {"address": _address(row["x"]) // (1 << 40), "writable": row["x"].flags.writeable, "x": int(row["x"])}
+
+    rows = list(DataLoader(data_source=columns, sampler=IndexSampler(50, num_epochs=1), operations=[where], **ON_RAY))
+    assert [row["x"] for row in rows] == list(range(50))
+    assert not any(row["writable"] for row in rows)
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_rows_of_a_mix_may_be_changed_in_place():
+    """By an operation that works on them after they were in the object store, as without workers."""
+
+    def doubled(row):
+        row *= 2
+        return row
+
+    def chain():
+        parts = [
+            MapDataset.range(40)
+            .map(lambda x, at=at: np.full(300, x + at))
+            .to_iter_dataset()
+            .filter(lambda row: row[0] % 3)
+            for at in (0, 100)
+        ]
+        return millrace.IterDataset.mix(parts, [1, 1]).map(doubled)
+
+    rows = list(chain().with_options(**ON_RAY))
+    assert [row.tolist() for row in rows] == [row.tolist() for row in chain()]
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_task_that_takes_too_long_is_tried_again_and_named():
+    """Its actor is stopped; what comes before it is delivered."""
+
+    def stuck(x):
+        if x == 9:
+            time.sleep(1000)
+        return x
+
+    got = []
+    with pytest.raises(WorkerCrashedError, match=r"stopped after timeout=0.5 s, 3 times at the same task: .*\b9\b"):
+        for batch in _loader([stuck, Batch(4)], 20, timeout=0.5):
+            got += batch.tolist()
+    assert got == list(range(8))
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_record_that_ends_its_actors_is_named_or_left_out():
+    """After three tries, each with one warning."""
+
+    def deadly(x):
+        if x == 9:
+            import os
+
+            os.abort()
+        return x
+
+    with pytest.raises(WorkerCrashedError, match=r"3 times at the same task: positions 8 to 11, record keys 8, 9"):
+        list(_loader([deadly, Batch(4)], 20))
+    with iter(_loader([deadly], 20, on_error="skip")) as iterator:
+        assert list(iterator) == [x for x in range(20) if x != 9]
+        assert iterator.skipped_count == 1
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_pipeline_that_cannot_be_unpacked_says_why():
+    """The error of the user's own class."""
+    with pytest.raises(ImportError, match="not on this node"):
+        list(_loader([_NotThere()]))
+    import threading
+
+    lock = threading.Lock()
+    with pytest.raises(PicklingError, match="variable 'lock'"):
+        list(_loader([lambda x: (x, lock)]))
+
+
+class _NotThere:
+    """An operation that only the user's process has."""
+
+    def __call__(self, x):
+        return x
+
+    def __reduce__(self):
+        return _fails, ()
+
+
+def _fails():
+    raise ImportError("not on this node")
+
+
+def test_options_of_ray_go_with_its_workers():
+    """What is not passed on is refused before anything begins."""
+    assert ExecutionOptions(2, "ray", ray_options={"num_cpus": 2}).ray_options == {"num_cpus": 2}
+    for wrong, error, told in [
+        ({"ray_options": {"num_cpus": 1}}, ValueError, 'worker_kind="ray"'),
+        ({"address": "auto"}, ValueError, 'worker_kind="ray"'),
+        ({"worker_count": "cluster"}, ValueError, 'worker_kind="ray"'),
+        ({"worker_kind": "ray", "ray_options": [1]}, TypeError, "pass a dict"),
+        ({"worker_kind": "ray", "ray_options": {"max_restarts": 1}}, ValueError, "millrace sets itself"),
+        ({"worker_kind": "ray", "address": 6379}, TypeError, "host:port"),
+    ]:
+        with pytest.raises(error, match=told):
+            ExecutionOptions(**wrong)
+
+
+def test_without_ray_the_user_is_told_what_to_install(monkeypatch):
+    """When the first element is asked for."""
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"millrace\[ray\]"):
+        next(iter(_loader([])))
