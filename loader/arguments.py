@@ -6,9 +6,11 @@ In: what the user passed. Out: the same, as it is used; or an error that names t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import lcm
 from typing import Any, Literal, TypedDict
 
 from ..checks import one_of, warn, whole_number
+from ..samplers.block_shuffle import BlockShuffle
 from ..wording import a_kind_of, brief, shown
 from .options import ExecutionOptions, ReadOptions
 
@@ -88,4 +90,16 @@ def warn_of_no_effect(execution: ExecutionOptions, profiles: bool) -> None:
     if profiles:
         warn(
             "enable_profiling=True does nothing here; leave it out: iterator.stats() and feeder.stats() say where time goes."
+        )
+
+
+def warn_of_shared_blocks(source: Any, shuffle: Any, shard_count: int) -> None:
+    """Warn where several shards bring each block of a shuffle from a store."""
+    if not isinstance(shuffle, BlockShuffle) or getattr(source, "announce", None) is None:
+        return
+    readers = shuffle.readers_of_a_block(shard_count)
+    if readers > 1:
+        warn(
+            f"shard_count={shard_count} does not divide lanes={shuffle.lanes} of the BlockShuffle: {readers} shards bring each "
+            f"block from the store. Pass BlockShuffle(…, lanes={lcm(shuffle.lanes, shard_count)}); it is another order."
         )

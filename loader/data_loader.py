@@ -14,7 +14,7 @@ from typing import Any, Literal, Never, NoReturn, Unpack
 from ..operations import Batch
 from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
-from .arguments import LoaderOptions, as_list, refuse, skips, warn_of_no_effect
+from .arguments import LoaderOptions, as_list, refuse, skips, warn_of_no_effect, warn_of_shared_blocks
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
 from .iterator import DataLoaderIterator
@@ -119,6 +119,8 @@ class DataLoader:
         pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors))
         vars(self)["_description"] = _Description(pipeline, execution, max_errors)
         warn_of_no_effect(execution, enable_profiling)
+        for leaf in pipeline.leaves:
+            warn_of_shared_blocks(leaf.source, getattr(leaf.sampler, "shuffle", None), leaf.shard.shard_count)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a DataLoader cannot be changed; make another one with the {name} that you want.")

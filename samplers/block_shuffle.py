@@ -16,6 +16,7 @@ that each epoch draws anew: records at the end of the source are not those at th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,8 @@ class BlockShuffle:
         block: records that follow one another in the source; default 1024. 1 MB or more of them are brought at a good speed.
         window: blocks that are mixed, default 16; at least 2.
         lanes: how many shards read blocks of their own, default 1. Make it the number of processes of the largest run, or a
-            multiple: with a shard count that divides it, each process brings its own blocks only. It is part of the order.
+            multiple: with a shard count that divides it, each process brings its own blocks only; with others a `DataLoader` on
+            files in stores warns. It is part of the order.
 
     Raises:
         ValueError: a number is too small or too large.
@@ -75,6 +77,14 @@ class BlockShuffle:
     def records_at_hand(self) -> int:
         """Records of the windows that are read at the same time, of all lanes."""
         return self.block * self.window * self.lanes
+
+    def readers_of_a_block(self, shards: int) -> int:
+        """How many of so many shards each block is read by.
+
+        >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
+        [1, 1, 3, 2]
+        """
+        return shards // gcd(shards, self.lanes)
 
 
 class BlockOrder:

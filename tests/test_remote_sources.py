@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +31,7 @@ from millrace import (
     IndexSampler,
     MixedSource,
     ParquetDataSource,
+    ShardOptions,
     TokenSource,
     TokenWriter,
 )
@@ -284,3 +286,19 @@ def test_signed_urls_are_files_by_what_stands_before_the_signature(upstream, tmp
         with pytest.raises(SourceError, match="have it signed anew") as caught:
             JsonLinesDataSource(f"{url}/a%20b.jsonl?X-Amz-Signature=bad", **kept)
         assert "Signature=" not in str(caught.value)
+
+
+def test_shards_that_share_blocks_of_a_store_are_warned(tmp_path):
+    """Where the shard count does not divide the lanes, each block is brought several times; of local files no matter."""
+    fsspec.filesystem("memory").pipe("/lanes/a.jsonl", b'{"x": 1}\n' * 100)
+    (tmp_path / "a.jsonl").write_bytes(b'{"x": 1}\n' * 100)
+    kept = {"index_dir": tmp_path, "storage_options": {"cache_dir": str(tmp_path / "cache")}}
+    remote, local = (JsonLinesDataSource(path, **kept) for path in ("memory://lanes/a.jsonl", tmp_path / "a.jsonl"))
+
+    def loader(source, lanes, shards):
+        sampler = IndexSampler(100, ShardOptions(0, shards), shuffle=BlockShuffle(4, 2, lanes), seed=0)
+        return DataLoader(data_source=source, sampler=sampler)
+
+    loader(local, 4, 6), loader(remote, 4, 1), loader(remote, 4, 2)
+    with pytest.warns(UserWarning, match=r"shard_count=6 does not divide lanes=4 .* 3 shards bring .* lanes=12\)"):
+        loader(remote, 4, 6)
