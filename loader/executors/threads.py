@@ -6,6 +6,7 @@ In: tasks. Out: blocks. Each thread has a `Worker` of its own. Records are read 
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
@@ -40,7 +41,7 @@ class ThreadExecutor(Executor):
     def _run(self, task: Task, blocks: Blocks, reading: Reading) -> Block:
         worker: Worker | None = getattr(self._own, "worker", None)
         if worker is None:
-            stopwatch = Stopwatch(len(self._workers)) if self._observes else None
+            stopwatch = partial(Stopwatch, len(self._workers)) if self._observes else None
             worker = self._own.worker = Worker(self._pipeline, stopwatch=stopwatch)
             self._workers.append(worker)
         return worker.run(task, blocks, reading.records)

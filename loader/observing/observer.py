@@ -1,7 +1,7 @@
 """Adds up, in the user's process, what workers noted of their tasks, what became of them, and who waited for whom.
 
-In: blocks as they are taken, and what happens to workers. Out: sums, and the last tasks one by one. Nothing is done with a note
-until there are many or somebody asks: a task costs one `append`.
+In: blocks as they are taken, and what happens to workers. Out: sums, and the last tasks one by one. A task costs a row in the
+ledger; rows are added up when there are many, or when somebody asks.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections import deque
 from time import perf_counter
 from typing import Any
 
-from .sums import StageSums
-from .times import TaskEvent, TaskTimes, WorkerEvent
+import numpy as np
 
-KEPT = 2000
-"""Tasks that are kept one by one. Chosen: some seconds of many small ones, in less than a megabyte."""
+from .ledger import KEPT, Ledger
+from .sums import Between, StageSums, between
+from .times import TaskEvent, TaskTimes, WorkerEvent
 
 KEPT_EVENTS = 200
 """Starts and ends of workers that are kept. Chosen."""
@@ -25,20 +25,31 @@ class Observer:
     """That of one iterator, from its start or a state on. Notes are made by the iterator's thread; any may ask."""
 
     def __init__(self) -> None:
-        self._tasks: deque[TaskEvent] = deque(maxlen=KEPT)
-        self._workers: deque[WorkerEvent] = deque(maxlen=KEPT_EVENTS)
         self.started = self.ended = 0
         self.slab_bytes = self.most_slab_bytes = 0
+        self._ledger = Ledger()
+        self._added = 0  # rows of it, to the sums
         self._stages: dict[int, StageSums] = {}
-        self._noted: list[tuple[int, Any, TaskTimes, tuple[float, float, float]]] = []
+        self._made_of: deque[tuple[int, tuple[int, ...]]] = deque(maxlen=KEPT)
+        self._workers: deque[WorkerEvent] = deque(maxlen=KEPT_EVENTS)
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
+    def stage(self, number: int) -> StageSums:
+        """The sums of a stage; whoever takes its blocks counts these in them."""
+        return self._stages.setdefault(number, StageSums())
+
     def note(self, number: int, task: Any, block: Any) -> None:
-        """The rows of a task were taken: block `number`."""
-        if block.times is not None:
-            self._noted.append((number, task, block.times, block.moments))
-            if len(self._noted) >= KEPT:
-                self._add_up()
+        """The rows of a task that was timed were taken: block `number`."""
+        times: TaskTimes = block.times
+        start, stop = (task.start, task.stop) if hasattr(task, "start") else (0, times.inputs)
+        self._ledger.write(number, task.stage, start, stop, times, block.moments)
+        if hasattr(task, "rows"):
+            self._made_of.append((number, tuple(dict.fromkeys(rows.block for rows in task.rows))))
+        if times.look is not None:
+            with self._adding:
+                self.stage(task.stage).add_look(times.look, times.tasks)
+        if self._ledger.count - self._added >= KEPT:
+            self._add_up()
 
     def worker_started(self, worker: int) -> None:
         """A worker is being made."""
@@ -62,9 +73,12 @@ class Observer:
 
     def last_tasks(self) -> tuple[TaskEvent, ...]:
         """The last tasks whose blocks were taken, in that order."""
-        with self._adding:
-            self._add_up()
-            return tuple(self._tasks)
+        made_of = dict(self._made_of)
+        return tuple(_event(*row, made_of=made_of.get(row[0], ())) for row in self._ledger.since(0).tolist())
+
+    def between(self) -> Between:
+        """What workers did between the first of the last tasks and the last one."""
+        return between(self._ledger.since(0))
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:
         """What happened to workers last."""
@@ -72,17 +86,30 @@ class Observer:
 
     def _add_up(self) -> None:
         with self._adding:
-            count = len(self._noted)  # more may be added meanwhile
-            noted = self._noted[:count]
-            del self._noted[:count]
-            for _, task, times, moments in noted:
-                sums = self._stages.get(task.stage) or self._stages.setdefault(task.stage, StageSums())
-                sums.add(times, *moments)
-            self._tasks.extend(_event(*one) for one in noted[-KEPT:])
+            rows = self._ledger.since(self._added)
+            for stage in np.unique(rows["stage"]).tolist():
+                self.stage(stage).add(rows[rows["stage"] == stage])
+            self._added += len(rows)
 
 
-def _event(number: int, task: Any, times: TaskTimes, moments: tuple[float, float, float]) -> TaskEvent:
-    if hasattr(task, "rows"):
-        made_of = tuple(dict.fromkeys(rows.block for rows in task.rows))
-        return TaskEvent(number, task.stage, 0, times.inputs, made_of, *moments, times)
-    return TaskEvent(number, task.stage, task.start, task.stop, (), *moments, times)
+def _event(
+    block: int,
+    stage: int,
+    start: int,
+    stop: int,
+    worker: int,
+    inputs: int,
+    rows: int,
+    nbytes: int,
+    tasks: int,
+    submitted: float,
+    asked: float,
+    taken: float,
+    began: float,
+    ended: float,
+    reading: float,
+    packing: float,
+    made_of: tuple[int, ...],
+) -> TaskEvent:
+    times = TaskTimes(worker, began, ended, reading, packing, inputs, rows, nbytes, tasks)
+    return TaskEvent(block, stage, start, stop, made_of, submitted, asked, taken, times)

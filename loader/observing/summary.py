@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .observer import Observer
 from .stats import OperationStats, StageStats, WorkerStats
-from .sums import StageSums, between
+from .sums import StageSums
 
 
 class StageNames(NamedTuple):
@@ -24,7 +24,11 @@ class StageNames(NamedTuple):
 
 def stage_stats(observer: Observer, names: Sequence[StageNames], elapsed: float) -> tuple[StageStats, ...]:
     """Of the stages that did anything, in `elapsed` seconds."""
-    return tuple(_stage(number, sums, names[number], elapsed) for number, sums in sorted(observer.stages().items()))
+    return tuple(
+        _stage(number, sums, names[number], elapsed)
+        for number, sums in sorted(observer.stages().items())
+        if sums.timed_inputs
+    )
 
 
 def _stage(number: int, sums: StageSums, names: StageNames, elapsed: float) -> StageStats:
@@ -61,7 +65,7 @@ def _operation(place: int, name: str, sums: StageSums, first: int, scale: float)
 
 def worker_stats(observer: Observer) -> WorkerStats:
     """Of the workers of an iterator."""
-    did = between((task.submitted, task.times) for task in observer.last_tasks())
+    did = observer.between()
     whole = did.busy + did.starved + did.hand_over or 1.0
     shares = did.busy / whole, did.starved / whole, did.hand_over / whole
     memory = observer.slab_bytes, observer.most_slab_bytes

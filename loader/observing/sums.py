@@ -5,21 +5,25 @@ In: the times of tasks. Out: sums; and seconds in which workers had work, waited
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .times import Look, Slowest, TaskTimes
+import numpy as np
+from numpy.typing import NDArray
+
+from .ledger import Rows
+from .times import Look, Slowest
 
 
 @dataclass(slots=True)
 class StageSums:
-    """Over all tasks of a stage. Seconds, unless it is said."""
+    """Over all tasks of a stage, those too that were not timed: others stand for them. Seconds, unless it is said."""
 
     tasks: int = 0  # number
     inputs: int = 0  # number of positions or rows
     rows: int = 0  # number
-    nbytes: int = 0  # of the rows
+    timed_inputs: int = 0  # number, of the tasks that were timed
+    timed_nbytes: int = 0  # of the rows of these
     busy: float = 0.0  # of workers
     reading: float = 0.0  # of these
     packing: float = 0.0  # of these
@@ -32,25 +36,25 @@ class StageSums:
     operations: list[float] = field(default_factory=list)  # of these, in each operation; last: between them
     slowest: dict[int, Slowest] = field(default_factory=dict)  # call of an operation, by its place in the stage
 
-    def add(self, times: TaskTimes, submitted: float, asked: float, taken: float) -> None:
-        """Add a task, which was submitted, asked for and taken at some times."""
-        _, began, ended, reading, packing, inputs, rows, nbytes, look = times
-        self.tasks += 1
-        self.inputs += inputs
-        self.rows += rows
-        self.nbytes += nbytes
-        self.busy += ended - began
-        self.reading += reading
-        self.packing += packing
-        self.waited += taken - asked
-        if began > submitted:
-            self.queued += began - submitted
-        if asked > ended:
-            self.ahead += asked - ended
-        if look is not None:
-            self._add_look(look)
+    def add(self, tasks: Rows) -> None:
+        """Add tasks that were timed."""
+        self.timed_inputs += int(tasks["inputs"].sum())
+        self.timed_nbytes += int(tasks["nbytes"].sum())
+        self.busy += _seconds(tasks, tasks["ended"] - tasks["began"])
+        self.reading += _seconds(tasks, tasks["reading"])
+        self.packing += _seconds(tasks, tasks["packing"])
+        self.waited += _seconds(tasks, tasks["taken"] - tasks["asked"])
+        self.queued += _seconds(tasks, tasks["began"] - tasks["submitted"])
+        self.ahead += _seconds(tasks, tasks["asked"] - tasks["ended"])
 
-    def _add_look(self, look: Look) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Of the rows of all tasks: as many for each input as those that were timed have."""
+        return round(self.timed_nbytes * self.inputs / self.timed_inputs) if self.timed_inputs else 0
+
+    def add_look(self, look: Look, tasks: int) -> None:
+        """Add what was found in a task that was timed operation by operation, and stands for so many."""
+        self.busy -= look.extra * tasks
         self.looked_inputs += look.inputs
         self.looked += look.seconds
         self.looked_cpu += look.cpu_seconds
@@ -60,6 +64,11 @@ class StageSums:
             known = self.slowest.get(worst.operation)
             if known is None or known.seconds < worst.seconds:
                 self.slowest[worst.operation] = worst
+
+
+def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
+    """The sum over all tasks for which these stand, of seconds that are not below 0."""
+    return float(np.maximum(each, 0.0) @ tasks["tasks"])
 
 
 class Between(NamedTuple):
@@ -78,20 +87,17 @@ class Between(NamedTuple):
     hand_over: float
 
 
-def between(tasks: Iterable[tuple[float, TaskTimes]]) -> Between:
-    """What workers did from the first of some tasks to the last; each comes with the time of its submission.
-
-    >>> def task(submitted, began, ended):
-    ...     return submitted, TaskTimes(0, began, ended, 0.0, 0.0, 1, 1, 8)
-    >>> between([task(0.0, 1.0, 2.0), task(4.0, 4.5, 6.0)])
-    Between(workers=1, busy=2.5, starved=2.0, hand_over=0.5)
-    """
+def between(tasks: Rows) -> Between:
+    """What workers did from the first of some tasks to the last."""
     last: dict[int, float] = {}
     busy = starved = hand_over = 0.0
-    for submitted, times in sorted(tasks, key=lambda task: task[1].began):
-        free = last.get(times.worker, times.began)
-        busy += times.ended - max(times.began, free)
-        starved += max(0.0, min(submitted, times.began) - free)
-        hand_over += max(0.0, times.began - max(free, submitted))
-        last[times.worker] = max(free, times.ended)
+    names = ["worker", "submitted", "began", "ended", "tasks"]
+    for worker, submitted, began, ended, count in np.sort(tasks[names], order="began").tolist():
+        free = last.get(worker, began)
+        if count > 1:  # it did others meanwhile
+            began = free
+        busy += max(0.0, ended - max(began, free))
+        starved += max(0.0, min(submitted, began) - free)
+        hand_over += max(0.0, began - max(free, submitted))
+        last[worker] = max(free, ended)
     return Between(len(last), busy, starved, hand_over)

@@ -5,10 +5,13 @@ In: nothing. Out: times, in seconds of `time.perf_counter`, which all processes 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 Packed = tuple[Any, ...]
 """`TaskTimes` on their way between processes: for pickle, which takes ten times as long for the object."""
+
+Moments: TypeAlias = tuple[float, float, float]
+"""When a task was submitted, its block asked for, and that taken, in seconds of `time.perf_counter` in the user's process."""
 
 
 class Slowest(NamedTuple):
@@ -23,8 +26,9 @@ class Look(NamedTuple):
     """What was found where a task was timed operation by operation: now and then, as that takes time itself."""
 
     inputs: int  # of the task that were pushed through the operations meanwhile
-    seconds: float  # that this took
+    seconds: float  # that this took, without `extra`
     cpu_seconds: float  # of these that the thread was at work, not waiting
+    extra: float  # seconds that the timing itself took, about
     operations: tuple[float, ...]  # of these, spent in each operation of the stage; and last between them
     slowest: Slowest | None  # of the operations before the first that takes several elements
 
@@ -45,6 +49,7 @@ class TaskTimes(NamedTuple):
     inputs: int  # positions or rows
     rows: int  # that came out
     nbytes: int  # of these rows; where no batches are made, as many for each as the first one has
+    tasks: int = 1  # for which it stands: itself, and those before it that the worker did not time
     look: Look | None = None
 
     def packed(self) -> Packed:

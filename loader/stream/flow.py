@@ -85,7 +85,7 @@ class Flow:
         stage = self._pipeline.stages[part.stage]
         if stage.leaf is not None and self._pipeline.leaves[stage.leaf].in_order:
             results_: Results = InOrder(self._pipeline, stage, start, self._executor)
-            return self._runs_of(results_, self._pipeline.leaves[stage.leaf], start)
+            return self._runs_of(results_, self._pipeline.leaves[stage.leaf], start, stage)
         requests: Pull[Request]
         if stage.input is None:
             requests = FromIterator(self._spans(stage, start.positions[0], former))
@@ -98,10 +98,10 @@ class Flow:
             self._executor.window(stage.number) > 1 and not former
         )  # only to the end of what was begun, wherever that is
         results_ = Ordered(requests, self._executor, stage.number) if ahead else OnDemand(requests, self._executor)
-        return self._runs_of(results_, leaf, start)
+        return self._runs_of(results_, leaf, start, stage)
 
-    def _runs_of(self, results: Results, leaf: Leaf, start: Cursor) -> RowRuns:
-        return RowRuns(results, leaf, start, self._skipped, self._block_numbers, self._observer)
+    def _runs_of(self, results: Results, leaf: Leaf, start: Cursor, stage: Stage) -> RowRuns:
+        return RowRuns(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage.number)
 
     def _joined(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"

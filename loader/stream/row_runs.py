@@ -13,7 +13,7 @@ from ..observing.observer import Observer
 from ..plan.cursor import Cursor
 from ..plan.leaf import Leaf
 from ..work.notices import Notices
-from ..work.tasks import Failure
+from ..work.tasks import Failure, input_count
 from .pull import Ended
 from .requests import GroupRequest, Request, Results, SpanRequest
 from .rows import RowRun
@@ -37,6 +37,7 @@ class RowRuns:
         skipped: SkippedRecords,
         numbers: Iterator[int],
         observer: Observer,
+        stage: int,
     ) -> None:
         self._results = results
         self._skip = start.skips[-1]
@@ -45,6 +46,7 @@ class RowRuns:
         self._drought = Drought(leaf, start)
         self._numbers = numbers
         self._observer = observer
+        self._sums = observer.stage(stage)
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
@@ -58,7 +60,12 @@ class RowRuns:
                 return result
             request, block = result
             number = next(self._numbers)
-            self._observer.note(number, request.task, block)
+            sums = self._sums
+            sums.tasks += 1
+            sums.inputs += input_count(request.task) if block.stand is None else block.stand.count
+            sums.rows += block.count
+            if block.times is not None:
+                self._observer.note(number, request.task, block)
             if block.notices:
                 self._notices.warn(block.notices)
             if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:

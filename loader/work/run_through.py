@@ -42,12 +42,12 @@ class RunThrough:
         self._position = position
         return found, None
 
-    def stand(self) -> Stand:
-        """Where the source stands after a span that was read."""
+    def stand(self, count: int) -> Stand:
+        """Where the source stands after a span of which so many elements were read."""
         if self._position < 0:  # it failed: nothing more is asked for
-            return Stand("", True)
+            return Stand("", True, count)
         with self._place():
-            return Stand(self._leaf.source.state_of(self._iterator), self._ended)
+            return Stand(self._leaf.source.state_of(self._iterator), self._ended, count)
 
     def close(self) -> None:
         """Stop the work that the source has others do."""

@@ -1,7 +1,8 @@
 """Times the tasks of a worker, and now and then what each operation takes.
 
-In: what a worker begins and ends. Out: `TaskTimes`. A task costs two looks at the clock. To time operations costs more, as
-each call takes two: that is done for a small share of the work, unless calls are so long that it is nothing beside them.
+In: what a worker begins and ends. Out: `TaskTimes`. Of tasks too short to time each, every few are timed and stand for the
+others. To time operations costs more, as each call takes two looks at the clock: that is done for a small share of the work,
+unless calls are so long that it is nothing beside them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from ...operations.trees import flatten
 from ..observing.times import Look, Slowest, TaskTimes
 from .stacked_rows import StackedRows
 from .tasks import Block
-from .tuned import CALL_SECONDS, FIRST_LOOKS, LOOKS_SHARE
+from .tuned import CALL_SECONDS, FIRST_LOOKS, LOOKS_SHARE, MOST_UNTIMED, TIMED_SECONDS
 
 
 class Stopwatch:
-    """That of one worker, number `worker`."""
+    """That of one worker, number `worker`, for one stage.
+
+    Attributes:
+        until_next: tasks up to the next one that is timed. The worker counts down.
+    """
 
     def __init__(self, worker: int) -> None:
         self._worker = worker
@@ -30,14 +35,16 @@ class Stopwatch:
         self._allowed = (
             -1.0
         )  # seconds that may be spent on looks; below 0 before the first task, which is like no other
+        self._every = 1
+        self.until_next = 1
 
     def begin(self) -> None:
-        """A task begins."""
+        """A task begins that is timed."""
         self._began = perf_counter()
 
     def may_look(self, calls: int) -> bool:
         """Whether so many calls are to be timed one by one."""
-        cost = calls * CALL_SECONDS
+        cost = 2 * calls * CALL_SECONDS
         if cost > self._allowed:
             return False
         self._allowed -= cost
@@ -47,9 +54,11 @@ class Stopwatch:
         """The task has become a block; of `batches`, or of single rows."""
         elements = block.elements
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
-        ended, began = perf_counter(), self._began
-        self._allowed = max(self._allowed + LOOKS_SHARE * (ended - began), FIRST_LOOKS if self._allowed < 0 else 0.0)
-        return TaskTimes(self._worker, began, ended, reading, 0.0, inputs, len(elements), nbytes, look)
+        ended, began, tasks = perf_counter(), self._began, self._every
+        seconds = ended - began - (look.extra if look else 0.0)
+        self._allowed = self._allowed + LOOKS_SHARE * tasks * seconds if self._allowed >= 0 else FIRST_LOOKS
+        self._every = self.until_next = 1 + min(int(TIMED_SECONDS / (seconds + 1e-9)), MOST_UNTIMED)
+        return TaskTimes(self._worker, began, ended, reading, 0.0, inputs, len(elements), nbytes, tasks, look)
 
 
 class OperationClock:
@@ -111,20 +120,31 @@ class OperationClock:
         self._left = iter(())
 
     def take(self) -> Look | None:
-        """What was found since the last call."""
+        """What was found since the last call, without what the timing itself takes."""
         if not self._inputs:
             return None
-        look = Look(self._inputs, self._looked, self._cpu, tuple(self._seconds), self._worst)
+        own = self.calls(self._inputs) * CALL_SECONDS / (self._single + 1)
+        seconds = [each - own if place <= self._single else each for place, each in enumerate(self._seconds)]
+        extra = own * (self._single + 1)
+        operations = tuple(max(0.0, each) for each in seconds)
+        look = Look(self._inputs, self._looked - extra, self._cpu - extra, extra, operations, self._worst)
         self._seconds[:] = [0.0] * len(self._seconds)
         self._inputs, self._looked, self._cpu, self._worst = 0, 0.0, 0.0, None
         return look
+
+    def calls(self, inputs: int) -> int:
+        """How many calls so many inputs are: those of all steps that get them one by one."""
+        return inputs * (self._single + 1)
 
 
 def bytes_of_rows(rows: Any, batches: bool) -> int:
     """Bytes of rows, at least one: each is looked at if they are batches, the first one otherwise."""
     if isinstance(rows, StackedRows):
         return sum(column.nbytes for column in rows.columns)
-    return sum(map(bytes_of, rows)) if batches else bytes_of(rows[0]) * len(rows)
+    first = bytes_of(rows[0])
+    if len(rows) == 1:
+        return first
+    return first + sum(map(bytes_of, rows[1:])) if batches else first * len(rows)
 
 
 def bytes_of(element: Element) -> int:
@@ -134,10 +154,13 @@ def bytes_of(element: Element) -> int:
     23
     """
     kind = type(element)
+    if kind is dict:
+        total = 0
+        for leaf in element.values():  # a loop, as it is done for every batch
+            total += leaf.nbytes if type(leaf) is np.ndarray else bytes_of(leaf)
+        return total
     if kind is np.ndarray:
         return int(element.nbytes)
-    if kind is dict:
-        return sum(map(bytes_of, element.values()))
     if kind in (bytes, str):
         return len(element)
     if kind in (int, float, bool):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..observing.times import TaskTimes
+from ..observing.times import Moments, TaskTimes
 from .notices import Told
 
 
@@ -96,10 +96,7 @@ class Stand(NamedTuple):
 
     state: str  # of the source
     ended: bool  # nothing more comes
-
-
-Moments: TypeAlias = tuple[float, float, float]
-"""When a task was submitted, its block asked for, and that taken, in seconds of `time.perf_counter` in the user's process."""
+    count: int  # elements that the task read
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ class Worker:
         pipeline: to be run.
         allocate: gives the memory of batches.
         stacks_rows: rows may be put into columns, to go to another process.
-        stopwatch: times tasks. None: nothing is timed.
+        stopwatch: makes what times the tasks of a stage. None: nothing is timed.
     """
 
     def __init__(
@@ -43,11 +43,15 @@ class Worker:
         pipeline: Pipeline,
         allocate: Allocate | None = None,
         stacks_rows: bool = False,
-        stopwatch: Stopwatch | None = None,
+        stopwatch: Callable[[], Stopwatch] | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self._stopwatch = stopwatch
-        self._reading, self._inputs = 0.0, 0  # seconds, and positions or rows, of the task that is being done
+        self._stopwatches = [] if stopwatch is None else [stopwatch() for _ in pipeline.stages]
+        self._timing = False  # the task that is being done …
+        self._reading, self._inputs = (
+            0.0,
+            0,
+        )  # … which took so many seconds to read so many positions, or has so many rows
         self._stacks_rows = [stacks_rows and _makes_rows(pipeline, stage) for stage in pipeline.stages]
         self._readers = readers_of(pipeline)
         self._run_throughs = run_throughs_of(pipeline)
@@ -70,14 +74,19 @@ class Worker:
 
         Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
         """
-        if self._stopwatch is None:
+        if not self._stopwatches:
             return self._do(task, blocks, read_ahead)
-        self._stopwatch.begin()
-        self._reading, self._inputs = 0.0, input_count(task)
+        stopwatch = self._stopwatches[task.stage]
+        stopwatch.until_next -= 1
+        if stopwatch.until_next > 0:
+            return self._do(task, blocks, read_ahead)
+        stopwatch.begin()
+        self._reading, self._inputs, self._timing = 0.0, input_count(task), True
         block = self._do(task, blocks, read_ahead)
+        self._timing = False
         look = self._timed[task.stage][1].take() if task.stage in self._timed else None
         batches = self._pipeline.stages[task.stage].groups
-        block.times = self._stopwatch.end(block, self._inputs, batches, self._reading, look)
+        block.times = stopwatch.end(block, self._inputs, batches, self._reading, look)
         return block
 
     def _do(self, task: Task, blocks: Blocks, read_ahead: Callable[[], Sequence[Any] | None]) -> Block:
@@ -108,7 +117,7 @@ class Worker:
             block = self._without_failures(task, NO_BLOCKS, block.failure, records)
         if block.failure is None and failure is not None:
             block.failure = Failure(failure)
-        block.stand = reader.stand()
+        block.stand = reader.stand(len(records))
         block.notices = self._notices.take()
         return block
 
@@ -132,14 +141,15 @@ class Worker:
 
     def _chain_for(self, stage: int, inputs: int) -> Chain:
         """The chain of a stage; now and then the one that times its operations."""
-        operations = self._pipeline.stages[stage].operations
-        if self._stopwatch is None or not self._stopwatch.may_look(inputs * (1 + len(operations))):
+        if not self._timing:
             return self._chains[stage]
         if stage not in self._timed:
+            operations = self._pipeline.stages[stage].operations
             single = next((n for n, one in enumerate(operations) if one.takes is not None), len(operations))
             clock = OperationClock(len(operations), single)
             self._timed[stage] = self._chain(stage, clock), clock
-        return self._timed[stage][0]
+        timed, clock = self._timed[stage]
+        return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._chains[stage]
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""

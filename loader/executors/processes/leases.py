@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...observing.times import TaskTimes
+from ...observing.times import Moments, TaskTimes
 from ...work.slabs import Lease, Slab
 from ...work.stacked_rows import StackedRows
-from ...work.tasks import Moments, RowTags
+from ...work.tasks import RowTags
 from ..pooled.remote_errors import EncodedFailure
 from .transport import shared_memory as memory
 from .transport.codec import decode

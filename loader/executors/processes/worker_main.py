@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class WorkerProcess:
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
-        stopwatch = Stopwatch(number) if options.observe else None
+        stopwatch = partial(Stopwatch, number) if options.observe else None
         self._worker = Worker(pipeline, self._allocate, stacks_rows=True, stopwatch=stopwatch)
         self._ahead = ReadAhead(pipeline, options.reading)
         self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
