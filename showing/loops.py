@@ -18,7 +18,7 @@ class Seen(NamedTuple):
         elapsed: seconds, the user's own work included.
         waited: seconds of these in `next`.
         records: that were read; of a feeder, some more than are in the steps.
-        nbytes: of the elements; as for `records`.
+        nbytes: of the elements, as for `records`; estimated where their sizes differ.
     """
 
     steps: int
@@ -29,7 +29,7 @@ class Seen(NamedTuple):
 
     def since(self, before: Seen) -> Seen:
         """What was added; all of it, if the loop began anew after `before`."""
-        if any(now < then for now, then in zip(self, before)):
+        if any(now < then for now, then in zip(self[:-1], before)):  # bytes are estimated
             return self
         return Seen._make(now - then for now, then in zip(self, before))
 

@@ -37,7 +37,8 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     """Without the option, the long tests are left out. What runs in actors is long, and needs a cluster."""
     for item in items:
-        if "actors" in getattr(item, "callspec", item).__dict__.get("params", {}).values():
+        parameters = getattr(item, "callspec", item).__dict__.get("params", {}).values()
+        if "actors" in [one for one in parameters if isinstance(one, str)]:
             item.add_marker("long")
             item.add_marker("ray")
     if not config.getoption("--long"):

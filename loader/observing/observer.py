@@ -74,7 +74,7 @@ class Observer:
     def last_tasks(self) -> tuple[TaskEvent, ...]:
         """The last tasks whose blocks were taken, in that order."""
         made_of = dict(self._made_of)
-        return tuple(_event(*row, made_of=made_of.get(row[0], ())) for row in self._ledger.since(0).tolist())
+        return tuple(_event(made_of.get(row[0], ()), *row) for row in self._ledger.since(0).tolist())
 
     def between(self) -> Between:
         """What workers did between the first of the last tasks and the last one."""
@@ -93,6 +93,7 @@ class Observer:
 
 
 def _event(
+    made_of: tuple[int, ...],
     block: int,
     stage: int,
     start: int,
@@ -109,7 +110,6 @@ def _event(
     ended: float,
     reading: float,
     packing: float,
-    made_of: tuple[int, ...],
 ) -> TaskEvent:
     times = TaskTimes(worker, began, ended, reading, packing, inputs, rows, nbytes, tasks)
     return TaskEvent(block, stage, start, stop, made_of, submitted, asked, taken, times)

@@ -62,7 +62,7 @@ class RowRuns:
             number = next(self._numbers)
             sums = self._sums
             sums.tasks += 1
-            sums.inputs += input_count(request.task) if block.stand is None else block.stand.count
+            sums.inputs += input_count(request.task) if block.stand is None else block.stand.read
             sums.rows += block.count
             if block.times is not None:
                 self._observer.note(number, request.task, block)

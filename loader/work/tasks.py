@@ -96,7 +96,7 @@ class Stand(NamedTuple):
 
     state: str  # of the source
     ended: bool  # nothing more comes
-    count: int  # elements that the task read
+    read: int  # elements, by the task
 
 
 @dataclass(slots=True)

@@ -26,10 +26,10 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayE
 from ....wording import brief
 from ...interrupts import Uninterrupted
 from ...observing.observer import Observer
-from ...observing.times import TaskTimes
+from ...observing.times import Moments, TaskTimes
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
-from ...work.tasks import NO_BLOCKS, GroupTask, Moments, RowTags, SpanTask
+from ...work.tasks import NO_BLOCKS, GroupTask, RowTags, SpanTask
 from ..pooled import remote_errors as errors
 from ..pooled.executor import LOGGER, PooledExecutor, PooledHandle
 from ..pooled.groups import encoded

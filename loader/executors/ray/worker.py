@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import ray
@@ -77,7 +78,7 @@ class RayWorker:
         self._pipeline = pipeline
         self._unready = called_first(options, self._number)
         self._pool = SlabPool()
-        stopwatch = Stopwatch(self._number) if options.observe else None
+        stopwatch = partial(Stopwatch, self._number) if options.observe else None
         self._worker = Worker(pipeline, self._pool.allocate, stacks_rows=True, stopwatch=stopwatch)
         self._ahead = ReadAhead(pipeline, options.reading)
 
