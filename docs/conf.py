@@ -70,9 +70,10 @@ def _with_commands(app: object, page: str, source: list[str]) -> None:
 
 
 def _with_sections(app: object, kind: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """`Args:` and `Raises:` become lists. Properties have none, and sentences with colons, that look like a type."""
-    if kind != "property":
-        lines[:] = GoogleDocstring(lines, Config(napoleon_use_rtype=False), app, kind, name, thing, options).lines()
+    """`Args:` and `Raises:` become lists. Properties are taken for methods, as a colon is no type in them."""
+    config = Config(napoleon_use_rtype=False, napoleon_use_ivar=True)
+    kind = "method" if kind == "property" else kind
+    lines[:] = GoogleDocstring(lines, config, app, kind, name, thing, options).lines()
 
 
 def setup(app: object) -> None:
