@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         TokenSource,
         TokenWriter,
     )
-    from .tools import trace
+    from .tools import diff, trace
 
     __version__: str
 
@@ -116,6 +116,7 @@ __all__ = [
     "convert",
     "decode_example",
     "device_put",
+    "diff",
     "encode_example",
     "load",
     "metrics",

@@ -118,7 +118,7 @@ def test_the_command_is_installed(tmp_path, command):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"), [([], "{convert,verify,trace,checkpoint}"), (["checkpoint"], "{inspect,diff}")]
+    ("arguments", "named"), [([], "{convert,verify,trace,diff,checkpoint}"), (["checkpoint"], "{inspect,diff}")]
 )
 def test_the_usage_names_the_commands(capsys, arguments, named):
     """What is missing is told by the names of the commands that there are."""

@@ -6,16 +6,20 @@ from ..lazy import names_from
 
 if TYPE_CHECKING:
     from .resume_check import check_resume
+    from .tracing.diff import Difference, Reason, diff
     from .tracing.trace import Trace, TracedRecord, trace
 
-__all__ = ["Trace", "TracedRecord", "check_resume", "trace"]
+__all__ = ["Difference", "Reason", "Trace", "TracedRecord", "check_resume", "diff", "trace"]
 
 __getattr__ = names_from(
     __name__,
     {
+        "Difference": "tracing.diff",
+        "Reason": "tracing.diff",
         "Trace": "tracing.trace",
         "TracedRecord": "tracing.trace",
         "check_resume": "resume_check",
+        "diff": "tracing.diff",
         "trace": "tracing.trace",
     },
 )

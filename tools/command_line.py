@@ -1,4 +1,4 @@
-"""`millrace convert`, `millrace verify`, `millrace trace`, `millrace checkpoint inspect` and `diff`, and `millrace --version`.
+"""`millrace convert`, `millrace verify`, `millrace trace`, `millrace diff`, `millrace checkpoint …`, `millrace --version`.
 
 In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences; 2 for
 what cannot be done.
@@ -16,7 +16,7 @@ from pathlib import Path
 from ..errors import MillraceError
 from .checkpoints import compared, inspected
 from .conversions import add_convert, add_verify
-from .tracing.commands import add_trace
+from .tracing.commands import add_diff, add_trace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     add_convert(tools)
     add_verify(tools)
     add_trace(tools)
+    add_diff(tools)
     checkpoint = tools.add_parser("checkpoint", help="inspect PATH, or diff ONE TWO: what checkpoints say")
     commands = checkpoint.add_subparsers(title="commands", dest="action", required=True)
     inspect = commands.add_parser("inspect", help="print the checkpoints under a path, in words")

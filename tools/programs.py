@@ -107,11 +107,13 @@ def as_module(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modul
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[name] = own
+    known = name in cloudpickle.list_registry_pickle_by_value()  # of another program of this name, which is there, too
     cloudpickle.register_pickle_by_value(own)
     try:
         yield own
     finally:
-        cloudpickle.unregister_pickle_by_value(own)
+        if not known:
+            cloudpickle.unregister_pickle_by_value(own)
         sys.argv, sys.path[:], module = before
         sys.modules.pop(name) if module is None else sys.modules.__setitem__(name, module)
 

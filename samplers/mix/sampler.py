@@ -24,7 +24,7 @@ from ..permutation import MAX_SIZE
 from ..protocol import ENDLESS, RecordMetadata, VectorSampler, metadata_at
 from ..sharding import NoSharding, ShardOptions, as_shard_options
 from .order import MixOrder
-from .weights import Schedule, Weights, ramped, stages_of
+from .weights import MAX_POSITION, Schedule, Weights, ramped, stages_of
 
 Positions = NDArray[np.int64]
 
@@ -274,6 +274,15 @@ def length_told(saved: Mapping[str, Any]) -> int:
     parts = {name: saved.get(f"part {shown(name)}") for name in order.names}
     lengths = {name: _part_length_told(part) for name, part in parts.items() if isinstance(part, dict)}
     return _ends(order, lengths, saved.get("when_exhausted"))[1]
+
+
+def order_told(saved: Mapping[str, Any]) -> MixOrder:
+    """Which part stands where in a run, as its fingerprint tells it, also after parts have ended.
+
+    Raises:
+        CheckpointError: the fingerprint is damaged.
+    """
+    return _order_before(saved, MAX_POSITION)
 
 
 def _part_length_told(part: Mapping[str, Any]) -> int:

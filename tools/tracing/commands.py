@@ -1,4 +1,4 @@
-"""`millrace trace CHECKPOINT PROGRAM.py[:name] --step N`. In: parsed arguments. Out: lines, and an exit status."""
+"""`millrace trace` and `millrace diff`: what was in a step, and where two streams differ. In: arguments. Out: lines."""
 
 from __future__ import annotations
 
@@ -51,6 +51,40 @@ def _trace(options: argparse.Namespace) -> int:
         )
         print(json.dumps(found.to_dict()) if options.json else found)
     return 0
+
+
+def add_diff(tools: Any) -> None:
+    """Add the command `diff`."""
+    parser = tools.add_parser(
+        "diff",
+        help="ONE TWO, programs or checkpoints: the first step at which they differ, and why; the status is 1 if they do",
+    )
+    for name in ("one", "two"):
+        parser.add_argument(name, help="PROGRAM.py[:name], or a state file or a folder of these")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_diff)
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from .diff import diff
+
+    with _stream(options.one) as one, _stream(options.two) as two:
+        found = diff(one, two)
+        print(json.dumps(found.to_dict()) if options.json else found)
+    return 1 if found else 0
+
+
+@contextmanager
+def _stream(text: str) -> Iterator[Any]:
+    """The loader of a program, or the path of a checkpoint."""
+    from ..programs import Program
+
+    program = Program.parsed(text)
+    if program.path.suffix != ".py":
+        yield text
+        return
+    with program.loader() as loader:
+        yield loader
 
 
 @contextmanager

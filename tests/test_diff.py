@@ -1,0 +1,211 @@
+"""`millrace.diff` tells the first step at which two streams differ, and why."""
+
+import json
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import millrace
+from millrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset, MixSampler, ShardOptions
+from millrace.errors import CheckpointError
+
+WEB, BOOKS = np.arange(5000), 100_000 + np.arange(700)
+BEFORE = {"web": 0.75, "books": 0.25}
+
+
+def _mix(weights=BEFORE, *operations, batch=4, when_exhausted="repeat", shuffle=True, shard=(0, 1), **parts):
+    parts = {"web": WEB, "books": BOOKS, **parts}
+    sampler = MixSampler(parts, weights, shuffle=shuffle, seed=1 if shuffle else None, when_exhausted=when_exhausted)
+    return DataLoader(
+        data_source=parts,
+        sampler=sampler,
+        operations=[*operations, Batch(batch)],
+        shard_options=ShardOptions(*shard),
+    )
+
+
+def _load(records=100, batch=4, *operations, **options):
+    options = {"shuffle": True, "seed": 1, **options}
+    source = np.arange(10_000)
+    sampler = IndexSampler(records, **options)
+    return DataLoader(data_source=source, sampler=sampler, operations=[*operations, Batch(batch)])
+
+
+def _stream(weights, *, filtered=False):
+    parts = [MapDataset.source(array).to_iter_dataset() for array in (WEB, BOOKS)]
+    if filtered:
+        parts[0] = parts[0].filter(lambda x: x % 3)
+    mixed = IterDataset.mix(dict(zip(("web", "books"), parts)), weights, when_exhausted="repeat")
+    return mixed.batch(4)
+
+
+def _chain(*, seed=1, weights=BEFORE, batch=4):
+    parts = {"web": MapDataset.source(WEB).shuffle(seed=seed), "books": MapDataset.source(BOOKS)}
+    return MapDataset.mix(parts, weights, when_exhausted="repeat").map(lambda x: x).batch(batch)
+
+
+AT_403 = [(0, BEFORE), (403, {"web": 0.25, "books": 0.75})]
+
+PAIRS = {
+    "seed": (lambda: _load(), lambda: _load(seed=2), "seed"),
+    "shuffle": (lambda: _load(), lambda: _load(shuffle=False), "order"),
+    "records": (lambda: _load(shuffle=False, seed=None), lambda: _load(103, shuffle=False, seed=None), "order"),
+    "epochs": (lambda: _load(num_epochs=2), lambda: _load(num_epochs=3), "epochs"),
+    "batch size": (lambda: _load(), lambda: _load(batch=8), "batch size"),
+    "weights": (lambda: _mix(), lambda: _mix({"web": 0.7, "books": 0.3}), "weights"),
+    "schedule": (lambda: _mix(), lambda: _mix(AT_403), "weights"),
+    "end of a part": (lambda: _mix(when_exhausted="first"), lambda: _mix(when_exhausted="all"), "epochs"),
+    "weights of a chain": (lambda: _chain(), lambda: _chain(weights=AT_403), "weights"),
+    "seed in a chain": (lambda: _chain(), lambda: _chain(seed=5), "order"),
+    "weights of streams": (lambda: _stream(BEFORE), lambda: _stream(AT_403), "weights"),
+    "with a filter before the mix": (
+        lambda: _stream(BEFORE, filtered=True),
+        lambda: _stream(AT_403, filtered=True),
+        "weights",
+    ),
+    "a part more": (lambda: _mix(), lambda: _mix({**BEFORE, "more": 1}, more=WEB), "source"),
+    "left out": (lambda: _load(), lambda: _load().skip([(7, 9)]), "left out"),
+    "left out elsewhere": (lambda: _load().skip([(3, 5)]), lambda: _load().skip([(3, 5), (7, 9)]), "left out"),
+}
+
+
+def _first(one, two):
+    """The first step at which what is delivered differs, by looking at it."""
+    pairs = enumerate(zip(islice(one, 1500), islice(two, 1500)))
+    return next((step for step, pair in pairs if not np.array_equal(*pair)), None)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_first_step_is_the_first_one_delivered_that_differs(name):
+    """Found without reading; with the reason."""
+    make_one, make_two, what = PAIRS[name]
+    one, two = make_one(), make_two()
+    found = millrace.diff(one, two)
+    assert found.reasons[0].what == what
+    known = {"source": 0, "left out": 7, "epochs": 50}
+    assert found.step == (known[what] if what in known and name != "end of a part" else _first(one, two))
+    assert millrace.diff(two, one).step == found.step
+    assert not millrace.diff(one, make_one())
+
+
+def test_weights_of_the_same_shares_are_the_same():
+    """3 and 1 are 0.75 and 0.25."""
+    assert not millrace.diff(_mix(), _mix({"web": 3, "books": 1}))
+    assert str(millrace.diff(_mix(), _mix({"web": 3, "books": 1}))) == "The streams are the same."
+
+
+def test_operations_and_sources_are_named():
+    """By their place and what they are; both reasons are told."""
+
+    def double(x):
+        return 2 * x
+
+    def triple(x):
+        return 3 * x
+
+    found = millrace.diff(_load(100, 4, double), _load(100, 4, triple))
+    assert [(reason.what, reason.step) for reason in found.reasons] == [("operation", 0)]
+    assert "double) → MapTransform(" in found.reasons[0].told
+    found = millrace.diff(_load(100, 4, double), _load(100, 4))
+    assert found.reasons[0].told.endswith("→ Batch(4)")
+    found = millrace.diff(millrace.load(range(10)), millrace.load(range(20)))
+    assert [reason.what for reason in found.reasons] == ["source", "order"]
+    assert "source: stop 10 → 20" in str(found) or "source: records 10 → 20" in str(found)
+
+
+def test_where_an_operation_decides_the_steps_the_position_is_told():
+    """No step, as that would take a run to find."""
+    keeps = Filter(lambda x: x % 2)
+    found = millrace.diff(_mix(BEFORE, keeps), _mix(AT_403, keeps))
+    assert found.step is None
+    assert "position 40" in found.reasons[0].told
+    assert "from some step on" in str(found)
+
+
+def test_two_checkpoints_tell_where_weights_changed():
+    """Of a run before and after: the step is that at which it went on with others."""
+    iterator = iter(_mix())
+    list(islice(iterator, 250))
+    before = iterator.get_state()
+    changed = _mix({"web": 0.25, "books": 0.75})
+    after = iter(changed)
+    after.set_state(before, strict=False)
+    list(islice(after, 30))
+    found = millrace.diff(before, after.get_state())
+    assert [reason.what for reason in found.reasons] == ["weights"]
+    assert 250 <= found.step <= 252
+    assert found.step == _first(_mix(), _both(iter(_mix()), 250, changed, before))
+    assert not millrace.diff(before, iterator.get_state())
+    assert millrace.diff(_mix(), after.get_state()).step == found.step
+
+
+def _both(iterator, steps, changed, state):
+    yield from islice(iterator, steps)
+    other = iter(changed)
+    other.set_state(state, strict=False)
+    yield from other
+
+
+def test_checkpoints_tell_of_seeds_batch_sizes_and_shards(tmp_path):
+    """Also where no program is at hand."""
+    one, two = iter(_load()), iter(_load(seed=2))
+    assert millrace.diff(one.get_state(), two.get_state()).step == _first(_load(), _load(seed=2))
+    small, large = iter(_load()), iter(_load(batch=8))
+    list(islice(small, 10))
+    large.set_state(small.get_state())
+    list(islice(large, 3))
+    found = millrace.diff(small.get_state(), large.get_state())
+    assert ("batch size", 10) in [(reason.what, reason.step) for reason in found.reasons]
+    shards = [iter(_mix(shard=(index, 2))) for index in range(2)]
+    for iterator in shards:
+        list(islice(iterator, 6))
+    states = [iterator.get_state() for iterator in shards]
+    whole = iter(_mix())
+    whole.set_states(states)
+    next(whole)
+    found = millrace.diff(states, whole.get_state())
+    assert [reason.what for reason in found.reasons] == ["shards", "shards"]
+    assert "shards: 2 → 1" in str(found)
+    assert "nothing → up to position 48 (from step 6 on)" in str(found)
+    next(shards[1])
+    for iterator, state in zip([iter(_mix()), iter(_mix())], ([*states], [shard.get_state() for shard in shards])):
+        iterator.set_states(state)
+        next(iterator)
+        states = [*states, iterator.get_state()]
+    found = millrace.diff(*states[2:])
+    assert "up to position 48 → 2 shards up to local position 24" in str(found)
+    found = millrace.diff(_mix(shard=(0, 2)), _mix(batch=2, shard=(0, 4)))
+    assert "the batches of all together are the same" in str(found)
+
+
+def test_what_is_neither_is_an_error():
+    """A number is no loader, and a file that is not there no checkpoint."""
+    with pytest.raises(TypeError, match="an int describes no stream"):
+        millrace.diff(7, _load())
+    with pytest.raises(CheckpointError, match="holds no process_"):
+        millrace.diff("nothing.json", _load())
+
+
+def test_the_command_compares_programs_and_checkpoints(tmp_path, capsys):
+    """The status is 0, 1 or 2, as that of diff."""
+    from millrace.tools.command_line import main
+
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import millrace\ndef a(): return millrace.load(range(20), shuffle=True, seed=0, batch_size=4)\n"
+        "def b(): return millrace.load(range(20), shuffle=True, seed=0, batch_size=5)\n"
+    )
+    state = tmp_path / "state.json"
+    state.write_bytes(iter(millrace.load(range(20), shuffle=True, seed=0, batch_size=4)).get_state())
+    assert main(["diff", f"{program}:a", str(state)]) == 0
+    assert capsys.readouterr().out == "The streams are the same.\n"
+    assert main(["diff", f"{program}:a", f"{program}:b"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "The streams differ from step 0 on: batch size.",
+        "  batch sizes: [4] → [5] (from step 0 on)",
+    ]
+    assert main(["diff", "--json", str(state), f"{program}:b"]) == 1
+    assert json.loads(capsys.readouterr().out)["step"] == 0
+    assert main(["diff", f"{program}:none", str(state)]) == 2
+    assert "train.py has no none" in capsys.readouterr().err
