@@ -271,3 +271,67 @@ def test_no_job_is_lost_or_done_twice_whatever_happens(workers, timeout, events)
             return
         held = [job.number for jobs in world.workers.values() for job in jobs]
         assert sorted([*held, *world.settled]) == list(range(world.submitted))
+
+
+def _deep(workers, depth):
+    pool = WorkerPool(workers, None, depth)
+    pool.spawn_missing()
+    return pool
+
+
+def test_with_a_depth_jobs_wait_for_workers_that_have_begun():
+    """One that is never made holds nothing back; each has at most so many messages, and jobs are given in their order."""
+    pool, jobs = _deep(2, 1), _jobs(3)
+    assert [pool.assign([job], 0.0) for job in reversed(jobs)] == [[], [], []]
+    pool.ready(1, 1.0)
+    assert pool.give_waiting(1.0) == [Give(1, [jobs[0]])]
+    assert pool.answered(1, 1, 2.0) == [jobs[0]]
+    assert pool.give_waiting(2.0) == [Give(1, [jobs[1]])]
+
+
+def test_workers_that_are_lost_are_no_fault_of_their_jobs():
+    """No try is counted, nothing divided, and the user is told once."""
+    pool = _deep(2, 2)
+    pool.ready(0, 0.0)
+    (job,) = jobs = _jobs(1, divisible=True)
+    assert pool.assign(jobs, 0.0) == [Give(0, jobs)]
+    assert pool.lost([0], "a node was lost", 1.0) == [Warn("a node was lost; its work is done again"), Spawn(2)]
+    assert job.tries == 0
+    assert pool.lost([1], None, 1.0) == [Spawn(3)]
+    pool.ready(2, 2.0)
+    assert pool.give_waiting(2.0) == [Give(2, jobs)]
+
+
+def test_workers_that_end_before_they_begin_end_the_run():
+    """With a depth no job is to blame; three times in a row are too many."""
+    pool = _deep(1, 2)
+    assert pool.ended(0, "by a bug", 0.0) == [
+        Warn("a worker was terminated unexpectedly by a bug before it began; another one is made"),
+        Spawn(1),
+    ]
+    pool.ended(1, "by a bug", 0.0)
+    (failed,) = pool.ended(2, "by a bug", 0.0)
+    assert isinstance(failed, Fail)
+    assert "before it began, 3 times" in failed.text
+
+
+def test_a_pool_grows_and_shrinks():
+    """Workers that have not begun go first; those that have are left to end by themselves."""
+    pool = _deep(1, 2)
+    pool.ready(0, 0.0)
+    assert pool.resize(3) == [Spawn(1), Spawn(2)]
+    assert pool.ready_count == 1
+    assert pool.resize(1) == [Kill(1), Kill(2)]
+    assert pool.resize(1) == []
+
+
+def test_a_job_that_was_taken_back_is_given_again():
+    """It leaves room for another one until then."""
+    pool, jobs = _deep(1, 1), _jobs(2)
+    pool.ready(0, 0.0)
+    assert pool.assign(jobs[1:], 0.0) == [Give(0, jobs[1:])]
+    pool.take_back(0, jobs[1:])
+    assert pool.assign(jobs[:1], 0.0) == [Give(0, jobs[:1])]
+    assert pool.assign(jobs[1:], 0.0) == []
+    assert pool.answered(0, 1, 0.0) == jobs[:1]
+    assert pool.give_waiting(0.0) == [Give(0, jobs[1:])]

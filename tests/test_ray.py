@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,8 +157,6 @@ def test_a_record_that_ends_its_actors_is_named_or_left_out():
 
     def deadly(x):
         if x == 9:
-            import os
-
             os.abort()
         return x
 
@@ -167,11 +173,72 @@ def test_a_pipeline_that_cannot_be_unpacked_says_why():
     """The error of the user's own class."""
     with pytest.raises(ImportError, match="not on this node"):
         list(_loader([_NotThere()]))
-    import threading
-
     lock = threading.Lock()
     with pytest.raises(PicklingError, match="variable 'lock'"):
         list(_loader([lambda x: (x, lock)]))
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_forked_child_gives_nothing_back_that_its_parent_uses():
+    """It is told that the iterator is its parent's; what it drops stays as it is in the parent."""
+    with iter(_loader([lambda x: np.full(50_000, x), Batch(4)], 80)) as iterator:
+        batch = next(iterator)
+        child = os.fork()
+        if child == 0:
+            try:
+                next(iterator)
+            except RuntimeError as error:
+                del iterator, batch
+                gc.collect()
+                os._exit(7 if "another process" in str(error) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        rest = [int(batch[0, 0]) for batch in iterator]
+        assert rest == list(range(4, 80, 4))
+        assert (batch == np.arange(4)[:, None]).all()
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_an_interrupted_loop_goes_on_where_it_was():
+    """Ctrl-C while somebody waits for an actor: the state is that of the last batch."""
+
+    def slow(batch):
+        time.sleep(0.3)
+        return batch
+
+    with iter(_loader([Batch(4), slow])) as iterator:
+        first = next(iterator)
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        got = [first]
+        with pytest.raises(KeyboardInterrupt):
+            got += iterator
+        got += iterator
+    assert np.concatenate(got).tolist() == list(range(40))
+
+
+@pytest.mark.long
+def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
+    """An actor, a node: the same batches, and a warning each. The head: one error, within 10 s, and the state is right."""
+    program = Path(__file__).parent / "ray_deaths.py"
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
+        environment = {
+            **os.environ,
+            "RAY_TMPDIR": folder,
+            "RAY_AUTH_MODE": "disabled",
+            "RAY_memory_monitor_refresh_ms": "0",
+        }
+        ran = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=150)
+    told = {one["what"]: one for line in ran.stdout.splitlines() if line.startswith("{") for one in [json.loads(line)]}
+    assert list(told) == ["worker", "node", "grow", "head"], ran.stderr[-2000:]
+    assert all(one["same"] for one in told.values())
+    assert [len(one["warnings"]) for one in told.values()] == [1, 1, 0, 0]
+    assert "its work is done again" in told["worker"]["warnings"][0]
+    assert "node" in told["node"]["warnings"][0]
+    assert told["grow"]["workers"] > 2
+    assert told["head"]["seconds"] < 10
+    assert "its head" in told["head"]["error"]
 
 
 class _NotThere:
@@ -205,6 +272,6 @@ def test_options_of_ray_go_with_its_workers():
 
 def test_without_ray_the_user_is_told_what_to_install(monkeypatch):
     """When the first element is asked for."""
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"millrace\[ray\]"):
         next(iter(_loader([])))

@@ -226,10 +226,13 @@ class WorkerPool(Generic[J]):
             return [Fail(f"{event}, {MAX_TRIES} times without a result in between.")]
         return [Warn(f"{event}; another one is made"), *self.spawn_missing()]
 
-    def lost(self, workers: Iterable[int], event: str, now: float) -> list[Action[J]]:
-        """What none of their jobs is to blame for, the `event`, has ended workers; all that they had answered is known."""
-        again = Warn(f"{event}; its work is done again")
-        return [again, *self._assign_again(self._jobs_of(workers), now), *self.spawn_missing()]
+    def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
+        """What none of their jobs is to blame for has ended workers; all that they had answered is known.
+
+        The user is told of the `event`; None: that was done.
+        """
+        told = [] if event is None else [Warn(f"{event}; its work is done again")]
+        return [*told, *self._assign_again(self._jobs_of(workers), now), *self.spawn_missing()]
 
     def all_ended(self, how: str, now: float) -> list[Action[J]]:
         """The process that makes the workers "was …" (`how`), and they ended with it; all that they had answered is known."""

@@ -7,6 +7,7 @@ Ray's process on this machine, is gone. Ray itself would end the user's process 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import threading
@@ -23,6 +24,8 @@ from ...interrupts import Uninterrupted
 from .tuned import CONNECT_SECONDS, GRACE_SECONDS, LOOK_SECONDS
 
 _STARTING = threading.Lock()
+
+_NODE_DIED = re.compile(r"its node has died\. Node Id: (\w+)")
 
 
 def join(address: str | None, workers: int) -> None:
@@ -177,6 +180,12 @@ class Cluster:
             f"the Ray cluster is gone: {' and '.join(lost)} cannot be reached. The state is that of the last batch that you "
             "received: save it, and go on from it in a cluster that runs, or with worker_count=0."
         )
+
+    @staticmethod
+    def lost_by(error: Exception) -> str:
+        """The node with which a worker ended, "" if Ray does not say so. One that had not begun yet has told no node."""
+        found = _NODE_DIED.search(str(error))
+        return found[1] if found else ""
 
     def has(self, node: str) -> bool:
         """Whether a node is there: Ray notices only after some time that it is not."""

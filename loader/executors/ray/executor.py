@@ -227,20 +227,24 @@ class RayExecutor(PooledExecutor):
     def _bury(self, remote: _Remote, error: RayError) -> None:
         """A worker has ended, or cannot be reached: alone, or with its node."""
         self._cluster.wait_for_head()
-        if remote.node != LOST and not self._cluster.has(remote.node):
-            self._lose(remote.node)
+        node = self._cluster.lost_by(error) or remote.node
+        if node != LOST and (node in self._gone or not self._cluster.has(node)):
+            self._lose(node, remote)
             return
         self._drop(remote, how := _description(error))
         self._act(self._pool.ended(remote.number, how, time.monotonic()))
 
-    def _lose(self, node: str) -> None:
-        """A node is gone, and what lay there. Workers that were sent what names that would wait for it in vain."""
-        self._gone.add(node)
+    def _lose(self, node: str, *remotes: _Remote) -> None:
+        """A node is gone, and what lay there, with these workers. Others that wait for what lay there wait in vain."""
         event = f"node {self._cluster.told(node)} of the Ray cluster was lost"
-        doomed = [one for one in self._remotes.values() if one.node == node or self._waits_for_lost(one)]
+        warned = node in self._gone
+        self._gone.add(node)
+        doomed = [
+            one for one in self._remotes.values() if one in remotes or one.node == node or self._waits_for_lost(one)
+        ]
         for remote in doomed:
             self._drop(remote, event)
-        self._act(self._pool.lost([remote.number for remote in doomed], event, time.monotonic()))
+        self._act(self._pool.lost([remote.number for remote in doomed], None if warned else event, time.monotonic()))
 
     def _waits_for_lost(self, remote: _Remote) -> bool:
         handles = (handle for message in remote.messages for handle in message.handles)

@@ -1,0 +1,129 @@
+"""What dies in a Ray cluster of three nodes on this machine while a loader works there: a program that prints what came."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import psutil
+import ray
+from ray.cluster_utils import Cluster
+
+from millrace import Batch, DataLoader, Filter, IndexSampler
+from millrace.errors import ClusterLostError
+
+SETTINGS = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
+STORE = 150 << 20
+
+
+class Texts(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one."""
+        self.texts.append(record.getMessage())
+
+    def take(self) -> list[str]:
+        """All since the last call."""
+        taken, self.texts = self.texts, []
+        return taken
+
+
+def _row(x: Any) -> Any:
+    """A record of 200 kB, so that rows lie in the store of the node that made them."""
+    return np.full(25_000, int(x))
+
+
+def _kept(row: Any) -> bool:
+    return bool(row[0] % 3)
+
+
+def _slow(batch: Any) -> Any:
+    time.sleep(0.1)
+    return batch
+
+
+def _loader(*operations: Any, **more: Any) -> DataLoader:
+    sampler = IndexSampler(300, shuffle=True, seed=1, num_epochs=1)
+    return DataLoader(
+        data_source=range(300), sampler=sampler, operations=[_row, Filter(_kept), Batch(4), *operations], **more
+    )
+
+
+WHOLE = [batch[:, 0].tolist() for batch in _loader()]
+
+
+def _actor() -> psutil.Process:
+    """One that is alive."""
+    mine = psutil.Process().children(recursive=True)
+    return next(one for one in mine if "".join(one.cmdline()).startswith("ray::RayWorker"))
+
+
+def during(what: Callable[[], None], **more: Any) -> Iterator[Any]:
+    """The batches of a loader, in the middle of which something happens; and last, how many workers made them."""
+    with iter(_loader(_slow, worker_kind="ray", **more)) as iterator:
+        for number, batch in enumerate(iterator):
+            if number == 10:
+                what()
+            yield batch[:, 0].tolist()
+        yield len({task.times.worker for task in iterator.stats().tasks})
+
+
+def main() -> None:
+    """All of it, one after the other."""
+    cluster = Cluster(True, head_node_args={"num_cpus": 0, "object_store_memory": STORE, "_system_config": SETTINGS})
+    for _ in range(2):
+        cluster.add_node(num_cpus=2, object_store_memory=STORE)
+    ray.init(cluster.address, logging_level="ERROR", log_to_driver=False)
+    texts = Texts()
+    logging.getLogger("millrace").addHandler(texts)
+
+    def tell(what: str, **found: Any) -> None:
+        print(json.dumps({"what": what, **found, "warnings": texts.take()}), flush=True)
+
+    def ran(what: str, kill: Callable[[], None], **more: Any) -> None:
+        began = time.monotonic()
+        *batches, workers = during(kill, **more)
+        tell(what, same=batches == WHOLE, seconds=time.monotonic() - began, workers=workers)
+
+    def add_node() -> None:
+        cluster.add_node(num_cpus=2, object_store_memory=STORE)
+        time.sleep(4)  # of the user's own work
+
+    which = sys.argv[1:] or ["worker", "node", "grow", "head"]
+    if "worker" in which:
+        ran("worker", lambda: _actor().kill(), worker_count=2)
+    if "node" in which:
+        ran("node", lambda: _actor().parent().kill(), worker_count=4)
+    if "grow" in which:
+        ran("grow", add_node, worker_count="cluster")
+    if "head" in which:
+        iterator = iter(_loader(_slow, worker_kind="ray", worker_count=2))
+        got = [next(iterator)[:, 0].tolist() for _ in range(5)]
+        cluster.head_node.all_processes["gcs_server"][0].process.kill()
+        began = time.monotonic()
+        try:
+            for batch in iterator:
+                got.append(batch[:, 0].tolist())
+        except ClusterLostError as error:
+            seconds = time.monotonic() - began
+            state = iterator.get_state()
+            with iter(_loader(lambda batch: batch)) as rest:
+                rest.set_state(state, strict=False)  # which was taken with another function
+                got += [batch[:, 0].tolist() for batch in rest]
+            tell("head", same=got == WHOLE, seconds=seconds, error=str(error))
+    ray.shutdown()
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()
