@@ -87,7 +87,7 @@ class IterDataset(IterMethods[T], Remarks):
         return not_empty(compiled(self._stream.tree, self._stream.skips_errors))
 
     def __iter__(self) -> DataLoaderIterator:
-        warn_of_no_effect(self._stream.execution, profiles=False)
+        warn_of_no_effect(self._stream.execution)
         return DataLoaderIterator(self._pipeline, self._stream.execution, self._stream.max_errors)
 
     def __len__(self) -> int:

@@ -222,8 +222,8 @@ class IterMethods(Generic[T]):
         """The same stream, made in worker processes: all of it, wherever in the chain this stands.
 
         Args:
-            options: number of processes, 0 for none; None (default): one for each CPU; or an object with `num_workers` and
-                `per_worker_buffer_size`.
+            options: number of processes, 0 for none; None (default): one for each CPU; or an object with `num_workers`,
+                `per_worker_buffer_size` and `enable_profiling` (see `observe` of `DataLoader`).
             worker_init_fn: called in each process before its first task, with its number, from 0, and how many there are, to
                 open a connection for example. It must not change what comes. Default: none.
             sequential_slice: accepted, and does nothing: elements come in the order of the dataset, whoever makes them.
@@ -238,6 +238,7 @@ class IterMethods(Generic[T]):
             worker_count=options.num_workers,
             worker_buffer_size=getattr(options, "per_worker_buffer_size", 1),
             worker_init_fn=worker_init_fn,
+            observe="log" if getattr(options, "enable_profiling", False) else True,
         )
 
     prefetch = mp_prefetch
@@ -246,8 +247,8 @@ class IterMethods(Generic[T]):
         """The same stream, made elsewhere or otherwise; arguments of `DataLoader`, which say what each does.
 
         Args:
-            **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`, `max_errors`;
-                and `worker_init_fn`, see `mp_prefetch`.
+            **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`, `max_errors`,
+                `observe`; and `worker_init_fn`, see `mp_prefetch`.
 
         >>> from millrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))

@@ -28,6 +28,7 @@ class LoaderOptions(TypedDict, total=False):
     worker_buffer_size: int
     read_options: ReadOptions | None
     enable_profiling: bool
+    observe: bool | Literal["log"]
     worker_kind: Literal["process", "thread", "ray"]
     timeout: float | None
     on_error: Literal["raise", "skip"]
@@ -73,7 +74,7 @@ def skips(on_error: Any, max_errors: int | None) -> bool:
     return bool(on_error == "skip")
 
 
-def warn_of_no_effect(execution: ExecutionOptions, profiles: bool) -> None:
+def warn_of_no_effect(execution: ExecutionOptions) -> None:
     """Warn of arguments that do nothing, as they are combined."""
     no_process = execution.worker_count == 0 or execution.worker_kind == "thread"
     if execution.timeout is not None and no_process:
@@ -86,10 +87,6 @@ def warn_of_no_effect(execution: ExecutionOptions, profiles: bool) -> None:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
         warn(
             f"worker_init_fn is not called with {where}: it is for worker processes; do there what it does, or leave it out."
-        )
-    if profiles:
-        warn(
-            "enable_profiling=True does nothing here; leave it out: iterator.stats() and feeder.stats() say where time goes."
         )
 
 

@@ -53,7 +53,7 @@ class DataLoader:
         worker_buffer_size: finished batches held ready for each worker (default 1); of small ones, as many as make 8 to 16 MB.
         shard_options: the part of the stream for this process; None (default): the sampler's.
         read_options: how records are read ahead; None (default): `ReadOptions()`.
-        enable_profiling: Grain's; True does nothing here, and says so.
+        enable_profiling: Grain's name for `observe="log"`; False (default) leaves it to `observe`.
         worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster,
             on this machine and others. Arrays that these give are read-only.
         timeout: seconds that a task (a batch, or a span of records) may take in a worker process before the worker is
@@ -66,6 +66,8 @@ class DataLoader:
         ray_options: what each actor needs of its node, as arguments of Ray's `.options()`; default: a CPU.
         address: of the Ray cluster, "host:port" or "auto"; None (default): the one that this process has joined, or that the
             environment variable RAY_ADDRESS names; else one is started on this machine.
+        observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log" also
+            writes its table to the log once a minute and at the end: logger "millrace", level INFO.
 
     Raises:
         TypeError: an argument of the wrong kind, or one of another library's names.
@@ -101,6 +103,7 @@ class DataLoader:
         max_errors: int | None = None,
         ray_options: Mapping[str, Any] | None = None,
         address: str | None = None,
+        observe: bool | Literal["log"] = True,
         **unknown: Never,
     ) -> None:
         refuse("DataLoader", unnamed, unknown)
@@ -113,12 +116,13 @@ class DataLoader:
             worker_buffer_size,
             timeout,
             read_options,
+            observe="log" if enable_profiling else observe,
             ray_options=ray_options,
             address=address,
         )
         pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors))
         vars(self)["_description"] = _Description(pipeline, execution, max_errors)
-        warn_of_no_effect(execution, enable_profiling)
+        warn_of_no_effect(execution)
         for leaf in pipeline.leaves:
             warn_of_shared_blocks(leaf.source, getattr(leaf.sampler, "shuffle", None), leaf.shard.shard_count)
 

@@ -5,8 +5,10 @@ In: a pipeline. Out: elements, and at any moment the state from which the stream
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Generator, Sequence
+from time import perf_counter
 from typing import Any
 
 from ..errors import ClosedError, InUseError
@@ -33,6 +35,11 @@ from .stream.rows import Rows
 from .stream.running import Elements, Running
 from .stream.skipped import SkippedRecords
 
+_LOGGER = logging.getLogger("millrace")
+
+LOG_SECONDS = 60.0
+"""Between two tables in the log. Chosen."""
+
 
 class DataLoaderIterator(Standing):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
@@ -56,6 +63,7 @@ class DataLoaderIterator(Standing):
         self._closed = self._ended = False
         self._skipped = SkippedRecords(max_errors)
         self._waits, self._observer, self._first_step = Waits(), Observer(), 0  # since the start, or since `set_state`
+        self._log_at = perf_counter() + LOG_SECONDS if execution.observe == "log" else None
         self._step = 0
         self._start = pipeline.start
         self._run: Rows | None = None  # of the last element delivered since the start …
@@ -72,6 +80,8 @@ class DataLoaderIterator(Standing):
                     return next(self)  # another thread closed it, or went elsewhere
                 self._running.finish()
                 self._ended = True
+                if self._log_at is not None:
+                    self._log()
                 raise
             except BaseException:
                 self._running.end()
@@ -82,7 +92,13 @@ class DataLoaderIterator(Standing):
                     continue
                 self._step = kept_from
             self._step += 1
+            if self._log_at is not None and perf_counter() >= self._log_at:
+                self._log()
             return element
+
+    def _log(self) -> None:
+        self._log_at = perf_counter() + LOG_SECONDS
+        _LOGGER.info("%s", self.stats())
 
     @property
     def skipped_count(self) -> int:
@@ -177,12 +193,14 @@ class DataLoaderIterator(Standing):
         Raises:
             InUseError: another thread, or the code that a signal's handler interrupts, is in `next`.
         """
-        self._closed = True
+        was_open, self._closed = not self._closed, True
         try:
             self._running.end()
         except InUseError:
             self._closed = False
             raise
+        if was_open and not self._ended and self._log_at is not None:
+            self._log()
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:  # at exit the name may be gone
         if not is_finalizing() and (running := getattr(self, "_running", None)) is not None:

@@ -78,7 +78,8 @@ class ExecutionOptions:
             `num_gpus`, `memory`, `resources`, `scheduling_strategy`, `runtime_env`.
         address: of the Ray cluster, "host:port"; "auto": the one that runs on this machine. None (default): the one that this
             process has joined, or that the environment variable RAY_ADDRESS names; else one that is started here.
-        observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %.
+        observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log"
+            writes the table of `stats()` to the log, too, once a minute and at the end: logger "millrace", level INFO.
 
     Raises:
         TypeError: an argument of the wrong kind.
@@ -94,7 +95,7 @@ class ExecutionOptions:
     timeout: float | None = None
     read_options: ReadOptions | None = None
     worker_init_fn: Callable[[int, int], Any] | None = None
-    observe: bool = True
+    observe: bool | Literal["log"] = True
     ray_options: Mapping[str, Any] | None = None
     address: str | None = None
 
@@ -111,7 +112,7 @@ class ExecutionOptions:
             ),
             "worker_kind": one_of("worker_kind", self.worker_kind, "process", "thread", "ray"),
             "timeout": _time_limit(self.timeout),
-            "observe": _switch("observe", self.observe),
+            "observe": _observe(self.observe),
             "read_options": as_read_options(self.read_options),
             "ray_options": _ray_options(self.ray_options, self.worker_kind),
             "address": _address(self.address, self.worker_kind),
@@ -177,9 +178,11 @@ def _with_ray(name: str, value: T, kind: str) -> T:
     return value
 
 
-def _switch(name: str, value: Any) -> bool:
+def _observe(value: Any) -> bool | Literal["log"]:
+    if isinstance(value, str) and value == "log":
+        return "log"
     if not isinstance(value, bool):
-        raise TypeError(f"{name}={shown(value)} is {a_kind_of(value)}; pass True or False.")
+        raise TypeError(f'observe={shown(value)} is {a_kind_of(value)}; pass True, False, or "log".')
     return value
 
 

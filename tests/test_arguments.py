@@ -193,12 +193,6 @@ def test_a_timeout_is_a_number():
         make(timeout="5", worker_count=1)
 
 
-def test_profiling_warns_that_it_does_nothing():
-    """enable_profiling=True is not ignored in silence."""
-    with pytest.warns(UserWarning, match="enable_profiling=True does nothing"):
-        make(enable_profiling=True)
-
-
 def test_more_reading_threads_than_records_to_read_warn():
     """A buffer below the number of threads is a warning at the user's own line; a buffer of 0 switches reading ahead off."""
     with pytest.warns(UserWarning, match="prefetch_buffer_size=4 is below num_threads=16") as caught:

@@ -152,6 +152,20 @@ def test_nothing_is_noted_with_observe_false():
         ExecutionOptions(observe="no")
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_table_is_logged_at_the_end_if_wanted(caplog, ends):
+    """With observe="log", or Grain's enable_profiling=True: once, when the stream ends or the iterator is closed."""
+    caplog.set_level("INFO", "millrace")
+    for options in ({"observe": "log"}, {"enable_profiling": True}):
+        caplog.clear()
+        with iter(load(range(20), batch_size=4, num_epochs=1, **options)) as iterator:
+            next(iterator)
+            if ends:
+                list(iterator)
+        (record,) = caplog.records
+        assert record.getMessage().startswith("5 steps in" if ends else "1 steps in")
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_table_has_at_most_15_lines(workers):
     """However many operations there are: the shortest are put together. The same as plain values goes to JSON."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -60,6 +62,21 @@ def test_a_feeders_stats_print_as_a_table_that_says_what_to_do(word):
     assert rows[1].split()[1:] == [f"{parts[0]:.3f}", f"{parts[0] / 2:.1%}"]
     assert advice.startswith("What to do: ")
     assert word in advice
+
+
+def test_a_feeder_tells_what_the_loader_did_too():
+    """In at most 15 lines, and as plain values; and when each of the last batches was made."""
+    operations = [lambda number: number + 1] * 9
+    loader = load(np.arange(40), transformations=operations, batch_size=4, num_epochs=1)
+    with iter(loader.to_device(DEVICE)) as batches:
+        for _ in batches:
+            pass
+        stats = batches.stats()
+    assert stats.loader.records == 40
+    assert len(str(stats).splitlines()) <= 15
+    assert json.loads(json.dumps(stats.to_dict()))["loader"]["records"] == 40
+    assert len(stats.batches) == len(stats.last) == 10
+    assert all(batch.made.read_from <= batch.made.transferred <= batch.taken for batch in stats.batches)
 
 
 @pytest.mark.parametrize(

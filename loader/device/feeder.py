@@ -97,8 +97,8 @@ class DeviceFeeder(Standing):
         return self._mask
 
     def stats(self) -> FeederStats:
-        """How long you waited for batches, and what for."""
-        return self._watch.stats()
+        """How long you waited for batches and what for, and what the work for them took; `print` it for a table."""
+        return self._watch.stats(self._upstream.stats())
 
     def last_records(self) -> Any:
         """As that of iterators; of a batch that is filling alone: none."""

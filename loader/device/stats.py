@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..observing.tables import table
 from ..observing.waits import Waits
-from ..stats import LITTLE
+from ..stats import LITTLE, IteratorStats
 from .tuned import KEPT
 
 
@@ -25,6 +25,14 @@ class Times(NamedTuple):
     agree_from: float
     agreed: float
     transferred: float
+
+
+class BatchTimes(NamedTuple):
+    """A batch that the user received: when they waited for it, and when it was made."""
+
+    asked: float
+    taken: float
+    made: Times
 
 
 class StepTimes(NamedTuple):
@@ -47,21 +55,38 @@ class StepTimes(NamedTuple):
     hand_over: float
 
 
+OPERATION_LINES = 3
+"""Of a table, that tell what the loader's work took."""
+
+
 @dataclass(frozen=True)
 class FeederStats:
-    """What `feeder.stats()` tells; `print` it for a table.
+    """What `feeder.stats()` tells; `print` it for a table of at most 15 lines.
 
     Attributes:
         steps: batches that the user received.
         elapsed: seconds in which these were received, the user's own work in between included.
         total: of all of them.
         last: of each of the last 1,000, oldest first.
+        batches: when these were waited for, read, transformed, agreed on and transferred, by `time.perf_counter`.
+        loader: what the iterator that it reads from tells of the work, which is ahead of the user; None: it tells nothing.
     """
 
     steps: int
     elapsed: float
     total: StepTimes
     last: tuple[StepTimes, ...] = field(repr=False)
+    batches: tuple[BatchTimes, ...] = field(default=(), repr=False)
+    loader: IteratorStats | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the single batches, as plain values for JSON."""
+        return {
+            "steps": self.steps,
+            "elapsed": self.elapsed,
+            "total": self.total._asdict(),
+            "loader": None if self.loader is None else self.loader.to_dict(),
+        }
 
     def __str__(self) -> str:
         waited, *parts = self.total
@@ -70,7 +95,8 @@ class FeederStats:
             *((f"  {name}", seconds) for (name, _), seconds in zip(_PARTS, parts)),
             ("your own work", self.elapsed - waited),
         ]
-        return "\n".join([*table(f"{self.steps:,} steps", self.elapsed, rows), f"What to do: {self._advice()}"])
+        work = [] if self.loader is None or not self.loader.stages else self.loader.lines(OPERATION_LINES)
+        return "\n".join([*table(f"{self.steps:,} steps", self.elapsed, rows), *work, f"What to do: {self._advice()}"])
 
     def _advice(self) -> str:
         waited, *parts = self.total
@@ -122,25 +148,26 @@ class Watch:
         self._steps = 0
         self._waits = Waits()
         self._total = [0.0] * len(StepTimes._fields)
-        self._last: deque[StepTimes] = deque(maxlen=KEPT)
-        self._noted: list[tuple[float, float, Times]] = []
+        self._last: deque[BatchTimes] = deque(maxlen=KEPT)
+        self._noted: list[BatchTimes] = []
 
     def note(self, began: float, ended: float, times: Times) -> None:
         """The user waited from `began` to `ended` for a batch."""
-        self._noted.append((began, ended, times))
+        self._noted.append(BatchTimes._make((began, ended, times)))
         if len(self._noted) >= KEPT:
             self._add_up()
 
     def _add_up(self) -> None:
         noted, self._noted = self._noted, []
-        for began, ended, times in noted:
-            step = split(began, ended, times)
-            self._total = [total + seconds for total, seconds in zip(self._total, step)]
-            self._last.append(step)
-            self._waits.note(began, ended)
+        for batch in noted:
+            self._total = [total + seconds for total, seconds in zip(self._total, split(*batch))]
+            self._waits.note(batch.asked, batch.taken)
+        self._last.extend(noted)
         self._steps += len(noted)
 
-    def stats(self) -> FeederStats:
-        """All of it."""
+    def stats(self, loader: IteratorStats | None) -> FeederStats:
+        """All of it, beside what the loader tells."""
         self._add_up()
-        return FeederStats(self._steps, self._waits.elapsed, StepTimes(*self._total), tuple(self._last))
+        batches = tuple(self._last)
+        last = tuple(split(*batch) for batch in batches)
+        return FeederStats(self._steps, self._waits.elapsed, StepTimes(*self._total), last, batches, loader)

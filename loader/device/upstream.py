@@ -15,6 +15,7 @@ from ...wording import a_kind_of
 if TYPE_CHECKING:
     from ..iterator import DataLoaderIterator
     from ..state.mark import Mark
+    from ..stats import IteratorStats
 
 
 class Upstream:
@@ -64,6 +65,10 @@ class Upstream:
         """How many batches of equal length are certain: the one before the mark, and those that follow; at least 1."""
         return 1
 
+    def stats(self) -> IteratorStats | None:
+        """What the iterator tells of its work; None: nothing."""
+        return None
+
     def go_back(self) -> None:
         """The iterator has read ahead of the user: have it go back."""
         if self.user_mark is not None:
@@ -105,6 +110,10 @@ class LoaderUpstream(Upstream):
     def skipped_count(self) -> int:
         """Of the iterator."""
         return self.iterator.skipped_count
+
+    def stats(self) -> IteratorStats:
+        """Of the iterator."""
+        return self.iterator.stats()
 
     def go_to(self, mark: Mark) -> None:
         """What was skipped stays counted."""

@@ -39,7 +39,7 @@ class DataLoader(OurLoader):
         worker_buffer_size: finished batches held ready for each worker.
         shard_options: the part for this process; None (default): the sampler's.
         read_options: how records are read ahead.
-        enable_profiling: does nothing here.
+        enable_profiling: writes the table of `iterator.stats()` to the log, once a minute and at the end.
 
     >>> sampler = IndexSampler(5, shuffle=True, seed=1, num_epochs=1)
     >>> list(DataLoader(data_source=[10, 20, 30, 40, 50], sampler=sampler))
