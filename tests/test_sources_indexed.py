@@ -9,6 +9,7 @@ import os
 import tarfile
 
 import numpy as np
+import psutil
 import pytest
 from source_conformance import SourceConformance, open_files
 
@@ -56,6 +57,41 @@ def tar(keys):
 def content(key):
     """Of record `key`; lengths differ, and some are empty."""
     return b"record %d " % key * (key % 7)
+
+
+def _replaced(path, write):
+    path.with_suffix(".new").write_bytes(write(range(20, 40)))
+    os.replace(path.with_suffix(".new"), path)
+
+
+CHANGES = {
+    "replaced": (_replaced, "the file was changed after the source was made"),
+    "cut off": (lambda path, _: os.truncate(path, 9), "the file was changed after the source was made"),
+    "removed": (lambda path, _: path.unlink(), "no file '.*/x[.]"),
+    "unreadable": (lambda path, _: (path.unlink(), path.symlink_to(path)), "cannot be opened: .*symbolic links"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:a worker was terminated unexpectedly")
+@pytest.mark.parametrize(
+    "change", [name if name == "replaced" else pytest.param(name, marks=pytest.mark.long) for name in CHANGES]
+)
+@pytest.mark.parametrize("kind", ["json_lines"], indirect=True)
+def test_new_workers_on_a_file_that_changed_end_in_one_error(kind, change):
+    """Whoever opens it anew says so; what came until then is right."""
+    make, path, write = kind
+    doing, message = CHANGES[change]
+    expected = [repr(record) for record in make(path)]
+    loader = millrace.load(make(path), num_epochs=500, worker_count=1, transformations=[repr], batch_size=5)
+    got = []
+    with pytest.raises(SourceError, match=message), iter(loader) as batches:
+        for batch in batches:
+            got.extend(batch)
+            if len(got) == 5:
+                doing(path, write)
+                (worker,) = psutil.Process().children()[-1].children()
+                worker.kill()
+    assert got == (expected * 500)[: len(got)]
 
 
 class TestTFRecord(SourceConformance):
