@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         TokenSource,
         TokenWriter,
     )
-    from .tools import diff, trace
+    from .tools import Diagnosis, diagnose, diff, trace
 
     __version__: str
 
@@ -76,6 +76,7 @@ __all__ = [
     "DataSource",
     "DecodeImage",
     "DeviceLoader",
+    "Diagnosis",
     "Filter",
     "FlatMap",
     "HuggingFaceDataSource",
@@ -116,6 +117,7 @@ __all__ = [
     "convert",
     "decode_example",
     "device_put",
+    "diagnose",
     "diff",
     "encode_example",
     "load",

@@ -135,6 +135,11 @@ class ImageFolderDataSource:
     def __len__(self) -> int:
         return len(self._listing)
 
+    @property
+    def file_count(self) -> int:
+        """In how many files the records lie."""
+        return len(self)
+
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
         return self._read(check_key(key, len(self), "ImageFolderDataSource"))
 

@@ -10,6 +10,8 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `fingerprint` | a small dict of plain JSON values that says which source this is (property or method) |
 | `reads_ahead` | on how many threads reading ahead helps: False for none, as in memory; a number; True (default) for any |
 | `announce(keys)` | is told, on any thread, keys of many records that will be read soon; returns at once. None: no need of it |
+| `file_count` | in how many files the records lie, for `millrace.diagnose` |
+| `records_together` | how many records are decompressed to read one, for `millrace.diagnose` |
 | `lengths` | how long the arrays of records are, `int64[records]` or a dict of these by leaf, so that packing can be planned |
 | `file_place(key)` | where a record lies in which file, a `FilePlace` or None, for `millrace.trace` |
 | `made_of(key)` | the records of other sources that a record is made of, `UsedRecord`s, for `millrace.trace` |

@@ -5,20 +5,24 @@ from typing import TYPE_CHECKING
 from ..lazy import names_from
 
 if TYPE_CHECKING:
+    from .diagnosis.diagnose import diagnose
+    from .diagnosis.diagnosis import Diagnosis
     from .resume_check import check_resume
     from .tracing.diff import Difference, Reason, diff
     from .tracing.trace import Trace, TracedRecord, trace
 
-__all__ = ["Difference", "Reason", "Trace", "TracedRecord", "check_resume", "diff", "trace"]
+__all__ = ["Diagnosis", "Difference", "Reason", "Trace", "TracedRecord", "check_resume", "diagnose", "diff", "trace"]
 
 __getattr__ = names_from(
     __name__,
     {
+        "Diagnosis": "diagnosis.diagnosis",
         "Difference": "tracing.diff",
         "Reason": "tracing.diff",
         "Trace": "tracing.trace",
         "TracedRecord": "tracing.trace",
         "check_resume": "resume_check",
+        "diagnose": "diagnosis.diagnose",
         "diff": "tracing.diff",
         "trace": "tracing.trace",
     },

@@ -1,4 +1,4 @@
-"""`millrace convert`, `millrace verify`, `millrace trace`, `millrace diff`, `millrace checkpoint …`, `millrace --version`.
+"""The commands `bench`, `convert`, `verify`, `trace`, `diff`, and `checkpoint …`, and `millrace --version`.
 
 In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences; 2 for
 what cannot be done.
@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ..errors import MillraceError
+from .bench import add_bench
 from .checkpoints import compared, inspected
 from .conversions import add_convert, add_verify
 from .tracing.commands import add_diff, add_trace
@@ -22,8 +23,8 @@ from .tracing.commands import add_diff, add_trace
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    end = given.index("--") if given[:1] == ["convert"] and "--" in given else len(given)
-    options = _parser().parse_args(given[:end], argparse.Namespace(runner_options=given[end + 1 :]))
+    end = given.index("--") if given[0:1] in (["convert"], ["bench"]) and "--" in given else len(given)
+    options = _parser().parse_args(given[:end], argparse.Namespace(after_dashes=given[end + 1 :]))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal has no letters for
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="millrace", description="Tools of millrace, the input pipeline for JAX.")
     parser.add_argument("--version", action="version", version=f"millrace {version('millrace')}")
     tools = parser.add_subparsers(title="commands", dest="command", required=True)
+    add_bench(tools)
     add_convert(tools)
     add_verify(tools)
     add_trace(tools)

@@ -69,7 +69,7 @@ def _convert(options: argparse.Namespace) -> int:
             options.to,
             on_error="raise" if options.on_error == "fail" else "skip",
             options=dict(_option(text) for text in options.option),
-            runner_options=options.runner_options,
+            runner_options=options.after_dashes,
             **{name: getattr(options, name) for name in _SAME},
         )
     except ValueError as error:  # of a number that is none

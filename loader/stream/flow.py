@@ -138,8 +138,10 @@ class Flow:
         while True:
             began = time.perf_counter()
             run = self._runs.next(wait=True)
-            self._waits.note(began, time.perf_counter())
             assert run is not None, "it was waited for"
+            if not isinstance(run, Ended):
+                run.unpack()
+            self._waits.note(began, time.perf_counter())
             if isinstance(run, Ended):
                 if run.failure is not None:
                     raise run.failure.error

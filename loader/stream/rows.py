@@ -134,6 +134,9 @@ class Rows:
     stop: int
     number: int  # the first row's, among those of a join that it comes out of; 0 elsewhere
 
+    def unpack(self) -> None:
+        """Make the rows of what a worker sent, which the first `take` does otherwise."""
+
     def take(self, row: int) -> Any:
         """A row, which is let go of, so that its memory is free once the user drops it."""
         raise NotImplementedError
@@ -149,6 +152,9 @@ class RowRun(Rows):
 
     block_number: int  # among those of its iterator
     block: Block
+
+    def unpack(self) -> None:
+        _ = self.block.elements
 
     def take(self, row: int) -> Any:
         elements = self.block.elements

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,12 @@ def inspected(path: str, options: str, storage: StorageOptions) -> Content:
         return Content(_count(file, options, storage), file.stamp, digest)
     finally:
         file.close()
+
+
+def group_size_of(reader: Any) -> int:
+    """How many records of a file are compressed together, as its writer was told."""
+    found = re.search(r"group_size:(\d+)", reader.writer_options_string())
+    return int(found[1]) if found else 1
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:

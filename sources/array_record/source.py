@@ -28,7 +28,7 @@ from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part
 from ..used_records import FilePlace
 from .files import ArrayRecordPath, Part, bounded, one_or_many, parts_of
-from .reader import RANDOM_ACCESS, Content, array_record_library, inspected, open_number, read_positions
+from .reader import RANDOM_ACCESS, Content, array_record_library, group_size_of, inspected, open_number, read_positions
 
 
 class ArrayRecordDataSource(ClosesFiles):
@@ -115,6 +115,17 @@ class ArrayRecordDataSource(ClosesFiles):
 
     def __len__(self) -> int:
         return int(self._ends[-1])
+
+    @property
+    def file_count(self) -> int:
+        """In how many files the records lie."""
+        return len(set(self._file_of_part))
+
+    @property
+    def records_together(self) -> int:
+        """How many records the library decompresses to read one: the first file's `group_size`."""
+        with self._pool.lend(self._file_of_part[0]) as reader:
+            return group_size_of(reader)
 
     def __getitem__(self, key: SupportsIndex) -> bytes:
         checked = check_key(key, len(self), "ArrayRecordDataSource")

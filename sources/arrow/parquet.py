@@ -175,6 +175,11 @@ class ParquetDataSource:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
+    @property
+    def file_count(self) -> int:
+        """In how many files the records lie."""
+        return len(self._groups.files)
+
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
         checked = check_key(key, len(self), "ParquetDataSource")
         return self.__getitems__(np.array([checked], np.int64))[0]

@@ -109,6 +109,11 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
     def __len__(self) -> int:
         return int(self._ends[-1])
 
+    @property
+    def file_count(self) -> int:
+        """In how many files the records lie."""
+        return len(self._paths)
+
     def __getitem__(self, key: SupportsIndex) -> RecordT:
         checked = check_key(key, len(self), type(self).__name__)
         return self.__getitems__(np.array([checked], np.int64))[0]

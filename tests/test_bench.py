@@ -1,0 +1,124 @@
+"""`millrace bench PROGRAM.py[:name]`: what the steps of a program wait for."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+
+import pytest
+
+from millrace.tools.command_line import main
+
+TRAINS = """
+import time, millrace
+
+def decode(x):
+    time.sleep(0.004)
+    return x
+
+def make(**more):
+    return millrace.load(range(100_000), transformations=[decode], batch_size=2, **more)
+
+if __name__ == "__main__":
+    print("the program prints this")
+    for batch in make({more}):
+        time.sleep(0.002)
+"""
+
+
+def _bench(folder, text, *options, name=""):
+    path = folder / "train.py"
+    path.write_text(text)
+    return main(["bench", f"{path}{name}", *options])
+
+
+@pytest.mark.parametrize("more", ["", "worker_count=1"])
+def test_a_program_is_run_with_its_own_step_until_enough_was_seen(more, tmp_path, capsys):
+    """The first line says what its step waits for; what it prints itself is left out; Ctrl-C is what it was."""
+    before = signal.getsignal(signal.SIGINT), threading.active_count()
+    assert _bench(tmp_path, TRAINS.replace("{more}", more), "--steps", "10") == 0
+    first, second, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("Your step waits ")
+    assert "`decode` takes" in first
+    assert second.startswith("Measured: ")
+    assert any("What would change it" in line for line in rest)
+    assert (signal.getsignal(signal.SIGINT), threading.active_count()) == before
+
+
+def test_a_named_loader_is_measured_alone(tmp_path, capsys):
+    """By its name or that of a function; as fast as it goes, or beside a step of some length. Numbers come as JSON too."""
+    text = TRAINS.replace("{more}", "")
+    assert _bench(tmp_path, text, "--steps", "5", name=":make") == 0
+    assert capsys.readouterr().out.startswith("Batches come ")
+    assert _bench(tmp_path, text, "--steps", "5", "--step-seconds", "0.002", "--json", name=":make") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["finding"]["stage"] == "decode"
+    assert told["sentence"].startswith("Your step waits ")
+
+
+def test_a_feeders_loop_is_measured_as_the_users(tmp_path, capsys):
+    """What is waited for is told of the loop over devices, not of the feeder's own."""
+    pytest.importorskip("jax")
+    text = TRAINS.replace("make({more})", "make().to_device(__import__('jax').devices()[0])")
+    assert _bench(tmp_path, text, "--steps", "5") == 0
+    out = capsys.readouterr().out
+    assert "`decode` takes" in out
+    assert "transforming" in out
+
+
+def test_a_program_that_only_defines_a_loader_has_that_measured(tmp_path, capsys):
+    """Nothing else can be meant."""
+    assert _bench(tmp_path, "import millrace\nloader = millrace.load(range(9), batch_size=2)", "--steps", "5") == 0
+    assert capsys.readouterr().out.startswith("Batches come ")
+
+
+def test_programs_get_their_arguments_and_end_by_themselves(tmp_path, capsys):
+    """What follows two dashes; a program that makes fewer steps is measured to its end."""
+    text = "import sys, millrace\nfor batch in millrace.load(range(int(sys.argv[1])), num_epochs=1): pass"
+    assert _bench(tmp_path, text, "--", "50") == 0
+    assert "steps" in capsys.readouterr().out
+    assert _bench(tmp_path, text, "--", "2") == 2
+    assert "too few" in capsys.readouterr().err
+
+
+BAD = {
+    "no loader": ("x = 1", "took no batch from a loader of millrace; pass the name"),
+    "several": ("import millrace\na, b = millrace.load([1]), millrace.load([2])", "pass the name of a loader"),
+    "fails": ("import millrace\nfor x in millrace.load([1, 2, 3]):\n    x.y", "fails at line 3: AttributeError"),
+    "operation fails": (
+        "import millrace\nfor x in millrace.load([0], transformations=[lambda x: 1 / x]): pass",
+        "fails at line 2: ZeroDivisionError",
+    ),
+    "never steps": (
+        "import time, millrace\niter(millrace.load([1]))\nwhile True: time.sleep(1)",
+        "took no batch .* in 0.3 s",
+    ),
+    "exits": ("raise SystemExit(4)", "exit status 4"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_program_that_cannot_be_measured_is_one_clear_line(case, tmp_path, capsys):
+    """On standard error, with the status 2; nothing is left running."""
+    text, message = BAD[case]
+    assert _bench(tmp_path, text, "--seconds", "0.3") == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    assert __import__("re").search(message, captured.err)
+
+
+@pytest.mark.parametrize("options", [["--steps", "2"], ["--steps", "x"], ["--seconds", "0"], ["--step-seconds", "nan"]])
+def test_options_that_mean_nothing_are_refused_before_the_program_runs(options, tmp_path, capsys):
+    """As the command line does."""
+    with pytest.raises(SystemExit) as end:
+        _bench(tmp_path, "raise SystemExit(4)", *options)
+    assert end.value.code == 2
+
+
+def test_ctrl_c_ends_the_bench(tmp_path):
+    """As it ends any program."""
+    text = "import signal\nsignal.raise_signal(signal.SIGINT)"
+    with pytest.raises(KeyboardInterrupt):
+        _bench(tmp_path, text)

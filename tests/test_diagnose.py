@@ -1,0 +1,164 @@
+"""What a step waits for is named, in pipelines that are slow for one known reason; and what would change it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from planted import PLANTED, wait
+
+import millrace
+from millrace.errors import ProgramError
+from millrace.tools.diagnosis.diagnosis import Diagnosis
+from millrace.tools.diagnosis.measured import Feeding, Measured, Part, Rare, Source
+from millrace.tools.diagnosis.model import enough_workers, step_seconds
+from millrace.tools.diagnosis.verdict import found
+
+RECORDED = json.loads((Path(__file__).parent / "planted.json").read_text())
+
+
+def _recorded(name):
+    """What was measured of a planted pipeline."""
+    plain = dict(RECORDED[name]["measured"])
+    parts, rare, source, feeding = (plain.pop(part) for part in ("parts", "rare", "source", "feeding"))
+    return Measured(
+        **plain,
+        parts=tuple(Part(**part) for part in parts),
+        rare=rare and Rare(**rare),
+        source=Source(**source),
+        feeding=feeding and Feeding(**feeding),
+    )
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_verdict_names_what_was_planted(name):
+    """On the numbers that a run of each gave; with a sentence of one line, a table, and changes that help."""
+    diagnosis = Diagnosis.of(_recorded(name))
+    assert (diagnosis.finding.kind, diagnosis.finding.stage) == (RECORDED[name]["kind"], RECORDED[name]["stage"])
+    first, second, third, *_ = str(diagnosis).splitlines()
+    assert first == diagnosis.sentence
+    assert len(first) < 300
+    assert diagnosis.finding.stage in first or diagnosis.finding.stage == "your step"
+    assert second.startswith("Measured: ")
+    assert third == ""
+    if diagnosis.finding.kind != "step":
+        assert diagnosis.changes[0].cure in first
+        assert all(change.seconds < diagnosis.measured.elapsed for change in diagnosis.changes)
+    json.dumps(diagnosis.to_dict())
+
+
+LOOP = Measured(100, 0.030, 0.020, 0.020, 16, 4096, (Part("decode", "record", 0.040, 16),), at_work=0.0, workers=2)
+
+
+def test_enough_workers_hide_their_work_and_no_more_are_named():
+    """40 ms of work beside a step of 10 ms is hidden by four workers; that is in the sentence."""
+    assert enough_workers(LOOP) == 4
+    assert step_seconds(LOOP, 4) == pytest.approx(LOOP.own)
+    sentence = "Your step waits 67 % of its time: `decode` takes 2.5 ms a record on 2 workers; 4 workers would hide it."
+    assert Diagnosis.of(LOOP).sentence == sentence
+
+
+def test_work_for_the_processor_is_not_hidden_by_more_workers_than_cores():
+    """What the cores can is told instead."""
+    loop = dataclasses.replace(LOOP, at_work=1.0, cores=3, elapsed=0.032, waited=0.022)
+    assert step_seconds(loop, 100) == pytest.approx(0.040 / 3)
+    assert "3 workers would give 2.4 times the batches" in Diagnosis.of(loop).sentence
+
+
+FED = dataclasses.replace(LOOP, elapsed=0.03, waited=0.02)
+
+
+@pytest.mark.parametrize(
+    ("feeding", "kind"),
+    [
+        (Feeding(0.015, 0.0, 0.0, 0.0), "transform"),
+        (Feeding(0.0, 0.015, 0.0, 0.0), "hosts"),
+        (Feeding(0.0, 0.0, 0.015, 0.0), "transfer"),
+        (Feeding(0.0, 0.0, 0.0, 0.015), "small batches"),
+        (Feeding(0.001, 0.001, 0.001, 0.001), "operation"),
+    ],
+)
+def test_what_a_device_feeder_is_waited_for_is_told(feeding, kind):
+    """Transform, other hosts, transfer or hand-over; or what makes the host's batches."""
+    loop = dataclasses.replace(FED, feeding=feeding)
+    assert found(loop).kind == kind
+    assert str(Diagnosis.of(loop))
+
+
+def test_a_loader_is_diagnosed_with_and_without_a_step():
+    """With its own workers; the numbers are those of the loader."""
+    loader = millrace.load(range(1000), transformations=[wait], batch_size=4)
+    alone = millrace.diagnose(loader, steps=5)
+    assert alone.finding.stage == "wait"
+    assert not alone.measured.step_known
+    assert alone.measured.records == 4
+    beside = millrace.diagnose(loader, steps=4, step_seconds=0.02)
+    assert beside.measured.own >= 0.02
+    assert "`wait`" in beside.sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"steps": 2}, ValueError),
+        ({"steps": "many"}, TypeError),
+        ({"step_seconds": 0}, ValueError),
+        ({"step_seconds": "1"}, TypeError),
+        ({"seconds": float("nan")}, ValueError),
+        ({"loader": [1, 2, 3]}, TypeError),
+        ({"loader": 3}, TypeError),
+        ({"loader": millrace.load(range(4), batch_size=2, num_epochs=1)}, ProgramError),
+    ],
+)
+def test_what_cannot_be_diagnosed_is_one_clear_error(arguments, error):
+    """Too few steps, no seconds, no loader, a stream that ends at once."""
+    loader = millrace.load(range(100), batch_size=2)
+    with pytest.raises(error) as caught:
+        millrace.diagnose(**{"loader": loader, **arguments})
+    assert len(str(caught.value)) < 500
+
+
+def test_objects_that_are_unpickled_count_as_waited_for():
+    """The user's thread unpickles what workers could not share: that is no work of the user's."""
+    texts = millrace.load(range(100), transformations=[lambda x: [str(n) for n in range(3_000)]], worker_count=1)
+    diagnosis = millrace.diagnose(texts, steps=5)
+    assert diagnosis.measured.share_waited > 0.5
+    assert diagnosis.finding.kind != "step"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_pipelines_are_found_out_when_they_run(name, tmp_path):
+    """As measured now; a machine that is busy with something else gets three tries."""
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        plant = PLANTED[name](folder)
+        diagnosis = millrace.diagnose(plant.loader, steps=plant.steps, step_seconds=plant.step_seconds)
+        if (diagnosis.finding.kind, diagnosis.finding.stage) == (plant.kind, plant.stage):
+            return
+    raise AssertionError(str(diagnosis))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("worker_kind", ["process", "thread"])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_what_more_workers_give_is_predicted(workers, worker_kind):
+    """Within a quarter of what is then measured, wherever more workers are the cure."""
+
+    def loader(count):
+        return millrace.load(
+            range(10_000), transformations=[wait] * 3, batch_size=8, worker_count=count, worker_kind=worker_kind
+        )
+
+    for _ in range(3):
+        diagnosis = millrace.diagnose(loader(workers), steps=20, step_seconds=0.02)
+        assert diagnosis.finding.stage == "wait"
+        cure = diagnosis.changes[0]
+        count = int(cure.what.partition("=")[2])
+        then = millrace.diagnose(loader(count), steps=20, step_seconds=0.02).measured.elapsed
+        if 0.75 <= cure.seconds / then <= 1.25:
+            return
+    raise AssertionError(f"{cure} was predicted, and a step takes {then}")

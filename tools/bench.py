@@ -1,0 +1,87 @@
+"""`millrace bench PROGRAM.py[:name]`: says what the step of a program waits for.
+
+In: parsed arguments. Out: a verdict on standard output, and an exit status. What the program itself prints is left out.
+
+With a name, batches are taken from that loader. Without one the program runs as a shell would run it, with its own steps,
+until enough of them were seen: it is then interrupted as by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from .programs import Program
+
+_EXAMPLE = """examples:
+  millrace bench train.py                        run the program, with its own step, and see what that waits for
+  millrace bench train.py -- --data /data        with arguments of the program
+  millrace bench train.py:loader                 take batches as fast as they come
+  millrace bench train.py:make_loader --step-seconds 0.05"""
+
+
+def add_bench(tools: Any) -> None:
+    """Add the command `bench`."""
+    parser = tools.add_parser(
+        "bench",
+        help="PROGRAM.py[:name]: say what the steps of a program wait for",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("program", help="PROGRAM.py, or PROGRAM.py:name of a loader or of a function that makes one")
+    parser.add_argument("--steps", type=_steps, default=100, metavar="N", help="to measure (default 100)")
+    parser.add_argument("--seconds", type=seconds, default=60.0, help="to measure for at most (default 60)")
+    parser.add_argument(
+        "--step-seconds", type=seconds, metavar="S", help="what a step takes, where only a loader is named"
+    )
+    parser.add_argument("--json", action="store_true", help="print the numbers for other programs")
+    parser.add_argument("--show-output", action="store_true", help="let through what the program prints")
+    parser.set_defaults(run=_bench)
+
+
+def _steps(text: str) -> int:
+    steps = int(text)
+    if steps < 3:
+        raise argparse.ArgumentTypeError(f"{text} is too few; pass 3 or more.")
+    return steps
+
+
+def seconds(text: str) -> float:
+    """A positive number of seconds, of the command line."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no positive number of seconds.")
+    return value
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from .diagnosis.diagnosis import Diagnosis
+
+    diagnosis: Diagnosis = _diagnosed(Program.parsed(options.program), options)
+    if options.json:
+        print(json.dumps(diagnosis.to_dict()))
+    else:
+        print(diagnosis)
+    return 0
+
+
+def _diagnosed(program: Program, options: argparse.Namespace) -> Any:
+    from .diagnosis.diagnose import diagnose
+    from .diagnosis.watching import diagnosed_program
+
+    arguments = options.after_dashes
+    with contextlib.nullcontext() if options.show_output else _quiet():
+        if program.name is None:
+            return diagnosed_program(program, arguments, options.steps, options.seconds)
+        with program.loader(arguments) as loader:
+            return diagnose(loader, steps=options.steps, step_seconds=options.step_seconds, seconds=options.seconds)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield

@@ -1,0 +1,137 @@
+"""Runs a loader for some steps, and says what they wait for.
+
+In: a loader. Out: a `Diagnosis`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from numbers import Real
+from typing import Any
+
+from ...checks import whole_number
+from ...errors import ProgramError
+from ...wording import a_kind_of, shown
+from .diagnosis import Diagnosis
+from .measured import Measured
+from .measuring import Lock, Look, host_of, measured, steps_of
+
+WARM = 0.2
+"""Share of the steps that are made first: buffers fill, and files are opened."""
+
+
+LEAST, TASKS = 3, 4
+"""Steps, and tasks of workers, that tell something."""
+
+
+def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None, seconds: float = 30.0) -> Diagnosis:
+    """Say why a step waits for its batch, and what would change it: `print` the result.
+
+    Takes batches from the loader as it is, with its workers, and drops them: first as fast as they come; then, with
+    `step_seconds`, with a sleep of this length after each. The loop of a whole program is measured by
+    `millrace bench PROGRAM.py`.
+
+    Args:
+        loader: a `DataLoader`, a `MapDataset`, an `IterDataset`, or one of these on devices, `loader.to_device(…)`.
+        steps: batches to take (default 100), beside a few before them in which the work gets going.
+        step_seconds: what your own step takes, in seconds. None (default): not known, so that the verdict is on how fast
+            batches come.
+        seconds: to measure for at most (default 30); fewer steps are taken then.
+
+    Raises:
+        TypeError: it is no loader of millrace, or an argument is of the wrong kind.
+        ValueError: an argument is outside its range.
+        ProgramError: the stream ends after fewer than three steps, or no batch comes in time.
+
+    >>> import millrace
+    >>> loader = millrace.load(range(1000), transformations=[lambda x: sum(range(20_000))], batch_size=8)
+    >>> diagnosis = millrace.diagnose(loader, steps=5)
+    >>> diagnosis.finding.stage
+    'lambda'
+    """
+    steps = whole_number("steps", steps, LEAST, None, "the number of batches to measure")
+    seconds = _seconds("seconds", seconds)
+    if step_seconds is None:
+        return Diagnosis.of(_run(loader, steps, 0.0, seconds, step_known=False))
+    own = _seconds("step_seconds", step_seconds)
+    fastest = _run(loader, steps, 0.0, seconds / 2, step_known=False)
+    return Diagnosis.of(_run(loader, steps, own, seconds / 2, step_known=True), possible=fastest.elapsed)
+
+
+def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool) -> Measured:
+    with _loop(loader) as loop:
+        lock = Lock()
+        threads = host_of(loop)._execution.worker_kind == "thread"
+        with lock.watched() if threads else contextlib.nullcontext():
+            before, after = _taken(loop, steps, own, time.monotonic() + seconds)
+    return measured(loop, before, after, lock, step_known)
+
+
+@contextlib.contextmanager
+def _loop(loader: Any) -> Iterator[Any]:
+    try:
+        loop = iter(loader)
+        host_of(loop)
+    except TypeError as error:
+        raise TypeError(f"diagnose({shown(loader)}): {a_kind_of(loader)} is no loader of millrace: {error}") from error
+    with loop:
+        yield loop
+
+
+def _taken(loop: Any, steps: int, own: float, until: float) -> tuple[Look, Look]:
+    """Looks at the loop when it has got going, and at its end."""
+    looks = Looks(loop, steps)
+    for _ in loop:
+        if own:
+            time.sleep(own)
+        if looks.have_enough() or time.monotonic() > until:
+            break
+    return looks.best()
+
+
+class Looks:
+    """How far a loop was when it began, when it had got going, and now."""
+
+    def __init__(self, loop: Any, steps: int) -> None:
+        self.loop = loop
+        self._warm = self._next = max(1, round(WARM * steps))
+        self._steps = steps
+        self._looks = [Look.at_loop(loop)]
+
+    def have_enough(self) -> bool:
+        """Whether it has made so many steps since it got going, and did enough tasks for them."""
+        steps = steps_of(self.loop)
+        if steps < self._next:
+            return False
+        look = Look.at_loop(self.loop)
+        if len(self._looks) == 1:
+            self._looks.append(look)
+            self._next += self._steps
+            return False
+        self._next += max(self._steps // 4, 1)
+        return look.tasks - self._looks[1].tasks >= TASKS
+
+    def best(self) -> tuple[Look, Look]:
+        """A look now, and the later of the others that is at least three steps before.
+
+        Raises:
+            ProgramError: there is none.
+        """
+        after = Look.at_loop(self.loop)
+        for before in reversed(self._looks):
+            if before.steps + LEAST <= after.steps and before.elapsed < after.elapsed:
+                return before, after
+        raise ProgramError(
+            f"{after.steps} steps are too few to say what they wait for; pass a loader of {LEAST} or more, or more seconds."
+        )
+
+
+def _seconds(name: str, value: Any) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name}={shown(value)} is {a_kind_of(value)}; pass a number of seconds, such as 0.02.")
+    seconds = float(value)
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"{name}={shown(value)} must be a positive number of seconds, such as 0.02.")
+    return seconds

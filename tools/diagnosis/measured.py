@@ -1,0 +1,165 @@
+"""What is known of a loop before it is judged: plain numbers, each for one step, in seconds unless it is said.
+
+In: nothing. Out: values that `verdict` and `model` read; a runner, a test or a file can make them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+PartKind: TypeAlias = Literal["reading", "record", "batch", "stacking", "between", "packing"]
+"""Reading; an operation on single records, or on batches; one that makes one element of several; millrace's own work between
+operations; making rows ready for another process."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that workers, or without workers the user's thread, do for each step.
+
+    Attributes:
+        name: as it is told: an operation's, or what it is.
+        kind: see `PartKind`.
+        seconds: of all workers together, for one step.
+        calls: for one step.
+    """
+
+    name: str
+    kind: PartKind
+    seconds: float
+    calls: float = 1.0
+
+
+@dataclass(frozen=True)
+class Rare:
+    """Records that take far longer than others.
+
+    Attributes:
+        name: of the operation that takes so long.
+        seconds: that it took for one of them, and took again when it was tried.
+        key: where that record stands; "" where it has no name.
+        share: of the time of all workers, for the tasks that such records are in.
+        few: share of the tasks that these are.
+    """
+
+    name: str
+    seconds: float
+    key: str
+    share: float
+    few: float
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """What the user waited for in a device feeder, beside the batch of the host; see `loader.device.stats.StepTimes`."""
+
+    transforming: float
+    agreeing: float
+    transfer: float
+    hand_over: float
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source that is read.
+
+    Attributes:
+        kind: the name of its class.
+        records: how many it has.
+        files: in how many files they lie; 0: not known, or none.
+        together: how many records are decompressed to read one.
+        in_memory: nothing is gained by reading ahead.
+        columns: it has columns, so that a batch is one copy for each.
+        threads: how many read ahead.
+        random: seconds for one record, read in the order of the sampler. 0: not known.
+        consecutive: seconds for one record, read with those that lie beside it. 0: not known.
+        at_work: share of that time in which the processor was at work. The rest was waited, for a disk or a network.
+    """
+
+    kind: str
+    records: int = 0
+    files: int = 0
+    together: int = 1
+    in_memory: bool = False
+    columns: bool = False
+    threads: int = 0
+    random: float = 0.0
+    consecutive: float = 0.0
+    at_work: float = 1.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A loop, as it was measured over some steps.
+
+    Attributes:
+        steps: number of them.
+        elapsed: for one step, the user's own work included.
+        waited: of these, in `next`.
+        unready: of these, while workers had not finished; the user's thread itself, without workers.
+        records: number, for one step.
+        nbytes: for one step.
+        parts: what workers did.
+        at_work: share of the time of operations in which the processor was at work.
+        own_processor: of the processors, for the user's own work.
+        rare: what rare records cost.
+        gil: seconds that a thread waited for the interpreter's lock, in the middle.
+        workers: number; 0: the user's thread works.
+        worker_kind: "process", "thread", or another executor's name.
+        cores: number, of the machine that works.
+        step_known: there was a step of the user's; else batches were only taken, as fast as they came.
+        source: what is read.
+        feeding: of a device feeder.
+    """
+
+    steps: int
+    elapsed: float
+    waited: float
+    unready: float
+    records: float
+    nbytes: float
+    parts: tuple[Part, ...]
+    at_work: float = 1.0
+    own_processor: float = 0.0
+    rare: Rare | None = None
+    gil: float = 0.0
+    workers: int = 0
+    worker_kind: str = "process"
+    cores: int = 1
+    step_known: bool = True
+    source: Source = Source("MemorySource", in_memory=True)
+    feeding: Feeding | None = None
+
+    @property
+    def own(self) -> float:
+        """The user's own work."""
+        return max(self.elapsed - self.waited, 0.0)
+
+    @property
+    def share_waited(self) -> float:
+        """Of the time."""
+        return self.waited / self.elapsed if self.elapsed else 0.0
+
+    @property
+    def work(self) -> float:
+        """Of all workers together."""
+        return sum(part.seconds for part in self.parts)
+
+    @property
+    def processor(self) -> float:
+        """Of `work`, what a processor is needed for."""
+        reading = self.seconds_of("reading")
+        packing = self.seconds_of("packing")
+        return (self.work - reading - packing) * self.at_work + reading * self.source.at_work + packing
+
+    @property
+    def hand_over(self) -> float:
+        """In `next`, while workers had finished: taking batches over, or copies of them apart."""
+        fed = self.feeding
+        if fed is not None:
+            return fed.hand_over
+        return max(self.waited - self.unready, 0.0)
+
+    def seconds_of(self, *kinds: PartKind) -> float:
+        """Of the parts of some kinds."""
+        return sum(part.seconds for part in self.parts if part.kind in kinds)

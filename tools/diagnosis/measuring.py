@@ -1,0 +1,179 @@
+"""Measures a loop: a look at it when it has got going, another one later, and what happened in between.
+
+In: what a user iterates, an iterator or a device feeder. Out: `Measured`.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...loader.iterator import DataLoaderIterator
+from ...loader.observing.stats import StageStats
+from ...loader.observing.times import TaskEvent
+from ...loader.options import ExecutionOptions
+from ...loader.plan.pipeline import Pipeline
+from ...loader.stats import IteratorStats
+from .facts import source_of, timed
+from .measured import Feeding, Measured
+from .work import Work, grown
+
+MUCH_READING = 0.25
+"""Share of the work: below it, the source is not asked how fast it is."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How far a loop was at some time."""
+
+    at: float
+    processor: float  # seconds, of all threads of this process
+    steps: int
+    elapsed: float
+    waited: float
+    host: IteratorStats
+    fed: tuple[float, ...] | None  # the parts of the waiting in a feeder: transforming, agreeing, transfer, hand-over
+    reading: float  # of the waiting in a feeder
+
+    @property
+    def tasks(self) -> int:
+        """How many were done: a block of many elements is one."""
+        return sum(stage.tasks for stage in self.host.stages)
+
+    @classmethod
+    def at_loop(cls, loop: Any) -> Look:
+        """Look now."""
+        host = host_of(loop).stats()
+        if loop is host_of(loop):
+            return cls(time.perf_counter(), time.process_time(), host.steps, host.elapsed, host.waited, host, None, 0.0)
+        stats = loop.stats()
+        waited, reading, *fed = stats.total
+        return cls(
+            time.perf_counter(), time.process_time(), stats.steps, stats.elapsed, waited, host, tuple(fed), reading
+        )
+
+
+def host_of(loop: Any) -> DataLoaderIterator:
+    """The iterator that makes the batches.
+
+    Raises:
+        TypeError: it is none of ours.
+    """
+    found = (
+        loop if isinstance(loop, DataLoaderIterator) else getattr(getattr(loop, "_upstream", None), "iterator", None)
+    )
+    if not isinstance(found, DataLoaderIterator):
+        raise TypeError(
+            f"{type(loop).__name__} is no loop over a millrace loader; pass a DataLoader, a dataset or a DeviceLoader."
+        )
+    return found
+
+
+def steps_of(loop: Any) -> int:
+    """How many steps a loop made; cheap, so that somebody may ask often."""
+    return loop._step - loop._first_step if isinstance(loop, DataLoaderIterator) else int(loop.stats().steps)
+
+
+@dataclass
+class Lock:
+    """How long a thread waits for the interpreter's lock: seconds by which it comes back too late from short sleeps."""
+
+    late: list[float] = field(default_factory=list)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Within it a thread tries again and again."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._try, args=(ended,), name="millrace-lock", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _try(self, ended: threading.Event) -> None:
+        while not ended.is_set():
+            began = time.perf_counter()
+            time.sleep(_NAP)
+            self.late.append(time.perf_counter() - began - _NAP)
+            ended.wait(9 * _NAP)  # it takes the lock, too: not often
+
+    @property
+    def middle(self) -> float:
+        """Seconds, in the middle."""
+        return max(statistics.median(self.late), 0.0) if self.late else 0.0
+
+
+_NAP = 1e-3
+
+
+def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool) -> Measured:
+    """What happened between two looks at a loop."""
+    host = host_of(loop)
+    pipeline, execution = host._pipeline, host._execution
+    steps = max(after.steps - before.steps, 1)
+    elapsed, waited = after.elapsed - before.elapsed, after.waited - before.waited
+    tasks = [task for task in after.host.tasks if task.taken > before.at]
+    elements = sum(grown(before.host, after.host, stage, "rows") for stage in after.host.stages if stage.ends) or steps
+    unready = after.reading - before.reading if after.fed else _unready_share(tasks) * waited
+    work = Work(pipeline, before.host, after.host, tasks, elements)
+    found = _with_source(
+        Measured(
+            steps=steps,
+            elapsed=elapsed / steps,
+            waited=waited / steps,
+            unready=unready / steps,
+            records=sum(grown(before.host, after.host, stage, "inputs") for stage in after.host.stages if stage.reads)
+            / elements,
+            nbytes=sum(grown(before.host, after.host, stage, "nbytes") for stage in after.host.stages if stage.ends)
+            / elements,
+            parts=work.parts(),
+            at_work=_at_work(after.host.stages),
+            rare=work.rare(),
+            gil=lock.middle,
+            workers=execution.workers,
+            worker_kind=execution.worker_kind,
+            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            step_known=step_known,
+            feeding=_feeding(before, after, steps),
+        ),
+        pipeline,
+        execution,
+    )
+    inside = found.processor if found.worker_kind != "process" or not found.workers else 0.0
+    here = (after.processor - before.processor) / steps - inside - found.hand_over
+    return replace(found, own_processor=max(here, 0.0))
+
+
+def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions) -> Measured:
+    source = source_of(pipeline, execution)
+    if loop.seconds_of("reading") > MUCH_READING * loop.work and not source.in_memory:
+        source = timed(source, pipeline)
+    return replace(loop, source=source)
+
+
+def _feeding(before: Look, after: Look, steps: int) -> Feeding | None:
+    if after.fed is None or before.fed is None:
+        return None
+    return Feeding(*((now - then) / steps for now, then in zip(after.fed, before.fed)))
+
+
+def _unready_share(tasks: Sequence[TaskEvent]) -> float:
+    """Of the waiting for tasks, the part in which workers had not finished them."""
+    waited = sum(task.taken - task.asked for task in tasks)
+    unready = sum(max(0.0, min(task.times.ended, task.taken) - task.asked) for task in tasks)
+    return min(unready / waited, 1.0) if waited > 0 else 1.0
+
+
+def _at_work(stages: Sequence[StageStats]) -> float:
+    """Share of the time of operations in which processors were at work."""
+    whole = sum(stage.busy - stage.reading - stage.packing for stage in stages)
+    worked = sum((stage.busy - stage.reading - stage.packing) * stage.cpu_share for stage in stages)
+    return worked / whole if whole > 0 else 1.0

@@ -1,0 +1,126 @@
+"""Runs a program as a shell would, and looks at its loops until one of them has made enough steps.
+
+In: a program. Out: a `Diagnosis` of the loop that took most of the time.
+
+A thread looks at the loops. When it has seen enough it interrupts the program as Ctrl-C does, so that whatever the program and
+its loops do then is what they do for a user.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ...errors import ProgramError
+from ...loader.observing.listeners import listening
+from ...wording import first_few
+from ..programs import Program, loaders_in
+from .diagnose import Looks, diagnose
+from .diagnosis import Diagnosis
+from .measuring import Lock, host_of, measured, steps_of
+
+LOOK_SECONDS = 0.05
+"""Between two looks at the loops. Chosen: a few steps of most programs."""
+
+AGAIN_SECONDS = 3.0
+"""After which a program that goes on in spite of it is interrupted again."""
+
+
+class Enough(KeyboardInterrupt):
+    """Enough was seen of the program."""
+
+
+class Loops:
+    """The loops that a program began.
+
+    They are kept until the program ends. Most have ended by then; one that was left stays as it is, with its workers.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._all: list[Looks] = []
+
+    def begins(self, loop: Any) -> None:
+        """A loop begins; called on its thread."""
+        if not any(known.loop is loop for known in self._all):
+            self._all.append(Looks(loop, self._steps))
+
+    def stepped(self) -> bool:
+        """Whether one made a step."""
+        return any(steps_of(each.loop) for each in self._all)
+
+    def have_enough(self) -> bool:
+        """Whether one has made as many steps as are wanted."""
+        return any(each.have_enough() for each in self._all[:])
+
+    def longest(self) -> Looks:
+        """That of the loop that took most of the time; what feeds from another one stands for both."""
+        inner = {id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)}
+        users = [each for each in self._all if id(each.loop) not in inner]
+        return max(users, key=lambda each: float(each.loop.stats().elapsed))
+
+
+def diagnosed_program(program: Program, arguments: Sequence[str], steps: int, seconds: float) -> Diagnosis:
+    """What the steps of a program wait for; if it makes none, how fast its only loader is.
+
+    Raises:
+        ProgramError: the program fails, has no loop and no loader, or makes no step in time.
+    """
+    loops, lock = Loops(steps), Lock()
+    until_enough = _until_enough(loops, program, seconds)
+    with listening(loops.begins), lock.watched(), until_enough, program.run("__main__", arguments) as names:
+        if not loops.stepped():
+            return _of_only_loader(program, names, steps, seconds)
+    longest = loops.longest()
+    return Diagnosis.of(measured(longest.loop, *longest.best(), lock, step_known=True))
+
+
+def _of_only_loader(program: Program, names: Mapping[str, Any], steps: int, seconds: float) -> Diagnosis:
+    known = loaders_in(names)
+    if len(known) == 1:
+        return diagnose(names[known[0]], steps=steps, seconds=seconds)
+    raise ProgramError(
+        f"{program.path} ran to its end and took no batch from a loader of millrace; pass the name of a loader in it, or of a "
+        f"function that makes one: {program.path}:{first_few(known, 1) if known else 'name'}."
+    )
+
+
+@contextmanager
+def _until_enough(loops: Loops, program: Program, seconds: float) -> Iterator[None]:
+    """Within it the program runs until its loops have made enough steps, or for so many seconds."""
+    ended, late = threading.Event(), time.monotonic() + seconds
+    enough = False
+
+    def look() -> None:
+        nonlocal enough
+        while not ended.wait(LOOK_SECONDS):
+            enough = enough or loops.have_enough() or time.monotonic() > late
+            if enough:
+                signal.pthread_kill(main, signal.SIGINT)
+                ended.wait(AGAIN_SECONDS)
+
+    def interrupted(number: int, frame: Any) -> None:
+        if enough:
+            raise Enough
+        signal.default_int_handler(number, frame)
+
+    main = threading.get_ident()
+    former = signal.signal(signal.SIGINT, interrupted)
+    thread = threading.Thread(target=look, name="millrace-bench", daemon=True)
+    thread.start()
+    try:
+        yield
+    except Enough:
+        if not loops.stepped():
+            raise ProgramError(
+                f"{program.path} took no batch from a loader of millrace in {seconds:g} s; pass --seconds, or name the loader: "
+                f"{program.path}:name."
+            ) from None
+    finally:
+        ended.set()
+        thread.join()
+        signal.signal(signal.SIGINT, former)

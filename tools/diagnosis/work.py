@@ -1,0 +1,139 @@
+"""What workers did for a step: in each operation, and for rare records.
+
+In: what a loop's iterator told at two times. Out: parts, and what rare records cost. One task may be done once more, here,
+with a clock on each operation: where the loop was too short to have timed them, and to find the record that made a task slow.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...loader.observing.stats import StageStats
+from ...loader.observing.times import Look, TaskEvent
+from ...loader.plan.pipeline import Pipeline
+from ...loader.stats import IteratorStats
+from ...loader.work.explain import place
+from ...loader.work.stopwatch import Stopwatch
+from ...loader.work.tasks import SpanTask
+from ...loader.work.worker import Worker
+from .facts import called, kinds_of
+from .measured import Part, PartKind, Rare
+
+LONG = 5.0
+"""A task is one of the few long ones, if each of its records takes so many times what it takes in the middle one."""
+
+LIKE = 3.0
+"""… and not so many times less than in the slowest."""
+
+AGAIN_SECONDS = 5.0
+"""A task that took longer is not done again."""
+
+
+class Looking(Stopwatch):
+    """Times every operation."""
+
+    def may_look(self, calls: int) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a loop's workers did between two looks at it, over so many elements."""
+
+    pipeline: Pipeline
+    before: IteratorStats
+    after: IteratorStats
+    tasks: Sequence[TaskEvent]
+    elements: float
+
+    def parts(self) -> tuple[Part, ...]:
+        """All of it, for one element."""
+        found: dict[tuple[str, PartKind], Part] = {}
+        for stats in self.after.stages:
+            for part in self._of_stage(stats):
+                if part.seconds > 0:
+                    known = found.get((part.name, part.kind))
+                    more = (known.seconds, known.calls) if known else (0.0, 0.0)
+                    found[part.name, part.kind] = Part(
+                        part.name, part.kind, part.seconds + more[0], part.calls + more[1]
+                    )
+        return tuple(found.values())
+
+    def _of_stage(self, stats: StageStats) -> list[Part]:
+        def seconds(name: str) -> float:
+            return grown(self.before, self.after, stats, name) / self.elements
+
+        reading, packing = seconds("reading"), seconds("packing")
+        inside = max(seconds("busy") - reading - packing, 0.0)
+        stage = self.pipeline.stages[stats.number]
+        *each, between = self._shares(stats)
+        inputs = seconds("inputs")
+        return [
+            Part("reading", "reading", reading),
+            *(
+                Part(called(operation), kind, inside * share, inputs if kind == "record" else 1.0)
+                for operation, kind, share in zip(stage.operations, kinds_of(self.pipeline, stage), each)
+            ),
+            Part("between operations", "between", inside * between),
+            Part("packing for your process", "packing", packing),
+        ]
+
+    def _shares(self, stats: StageStats) -> list[float]:
+        """Of the time that a stage takes without reading and packing, that of each operation, and that between them."""
+        seconds = [operation.seconds for operation in stats.operations]
+        between = stats.between
+        if not any(operation.timed for operation in stats.operations):
+            look = self._again([task for task in self.tasks if task.stage == stats.number][-1:])
+            *seconds, between = look.operations if look else (*seconds, 1.0)
+        whole = sum(seconds) + between or 1.0
+        return [part / whole for part in (*seconds, between)]
+
+    def rare(self) -> Rare | None:
+        """What rare records cost: those of the few tasks that take far longer than others; None if there are none."""
+        reading = [
+            task for task in self.tasks if self.pipeline.stages[task.stage].leaf is not None and task.times.inputs
+        ]
+        if not reading:
+            return None
+        slowest = max(reading, key=_each)
+        least = max(LONG * statistics.median(map(_each, reading)), _each(slowest) / LIKE)
+        long = [task for task in reading if _each(task) > least]
+        if not long:
+            return None
+        look = self._again([slowest])
+        if look is None or look.slowest is None or look.slowest.seconds < _took(slowest) / 2:
+            return None  # it was the machine, or something that happened once
+        seconds, number, tag = look.slowest
+        operation = self.pipeline.stages[slowest.stage].operations[number]
+        share = sum(map(_took, long)) / sum(map(_took, reading))
+        key = place(*self.pipeline.place_of(tag)) if tag >= 0 else ""
+        return Rare(called(operation), seconds, key, share, len(long) / len(reading))
+
+    def _again(self, tasks: Sequence[TaskEvent]) -> Look | None:
+        """What is found when the first of the tasks is done again; None where that cannot be done."""
+        if not tasks or self.pipeline.stages[tasks[0].stage].leaf is None or _took(tasks[0]) > AGAIN_SECONDS:
+            return None
+        if any(leaf.in_order for leaf in self.pipeline.every_leaf) or self.pipeline.formers:
+            return None
+        worker = Worker(self.pipeline, stopwatch=lambda: Looking(0))
+        try:
+            block = worker.run(SpanTask(tasks[0].stage, tasks[0].start, tasks[0].stop))
+            return block.times.look if block.times is not None and block.failure is None else None
+        finally:
+            worker.close()
+
+
+def grown(before: IteratorStats, after: IteratorStats, stage: StageStats, name: str) -> float:
+    """By how much a number of a stage has grown."""
+    then = next((one for one in before.stages if one.number == stage.number), None)
+    return float(getattr(stage, name) - (0 if then is None else getattr(then, name)))
+
+
+def _took(task: TaskEvent) -> float:
+    return task.times.ended - task.times.began
+
+
+def _each(task: TaskEvent) -> float:
+    return _took(task) / task.times.inputs
