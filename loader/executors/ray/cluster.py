@@ -17,6 +17,7 @@ from logging import WARNING
 from typing import Any
 
 import ray
+from ray.autoscaler.sdk import request_resources
 
 from ....errors import ClusterLostError, ClusterNotFoundError
 from ....wording import brief, shown
@@ -128,6 +129,7 @@ class Cluster:
         self._addresses: dict[str, str] = {}  # of Ray's processes on nodes, "host:port", by the node's id
         self._here = self._address_of(context.get_node_id())
         self._looked, self._lost_since = time.monotonic(), 0.0
+        self._asked = 0
 
     def look(self) -> None:
         """See whether it is there, if that was not done a moment ago.
@@ -200,6 +202,12 @@ class Cluster:
     def told(self, node: str) -> str:
         """A node as the user knows it."""
         return self._addresses.get(node, "").rpartition(":")[0] or node
+
+    def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:
+        """Tell an autoscaler, if there is one, how many workers with these needs there should be room for; 0 for none more."""
+        if workers != self._asked and reachable(self._head):
+            request_resources(bundles=[dict(needs)] * workers)
+            self._asked = workers
 
     @staticmethod
     def room(needs: Mapping[str, float]) -> int:

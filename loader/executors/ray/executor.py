@@ -121,9 +121,10 @@ class RayExecutor(PooledExecutor):
         self._gone = {LOST}  # nodes, by their ids
         self._stalled: list[Sequence[PooledHandle]] = []  # what names rows that are made again
         self._begun = self._resized = time.monotonic()
+        self._waited = False  # somebody, for an answer, since it was last asked how large the cluster is
         self._actors = ray.remote(RayWorker).options(**ray_options, max_concurrency=depth)
         with Uninterrupted():
-            self._finalizer = weakref.finalize(self, _close, self._remotes, os.getpid())
+            self._finalizer = weakref.finalize(self, _close, self._remotes, self._cluster, os.getpid())
             OF_THIS_PROCESS.add(self)
         try:
             data, buffers = pickled((pipeline, options), "the pipeline")
@@ -179,6 +180,7 @@ class RayExecutor(PooledExecutor):
         if wait is None or time.monotonic() - self._resized > LOOK_SECONDS:
             self._look_after_all()
         waiting = {remote.messages[0].answers: remote for remote in self._remotes.values() if remote.messages}
+        self._waited = self._waited or wait is None
         if waiting:
             arrived, _ = ray.wait(list(waiting), timeout=self._until_look() if wait is None else wait)
             for answers in arrived:
@@ -318,9 +320,16 @@ class RayExecutor(PooledExecutor):
         if now - self._resized > RESIZE_SECONDS:
             self._resized = now
             if self._grows:
-                self._act(self._pool.resize(self._room()))
+                self._grow()
             elif now - self._begun > NO_ROOM_SECONDS:
                 self._tell_of_no_room()
+
+    def _grow(self) -> None:
+        """Have as many workers as there is room for; and room for one more, if they are too few."""
+        room = self._room()
+        self._cluster.ask_for(room + self._waited, self._needs)
+        self._act(self._pool.resize(room))
+        self._waited = False
 
     def _tell_of_no_room(self) -> None:
         """Say once that workers wait for a place in the cluster."""
@@ -346,13 +355,14 @@ def _description(error: RayError) -> str:
     return f"(Ray says: {brief(detail.partition(' Some common causes')[0] if found else text, 200)})"
 
 
-def _close(remotes: dict[int, _Remote], owner: int) -> None:
+def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
     """In a forked child there is nothing to be ended."""
     if os.getpid() != owner:
         return
-    with Uninterrupted():
+    with Uninterrupted(), suppress(Exception):  # all of the cluster may be gone
         while remotes:
             _, remote = remotes.popitem()
             if ray.is_initialized():
-                with suppress(Exception):  # it is gone, or all of the cluster is
-                    ray.kill(remote.actor)
+                ray.kill(remote.actor)
+        if ray.is_initialized():
+            cluster.ask_for(0, {})
