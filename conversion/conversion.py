@@ -179,11 +179,14 @@ def _plan(
     kept = target.plan()
     if kept is not None and (kept["identity"] == identity or target.there([shard["name"] for shard in kept["shards"]])):
         _check_same(target, kept["identity"], identity)
+        if kept["identity"] != identity:
+            target.keep({**kept, "identity": identity})
         return [Shard(shard["name"], tuple(Part(**part) for part in shard["parts"])) for shard in kept["shards"]]
     plan = _planned(job, shards, workers)
     if anew:
         _check_free(target, job, plan)
-    target.begin({"identity": identity, "shards": [asdict(shard) for shard in plan]})
+    target.forget()
+    target.keep({"identity": identity, "shards": [asdict(shard) for shard in plan]})
     return plan
 
 
@@ -221,13 +224,17 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
         name
         for part in ("source", "options")
         for name in sorted({*before[part], *now[part]})
-        if before[part].get(name) != now[part].get(name)
+        if before[part].get(name) != now[part].get(name) and (name, before[part].get(name)) != _STRICTER
     ]
     if different:
         raise ConversionError(
             f"{brief(target.path)} holds another conversion, which differs in: {', '.join(different)}. Remove it, or pass "
             "another target."
         )
+
+
+_STRICTER = ("on_error", "raise")
+"""What was whole with this is the same without it: the others' damaged records may be left out now."""
 
 
 def _on_this_machine(job: Job, shards: Sequence[Shard], progress: Progress, workers: int) -> None:

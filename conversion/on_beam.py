@@ -37,7 +37,8 @@ def run_on_beam(job: Job, shards: Sequence[Shard], runner: str, options: Sequenc
     try:
         pipeline = beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *options]))
     except (ValueError, ImportError, AttributeError) as error:
-        raise ConversionError(f"runner={shown(runner)}, {first_few(list(options))}: {brief(error)}") from error
+        told = ", ".join([f"runner={shown(runner)}", *([first_few(list(options))] if options else [])])
+        raise ConversionError(f"{told}: {brief(error)}") from error
     convert = beam.Map(_convert, _pickled(job))
     pipeline | "Shards" >> beam.Create([_pickled(shard) for shard in shards]) | beam.Reshuffle() | "Convert" >> convert
     pipeline.run().wait_until_finish()

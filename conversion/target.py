@@ -71,10 +71,13 @@ class Target:
         """Which of some files are there."""
         return [name for name in names if self.folder.size(name) >= 0]
 
-    def begin(self, plan: Mapping[str, Any]) -> None:
-        """Keep the plan, and nothing of another one."""
+    def forget(self) -> None:
+        """Nothing was done."""
         for name in self._receipt_names():
             self.folder.remove(name)
+
+    def keep(self, plan: Mapping[str, Any]) -> None:
+        """Keep the plan of a conversion that is not done."""
         self._write(_PLAN, plan)
 
     def end(self, manifest: Mapping[str, Any]) -> None:

@@ -148,9 +148,16 @@ def test_a_word_that_is_no_format_is_told(tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a.tfrecord", "b.jsonl", "c.xyz"):
         (tmp_path / "in" / name).write_bytes(b"")
+    (tmp_path / "tabs.csv").write_text("a\tb\n1\t2\n")
+    (tmp_path / "none").mkdir()
     for source, message in (
         (tmp_path / "in", "files of several formats: json_lines, tfrecord"),
         (tmp_path / "in" / "c.xyz", "unknown"),
+        (tmp_path / "tabs.csv", "has tabs and no commas"),
+        (
+            tmp_path / "none",
+            r"none' holds no file whose name says its format .*by a glob, such as .*none/\*.*\(--from\)",
+        ),
     ):
-        with pytest.raises(millrace.errors.ConversionError, match=message):
+        with pytest.raises(millrace.errors.MillraceError, match=message):
             convert(source, tmp_path / "out")

@@ -46,6 +46,23 @@ def test_damaged_records_can_be_left_out_and_are_counted(tfrecords, tmp_path):
     assert convert(tfrecords, tmp_path / "out", on_error="skip") == made
 
 
+@pytest.mark.parametrize("shards", [None, 3])
+def test_a_conversion_that_damage_stopped_goes_on_without_it(shards, tfrecords, tmp_path):
+    """What is whole stays; but what left records out is no conversion without damage, finished or not."""
+    flip(tfrecords / "c.tfrecord-00000-of-00001", 20)
+    with pytest.raises(SourceError, match="damaged"):
+        convert(tfrecords, tmp_path / "out", shards=shards)
+    whole = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.array_record")}
+    made = convert(tfrecords, tmp_path / "out", shards=shards, on_error="skip")
+    assert (len(whole), made.left_out, millrace.verify(tmp_path / "out")) == (2 if shards is None else 0, 1, [])
+    assert all(path.stat().st_mtime_ns == before for path, before in whole.items())
+    assert read(tmp_path / "out") == RECORDS[:31] + RECORDS[32:]
+    for _ in range(2):
+        with pytest.raises(ConversionError, match=r"differs in: on_error\."):
+            convert(tfrecords, tmp_path / "out", shards=shards)
+        next((tmp_path / "out").glob("*.array_record")).unlink()
+
+
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz", "a.jsonl", "a.jsonl.gz"])
 def test_damaged_records_of_divided_files_are_counted_once(name, tmp_path):
     """At the beginning, in the middle and at the end, whichever part they are in; all others are in one part each."""

@@ -64,7 +64,7 @@ def test_a_conversion_of_which_nothing_is_left_is_forgotten(tmp_path):
 def test_a_source_that_was_changed_is_told(tfrecords, tmp_path):
     """A finished conversion, and one that was stopped, are not mixed with other data, options or damage."""
     convert(tfrecords, tmp_path / "out")
-    for options in ({"shards": 2}, {"options": {"group_size": 4}}, {"transform": len}, {"on_error": "skip"}):
+    for options in ({"shards": 2}, {"options": {"group_size": 4}}, {"transform": len}):
         with pytest.raises(ConversionError, match="holds another conversion, which differs in: "):
             convert(tfrecords, tmp_path / "out", **options)
     os.utime(tfrecords / "a.tfrecord", (1, 1))

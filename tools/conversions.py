@@ -111,6 +111,10 @@ def _verify(options: argparse.Namespace) -> int:
     wrong = verify(options.target)
     for text in wrong:
         print(text)
-    if not wrong:
+    if wrong:
+        print(
+            "Remove what is wrong, and run the same millrace convert again: it makes what is missing.", file=sys.stderr
+        )
+    else:
         print("All files are as manifest.json says.")
     return 1 if wrong else 0

@@ -92,6 +92,8 @@ def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
     columns = next(rows, (0, []))[1]
     if not columns or len(set(columns)) < len(columns):
         raise SourceError(f"{brief(name)}: the first line must name the columns, each once; it is {shown(columns)}.")
+    if len(columns) == 1 and "\t" in columns[0]:
+        raise SourceError(f"{brief(name)}: the first line has tabs and no commas ({shown(columns[0])}); use commas.")
     return columns
 
 

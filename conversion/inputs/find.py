@@ -11,7 +11,7 @@ from ...errors import ConversionError, MissingExtraError, SourceError, SourceNot
 from ...files.paths import find_files, text_of
 from ...files.urls import is_remote
 from ...formats.index import SUFFIX
-from ...wording import brief, first_few, shown
+from ...wording import TEXT, brief, first_few, shown
 from ..job import Input
 from .formats import FORMATS, Opening, format_of
 from .from_files import FileInput
@@ -62,12 +62,23 @@ def find_input(
     try:
         found = find_files(source, patterns, storage)
     except SourceNotFoundError as error:
-        if source_format:
-            raise
-        raise SourceNotFoundError(f"{error}; for images, or a name of TFDS, pass source_format= (--from).") from error
+        raise SourceNotFoundError(_nothing_found(source, source_format, error)) from error
     names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIX)]
     form = forms[0] if source_format else format_of(names)
     return FileInput(names, form, opening)
+
+
+def _nothing_found(source: Any, source_format: str | None, error: SourceNotFoundError) -> str:
+    """What to do about it."""
+    folder = None if isinstance(source, (list, tuple)) else text_of(source)
+    if folder is None or not os.path.isdir(folder):
+        return f"{error}" if source_format else f"{error}; for images, or a name of TFDS, pass source_format= (--from)."
+    suffixes = [suffix for form in FORMATS.values() if source_format in (None, form.name) for suffix in form.suffixes]
+    whose = "their format as source_format= (--from), which is images for a folder of images"
+    return (
+        f"the directory {shown(folder, TEXT)} holds no file whose name says its format ({first_few(suffixes, 16)}); pass "
+        f"files by a glob, such as {shown(os.path.join(folder, '*'), TEXT)}{'' if source_format else f', and {whose}'}."
+    )
 
 
 def is_paths(source: Any) -> bool:
