@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         ShardByJaxProcess,
         ShardOptions,
     )
-    from .showing import progress
+    from .showing import progress, write_perfetto
     from .sources import (
         ArrayRecordDataSource,
         DataSource,
@@ -127,6 +127,7 @@ __all__ = [
     "shard_options_for",
     "trace",
     "verify",
+    "write_perfetto",
 ]
 
 _ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "formats", "conversion", "showing", "tools")

@@ -89,6 +89,10 @@ class ProgramError(MillraceError):
     """A program that a command was given has no loader, fails, or never takes a step."""
 
 
+class OutputError(MillraceError, OSError):
+    """A file that was asked for cannot be written; the message names it, and says why."""
+
+
 class PortError(MillraceError, OSError):
     """Nothing can be served at an address and port; the message says why."""
 

@@ -6,7 +6,8 @@ from ..lazy import names_from
 
 if TYPE_CHECKING:
     from .line import progress
+    from .perfetto import write_perfetto
 
-__all__ = ["progress"]
+__all__ = ["progress", "write_perfetto"]
 
-__getattr__ = names_from(__name__, {"progress": "line"})
+__getattr__ = names_from(__name__, {"progress": "line", "write_perfetto": "perfetto"})

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..loader.device.stats import FeederStats
 from ..loader.iterator import DataLoaderIterator
+from ..loader.stats import IteratorStats
+from ..wording import shown
 
 
 class Seen(NamedTuple):
@@ -56,9 +59,9 @@ def seen(loop: Any) -> Seen | None:
     host = host_iterator(loop)
     if loop is host:
         return Seen(host.step - host._first_step, host._waits.elapsed, host._waits.seconds, *_amounts(host))
-    if not hasattr(loop, "stats"):
+    if not hasattr(loop, "_watch"):
         return None
-    stats = loop.stats()
+    stats = loop._watch.stats(None)
     return Seen(stats.steps, stats.elapsed, stats.total.waited, *((0, 0) if host is None else _amounts(host)))
 
 
@@ -67,3 +70,16 @@ def _amounts(host: DataLoaderIterator) -> tuple[int, int]:
     pipeline, stages = host._pipeline, host._observer.stages()
     records = sum(sums.inputs for number, sums in stages.items() if pipeline.stages[number].leaf is not None)
     return records, sum(sums.nbytes for number, sums in stages.items() if number not in pipeline.regrouped)
+
+
+def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:
+    """Those of the iterator that makes the elements, if it is of millrace, and those of a feeder.
+
+    Raises:
+        TypeError: it is neither an iterator nor a feeder of millrace.
+    """
+    loop, host = without_line(loop), host_iterator(loop)
+    fed = None if loop is host else getattr(loop, "stats", lambda: None)()
+    if host is None and not isinstance(fed, FeederStats):
+        raise TypeError(f"{shown(loop)} is no loop of millrace; pass iter(loader), or iter(loader.to_device(…)).")
+    return None if host is None else host.stats(), fed

@@ -6,6 +6,7 @@ for each of these. What of the wait falls into none of them is hand-over: queues
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -142,7 +143,7 @@ def split(began: float, ended: float, times: Times) -> StepTimes:
 
 
 class Watch:
-    """Adds up; used by the consumer's thread alone. Sums are made when somebody asks, as `next` should cost little."""
+    """Adds up. Notes are made by the consumer's thread; any may ask. Sums are made then, as `next` should cost little."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -150,6 +151,7 @@ class Watch:
         self._total = [0.0] * len(StepTimes._fields)
         self._last: deque[BatchTimes] = deque(maxlen=KEPT)
         self._noted: list[BatchTimes] = []
+        self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def note(self, began: float, ended: float, times: Times) -> None:
         """The user waited from `began` to `ended` for a batch."""
@@ -158,16 +160,20 @@ class Watch:
             self._add_up()
 
     def _add_up(self) -> None:
-        noted, self._noted = self._noted, []
-        for batch in noted:
-            self._total = [total + seconds for total, seconds in zip(self._total, split(*batch))]
-            self._waits.note(batch.asked, batch.taken)
-        self._last.extend(noted)
-        self._steps += len(noted)
+        with self._adding:
+            count = len(self._noted)  # more may be added meanwhile
+            noted = self._noted[:count]
+            del self._noted[:count]
+            for batch in noted:
+                self._total = [total + seconds for total, seconds in zip(self._total, split(*batch))]
+                self._waits.note(batch.asked, batch.taken)
+            self._last.extend(noted)
+            self._steps += count
 
     def stats(self, loader: IteratorStats | None) -> FeederStats:
         """All of it, beside what the loader tells."""
-        self._add_up()
-        batches = tuple(self._last)
-        last = tuple(split(*batch) for batch in batches)
-        return FeederStats(self._steps, self._waits.elapsed, StepTimes(*self._total), last, batches, loader)
+        with self._adding:
+            self._add_up()
+            batches = tuple(self._last)
+            steps, elapsed, total = self._steps, self._waits.elapsed, StepTimes(*self._total)
+        return FeederStats(steps, elapsed, total, tuple(split(*batch) for batch in batches), batches, loader)

@@ -1,0 +1,55 @@
+"""Writes pictures into files, whole or not at all.
+
+In: bytes. Out: a file; or one error, as early as possible.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import OutputError
+from ..wording import brief
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Whether a file can be written there, before much is done for it; nothing is left.
+
+    Raises:
+        OutputError: it cannot.
+    """
+    with _told(path):
+        place = Path(path)
+        if place.is_dir():
+            raise IsADirectoryError("it is a folder")
+        number, name = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
+        os.close(number)
+        os.unlink(name)
+    return place
+
+
+def written(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Write a file, in the place of one that is there.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    place = check_writable(path)
+    with _told(path):
+        place.write_bytes(content)
+    return place
+
+
+@contextmanager
+def _told(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turns what the system says into an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = brief(error.strerror or error)
+        raise OutputError(
+            f"{brief(path)} cannot be written: {reason}; name a file in a folder that you may write to."
+        ) from error
