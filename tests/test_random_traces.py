@@ -14,8 +14,8 @@ from random_chains import Recipe, recipes, stream_of, tokens
 
 from millrace import ShardOptions
 from millrace.errors import CheckpointError, EmptyStreamError
+from millrace.tools.tracing.search import Search
 from millrace.tools.tracing.stand import Described, states_of
-from millrace.tools.tracing.trace import _Search
 
 IN_PART = {"flat_map", "rebatch", "pack"}
 """What an element has of a record may be a part of it."""
@@ -38,9 +38,9 @@ def _own(element: Any) -> set[float]:
 
 def _traced(stream: Any, step: int, states: list[bytes]) -> set[float]:
     """The tokens of the records that a trace tells of."""
-    search = _Search.at(Described.of(stream), [state for each in states for state in states_of(each)], False, True)
+    search = Search.at(Described.of(stream), [state for each in states for state in states_of(each)], False, True)
     element = search.found(step)
-    return {float(found.used.source[found.used.key]) for found in element._found}
+    return {float(found.used.source[found.used.key]) for found in element.records}
 
 
 @pytest.mark.long

@@ -256,7 +256,9 @@ def test_elastic_resumes_in_the_middle_of_windows_are_told():
 
 def found_of(found, records):
     """A trace with some records."""
-    return millrace.tools.Trace(found.step, found.shards, found.epochs, found.ran_from, tuple(records))
+    return millrace.tools.Trace(
+        found.step, found.shards, found.shard_count, found.epochs, found.ran_from, tuple(records)
+    )
 
 
 @pytest.mark.parametrize("filtered", [False, True])

@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from ...checks import whole_number
-from ...errors import TraceError
-from ...loader.epochs import epoch_of
-from ...loader.iterator import run_here
 from ...loader.plan.leaf import Leaf
-from ...loader.state.mark import Mark
+from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import MixSampler
 from ...sources.used_records import FilePlace, TokenSpan
-from .labelled import labelled
-from .labels import Found, Label, found_in
-from .stand import Described, Place, states_of
+from .labels import Found
+from .search import Element, Search
+from .stand import Described, states_of
 from .tables import columns
 
 
@@ -63,7 +58,8 @@ class Trace:
 
     Attributes:
         step: its number.
-        shards: which of them are told, and how many there were.
+        shards: those that are told.
+        shard_count: how many there were.
         epochs: of each dataset, by name, the epoch of its last record; what is run through has none.
         ran_from: the step from which the pipeline was run to find out, as a filter, flat map or `Pack` or a join of streams
             decides what is in a step; None: arithmetic told it.
@@ -71,7 +67,8 @@ class Trace:
     """
 
     step: int
-    shards: tuple[tuple[int, ...], int]
+    shards: tuple[int, ...]
+    shard_count: int
     epochs: dict[str, int]
     ran_from: int | None
     records: tuple[TracedRecord, ...]
@@ -84,11 +81,9 @@ class Trace:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        told, count = self.shards
         files = len({record.file for record in self.records if record.file is not None})
         of_files = f" of {files:,} files" if files else ""
-        whose = f"shard {', '.join(map(str, told))} of {count}" if len(told) < count else f"{count} shards"
-        yield f"Step {self.step:,}{f' on {whose}' if count > 1 else ''}: {len(self.records):,} records{of_files}"
+        yield f"Step {self.step:,}{self._whose}: {len(self.records):,} records{of_files}"
         if self.epochs:
             names = (f"{epoch}{f' of {name}' if name else ''}" for name, epoch in self.epochs.items())
             yield f"Epoch {', '.join(names)}"
@@ -98,6 +93,14 @@ class Trace:
             yield f"Found by running from step {self.ran_from:,} on: operations or joins decide what is in a step."
         yield ""
         yield from columns(list(map(_told, self.records)))
+
+    @property
+    def _whose(self) -> str:
+        if self.shard_count == 1:
+            return ""
+        if len(self.shards) == self.shard_count:
+            return f" on {self.shard_count} shards"
+        return f" on shard {', '.join(map(str, self.shards))} of {self.shard_count}"
 
 
 def _told(record: TracedRecord) -> dict[str, str]:
@@ -162,56 +165,47 @@ def trace(
     """
     step = whole_number("step", step, 0, None, "the number of an element, from 0")
     described, states = Described.of(loader), [] if checkpoint is None else states_of(checkpoint)
-    own = described.pipeline.shard
-    count = own.shard_count if not states else states[0].shard[1]
-    if shards is not None:
-        count = whole_number("shards", shards, 1, None, "how many go on")
-    if not states:
-        told: Sequence[int] = [own.shard_index] if count == own.shard_count else range(count)
-    else:
-        told = [state.shard[0] for state in states] if count == states[0].shard[1] else range(count)
+    told, count = _shards(described, states, shards)
     found = []
     for index in told:
         mine = [state for state in states if state.shard == (index, count)] or states
-        search = _Search.at(described.on(described.shard(index, count)), mine, epochs, strict)
-        found.append((index, search.found(step)))
-    records = [record for index, one in found for record in one.records(index)]
-    ran = [one.ran_from for _, one in found if one.ran_from is not None]
-    whole: dict[str, int] = {}
-    for _, one in found:
-        for name, epoch in one.epochs().items():
-            whole[name] = max(epoch, whole.get(name, 0))
-    return Trace(step, (tuple(told), count), whole, min(ran, default=None), tuple(records))
+        search = Search.at(described.on(described.shard(index, count)), mine, epochs, strict)
+        found.append(search.found(step))
+    ran = [one.ran_from for one in found if one.ran_from is not None]
+    records = [_traced(each, index) for index, one in zip(told, found) for each in one.records]
+    return Trace(step, tuple(told), count, _latest(map(_epochs, found)), min(ran, default=None), tuple(records))
 
 
-@dataclass(frozen=True)
-class _Element:
-    """What an element was made of."""
-
-    label: Label
-    leaves: Sequence[Leaf]  # every leaf of its pipeline
-    ran_from: int | None
-
-    @cached_property
-    def _found(self) -> list[Found]:
-        return found_in(self.label, self.leaves)
-
-    def records(self, shard: int) -> list[TracedRecord]:
-        """As those of a `Trace`."""
-        return [_traced(found, shard) for found in self._found]
-
-    def epochs(self) -> dict[str, int]:
-        """As those of a `Trace`."""
-        last: dict[int, int] = {}
-        for found in self._found:
-            last[found.leaf] = max(found.position, last.get(found.leaf, 0))
-        epochs: dict[str, int] = {}
-        for number, position in last.items():
-            epochs.update(_epochs(self.leaves[number], position))
-        return epochs
+def _shards(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
+    """The shards that are to be told, and how many there are: those of the states, or so many that go on after these."""
+    own = described.pipeline.shard
+    known = [state.shard[0] for state in states] or [own.shard_index]
+    before = states[0].shard[1] if states else own.shard_count
+    count = before if shards is None else whole_number("shards", shards, 1, None, "how many go on")
+    return (known, count) if count == before else (range(count), count)
 
 
-def _epochs(leaf: Leaf, position: int) -> dict[str, int]:
+def _latest(epochs: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Of each dataset, the latest epoch of all shards."""
+    latest: dict[str, int] = {}
+    for of_shard in epochs:
+        for name, epoch in of_shard.items():
+            latest[name] = max(epoch, latest.get(name, 0))
+    return latest
+
+
+def _epochs(element: Element) -> dict[str, int]:
+    """As those of a `Trace`."""
+    last: dict[int, int] = {}
+    for found in element.records:
+        last[found.leaf] = max(found.position, last.get(found.leaf, 0))
+    epochs: dict[str, int] = {}
+    for number, position in last.items():
+        epochs.update(_epochs_at(element.leaves[number], position))
+    return epochs
+
+
+def _epochs_at(leaf: Leaf, position: int) -> dict[str, int]:
     """The epochs at a global position of a leaf, by the name of the dataset."""
     if leaf.in_order:
         return {}
@@ -249,92 +243,3 @@ def _tokens_of_file(whole: tuple[int, int] | None, spans: Iterable[TokenSpan]) -
         if span.length == stop - start:
             return start + span.start, start + span.stop
     return whole
-
-
-@dataclass(frozen=True)
-class _Search:
-    """Where a shard stands, and how its stream goes on."""
-
-    described: Described
-    mark: Mark
-    epoch: int | None  # of a loop per epoch
-
-    @classmethod
-    def at(cls, described: Described, states: Sequence[Any], epochs: bool, strict: bool) -> _Search:
-        """At the states of a run, or at the start."""
-        sampler = states[0].fingerprint["sampler"] if states else None
-        told = isinstance(sampler, dict) and "epoch" in sampler
-        if not told and not (epochs and not states):
-            return cls(described, described.stand(states, strict), None)
-        epoch = epoch_of(states[0]) if told else 0
-        return cls(described, described.in_epoch(epoch).stand(states, strict), epoch)
-
-    def found(self, step: int) -> _Element:
-        """The element of a step.
-
-        Raises:
-            TraceError: the stream ends before.
-        """
-        search, left = self._in_epoch_of(step)
-        began: int | None = None
-        while True:
-            place = Place.nearest(search.mark, left)
-            began = step - left + place.step if began is None else began
-            label, passed = _run_to(place, left)
-            if label is not None:
-                ran = None if place.pipeline.aligned else began
-                return _Element(label, place.pipeline.every_leaf, ran)
-            end = place.step + passed
-            if search.epoch is None or not search._has_epoch(search.epoch + 1):
-                raise TraceError(f"step {step} is after the end of the stream, which has {step - left + end} elements.")
-            search, left = search._at_epoch(search.epoch + 1), left - end
-
-    def _in_epoch_of(self, step: int) -> tuple[_Search, int]:
-        """The epoch to begin at, and the number of the step as counted there."""
-        mark = self.mark
-        if self.epoch is None:
-            return self, step
-        if not mark.pipeline.aligned:
-            return (self, step) if step >= mark.step else (self._at_epoch(0), step)
-        stage, leaf = mark.pipeline.stages[0], mark.pipeline.leaf
-        here = stage.outputs(mark.cursor.positions[0])
-        first, end = mark.step - here, mark.step - here + stage.outputs(leaf.total)
-        if first <= step < end:
-            return dataclasses.replace(self, mark=mark._replace(step=here)), step - first
-        length = self._at_epoch(0)._length
-        if step < first and (first != self.epoch * length or leaf.lineage.layers):
-            raise TraceError(
-                f"step {step} came before the epoch of the checkpoint, which begins with step {first}, and the number of "
-                "shards or the batch size changed on the way; pass a checkpoint of before that."
-            )
-        before, number = (end, self.epoch + 1) if step >= end else (0, 0)
-        number += (step - before) // length
-        if not self._has_epoch(number):
-            raise TraceError(f"step {step} is after the end of the stream, which has no epoch {number}.")
-        return self._at_epoch(number), (step - before) % length
-
-    @property
-    def _length(self) -> int:
-        """Elements of an epoch."""
-        return self.mark.pipeline.stages[0].outputs(self.mark.pipeline.leaf.total)
-
-    def _at_epoch(self, epoch: int) -> _Search:
-        return _Search(self.described, self.described.in_epoch(epoch).stand([], True), epoch)
-
-    def _has_epoch(self, epoch: int) -> bool:
-        leaf = self.described.pipeline.leaf
-        return leaf.endless or epoch * leaf.epoch_length < len(leaf.sampler)
-
-
-def _run_to(place: Place, step: int) -> tuple[Label | None, int]:
-    """The label of the element of a step, or None if the stream ends before; and how many elements came before it."""
-    pipeline = place.pipeline
-    if pipeline.aligned and pipeline.leaf.left_from(place.cursor.positions[0]) == 0:
-        return None, pipeline.stages[0].outputs(pipeline.leaf.total) - place.step
-    passed = 0
-    with closing(run_here(labelled(pipeline), place.cursor)) as elements:
-        for element, _, _ in elements:
-            if place.step + passed == step:
-                return element.label, passed
-            passed += 1
-    return None, passed
