@@ -137,7 +137,7 @@ class _Unpacked(io.RawIOBase):
 
     def _cut_off(self, error: Exception) -> SourceError:
         where = f"{brief(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {brief(error)}"
-        if self._begun:
+        if self._begun or isinstance(error, EOFError):  # the bytes that are there are such as they should be
             return CutOffError(f"{where}; it is cut off or damaged, and what follows is lost.")
         return SourceError(f"{where}; it is cut off or damaged, or is compressed in another way than its name says.")
 

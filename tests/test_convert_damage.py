@@ -133,6 +133,18 @@ def test_all_records_before_the_cut_of_a_compressed_file_are_kept(name, share, t
             assert read(tmp_path / f"skipped {shards}") == records[:there]
 
 
+def test_a_compressed_file_that_is_cut_off_at_its_beginning_is_left_out(tmp_path):
+    """All of it, counted as one; the others are there. A file that is not compressed at all is an error also then."""
+    write_tfrecord(tmp_path / "in" / "a.tfrecord.gz", RECORDS)
+    write_tfrecord(tmp_path / "in" / "b.tfrecord.gz", RECORDS)
+    os.truncate(tmp_path / "in" / "a.tfrecord.gz", 20)
+    made = convert(tmp_path / "in", tmp_path / "out", on_error="skip")
+    assert (made.records, made.left_out, read(tmp_path / "out")) == (100, 1, RECORDS)
+    (tmp_path / "in" / "a.tfrecord.gz").write_bytes(b"text")
+    with pytest.raises(SourceError, match="is compressed in another way than its name says"):
+        convert(tmp_path / "in", tmp_path / "two", on_error="skip")
+
+
 def test_all_samples_before_the_cut_of_a_compressed_tar_file_are_kept(tmp_path):
     """But for the one that may lack a part; the cut and that one are counted."""
     data = io.BytesIO()
