@@ -79,7 +79,8 @@ class ExecutionOptions:
         address: of the Ray cluster, "host:port"; "auto": the one that runs on this machine. None (default): the one that this
             process has joined, or that the environment variable RAY_ADDRESS names; else one that is started here.
         observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log"
-            writes the table of `stats()` to the log, too, once a minute and at the end: logger "millrace", level INFO.
+            writes the table of `stats()` to the log, too, once a minute and at the end: logger "millrace", level INFO. "each"
+            times every task, also very short ones, for some per cent: as `millrace.diagnose` does.
 
     Raises:
         TypeError: an argument of the wrong kind.
@@ -95,7 +96,7 @@ class ExecutionOptions:
     timeout: float | None = None
     read_options: ReadOptions | None = None
     worker_init_fn: Callable[[int, int], Any] | None = None
-    observe: bool | Literal["log"] = True
+    observe: bool | Literal["log", "each"] = True
     ray_options: Mapping[str, Any] | None = None
     address: str | None = None
 
@@ -178,11 +179,9 @@ def _with_ray(name: str, value: T, kind: str) -> T:
     return value
 
 
-def _observe(value: Any) -> bool | Literal["log"]:
-    if isinstance(value, str) and value == "log":
-        return "log"
-    if not isinstance(value, bool):
-        raise TypeError(f'observe={shown(value)} is {a_kind_of(value)}; pass True, False, or "log".')
+def _observe(value: Any) -> Any:
+    if not isinstance(value, bool) and not (isinstance(value, str) and value in ("log", "each")):
+        raise TypeError(f'observe={shown(value)} is {a_kind_of(value)}; pass True, False, "log" or "each".')
     return value
 
 

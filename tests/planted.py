@@ -76,7 +76,7 @@ def rarely(x):
 
 def ragged(x):
     """Objects that cannot be shared: they are pickled."""
-    return {"boxes": [{"label": f"{x} {number}", "box": (number, x, 0.5)} for number in range(60)]}
+    return {"boxes": [{"label": f"{x} {number}", "box": (number, x, 0.5)} for number in range(600)]}
 
 
 class Slow:
@@ -160,7 +160,7 @@ PLANTED = {
     "a slow store": lambda _: Plant(_load(Slow()), "waiting source", "reading"),
     "small files": _small_files,
     "objects to hand over": lambda _: Plant(
-        _load(range(10_000), ragged, batch=None, worker_count=2), "hand-over", "hand-over", steps=2000
+        _load(range(10_000), ragged, batch=None, worker_count=2), "hand-over", "hand-over", steps=200
     ),
     "one slow record in a thousand": lambda _: Plant(_load(range(2_000), rarely), "slow record", "rarely", steps=180),
     "the user's own step": lambda _: Plant(_load(range(10_000), shift, worker_count=1), "step", "your step", 20e-3),

@@ -128,6 +128,17 @@ def test_objects_that_are_unpickled_count_as_waited_for():
     assert diagnosis.finding.kind != "step"
 
 
+@pytest.mark.parametrize("worker_kind", ["process", "thread"])
+def test_every_task_of_a_short_run_is_timed_when_it_is_asked_for(worker_kind):
+    """With observe="each", however short tasks are."""
+    loader = millrace.load(
+        range(200), batch_size=2, num_epochs=1, worker_count=1, worker_kind=worker_kind, observe="each"
+    )
+    with iter(loader) as batches:
+        assert len(list(batches)) == 100
+        assert sum(task.times.rows for task in batches.stats().tasks) == 100
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_pipelines_are_found_out_when_they_run(name, tmp_path):

@@ -6,11 +6,10 @@ In: tasks. Out: blocks. Only reading runs ahead, on threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
-from ..work.stopwatch import Stopwatch
+from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
 from .protocol import Executor
@@ -21,7 +20,7 @@ class InlineExecutor(Executor):
     """Runs tasks on demand; reads the records of the next spans meanwhile."""
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
-        self._worker = Worker(pipeline, stopwatch=partial(Stopwatch, 0) if options.observe else None)
+        self._worker = Worker(pipeline, stopwatch=stopwatches(0, options.observe))
         self._ahead = ReadAhead(pipeline, options.reading)
 
     def window(self, stage: int) -> int:

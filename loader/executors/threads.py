@@ -6,11 +6,10 @@ In: tasks. Out: blocks. Each thread has a `Worker` of its own. Records are read 
 from __future__ import annotations
 
 import threading
-from functools import partial
 
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
-from ..work.stopwatch import Stopwatch
+from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
 from .protocol import Executor, window_of
@@ -41,7 +40,7 @@ class ThreadExecutor(Executor):
     def _run(self, task: Task, blocks: Blocks, reading: Reading) -> Block:
         worker: Worker | None = getattr(self._own, "worker", None)
         if worker is None:
-            stopwatch = partial(Stopwatch, len(self._workers)) if self._observes else None
+            stopwatch = stopwatches(len(self._workers), self._observes)
             worker = self._own.worker = Worker(self._pipeline, stopwatch=stopwatch)
             self._workers.append(worker)
         return worker.run(task, blocks, reading.records)

@@ -8,6 +8,7 @@ unless calls are so long that it is nothing beside them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import length_hint
 from time import perf_counter, thread_time
 from typing import Any
@@ -19,15 +20,18 @@ from ...operations.trees import flatten
 from ..observing.times import Look, Slowest, TaskTimes
 from .stacked_rows import StackedRows
 from .tasks import Block
-from .tuned import CALL_SECONDS, FIRST_LOOKS, LOOKS_SHARE, MOST_UNTIMED, TIMED_SECONDS
+from .tuned import CALL_SECONDS, FIRST_LOOKS, LOOKS_SHARE, LOOKS_SHARE_CLOSELY, MOST_UNTIMED, TIMED_SECONDS
 
 
 class Stopwatch:
     """That of one worker, number `worker`, for one stage.
 
     Attributes:
+        share: of the time, what timing operations may take.
         until_next: tasks up to the next one that is timed. The worker counts down.
     """
+
+    share = LOOKS_SHARE
 
     def __init__(self, worker: int) -> None:
         self._worker = worker
@@ -56,9 +60,25 @@ class Stopwatch:
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
         ended, began, tasks = perf_counter(), self._began, self._every
         seconds = ended - began - (look.extra if look else 0.0)
-        self._allowed = self._allowed + LOOKS_SHARE * tasks * seconds if self._allowed >= 0 else FIRST_LOOKS
+        self._allowed = self._allowed + self.share * tasks * seconds if self._allowed >= 0 else FIRST_LOOKS
         self._every = self.until_next = 1 + min(int(TIMED_SECONDS / (seconds + 1e-9)), MOST_UNTIMED)
         return TaskTimes(self._worker, began, ended, reading, 0.0, inputs, len(elements), nbytes, tasks, look)
+
+
+class EachTask(Stopwatch):
+    """Times every task, and operations more often, for tools that look at short runs."""
+
+    share = LOOKS_SHARE_CLOSELY
+
+    def end(self, block: Block, inputs: int, batches: bool, reading: float, look: Look | None) -> TaskTimes:
+        times = super().end(block, inputs, batches, reading, look)
+        self._every = self.until_next = 1
+        return times
+
+
+def stopwatches(worker: int, observe: bool | str) -> Callable[[], Stopwatch] | None:
+    """What makes those of a worker, as `ExecutionOptions.observe` asks."""
+    return partial(EachTask if observe == "each" else Stopwatch, worker) if observe else None
 
 
 class OperationClock:

@@ -13,14 +13,18 @@ from typing import Any
 
 from ...checks import whole_number
 from ...errors import ProgramError
+from ...loader.observing.listeners import listening
 from ...wording import a_kind_of, shown
 from .diagnosis import Diagnosis
 from .measured import Measured
-from .measuring import Lock, Look, host_of, measured, steps_of
+from .measuring import Lock, Look, closely, host_of, measured, steps_of
 
 WARM = 0.2
 """Share of the steps that are made first: buffers fill, and files are opened."""
 
+
+SHORTEST = 0.3
+"""Seconds that are measured at least, where the stream does not end. Chosen: a pause of the machine is not all of it."""
 
 LEAST, TASKS = 3, 4
 """Steps, and tasks of workers, that tell something."""
@@ -61,7 +65,7 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
 
 
 def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool) -> Measured:
-    with _loop(loader) as loop:
+    with listening(closely), _loop(loader) as loop:
         lock = Lock()
         threads = host_of(loop)._execution.worker_kind == "thread"
         with lock.watched() if threads else contextlib.nullcontext():
@@ -99,6 +103,7 @@ class Looks:
         self._warm = self._next = max(1, round(WARM * steps))
         self._steps = steps
         self._looks = [Look.at_loop(loop)]
+        self._not_before = time.perf_counter() + SHORTEST
 
     def have_enough(self) -> bool:
         """Whether it has made so many steps since it got going, and did enough tasks for them."""
@@ -111,7 +116,7 @@ class Looks:
             self._next += self._steps
             return False
         self._next += max(self._steps // 4, 1)
-        return look.tasks - self._looks[1].tasks >= TASKS
+        return look.tasks - self._looks[1].tasks >= TASKS and look.at > self._not_before
 
     def best(self) -> tuple[Look, Look]:
         """A look now, and the later of the others that is at least three steps before.

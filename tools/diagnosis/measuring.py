@@ -75,6 +75,12 @@ def host_of(loop: Any) -> DataLoaderIterator:
     return found
 
 
+def closely(loop: Any) -> None:
+    """Have every task of a loop timed, that is about to begin."""
+    if isinstance(loop, DataLoaderIterator):
+        loop._execution = replace(loop._execution, observe="each")
+
+
 def steps_of(loop: Any) -> int:
     """How many steps a loop made; cheap, so that somebody may ask often."""
     return loop._step - loop._first_step if isinstance(loop, DataLoaderIterator) else int(loop.stats().steps)

@@ -133,7 +133,7 @@ def _of_work(measured: Measured) -> Finding:
     stacking = _stacking_of_memory(measured)
     if stacking is not None:
         return Finding("stacking", stacking.name, stacking)
-    if largest.kind == "reading":
+    if largest.kind == "reading" and not measured.source.in_memory:
         return Finding(_sort_of_reading(measured), "reading", largest)
     return _of_operations(measured, largest)
 
@@ -168,7 +168,10 @@ def _of_operations(measured: Measured, largest: Part) -> Finding:
         each = max(
             (part for part in measured.parts if part.kind == "record"), key=lambda part: part.seconds, default=None
         )
-        calls = measured.seconds_of("record", "stacking", "between")
+        calls = measured.seconds_of(
+            "record", "stacking", "between", *(("reading",) if measured.source.in_memory else ())
+        )
         if each is not None and calls < SHORT_CALL * each.calls:
             return Finding("small calls", each.name, each)
-    return Finding("stacking" if largest.kind == "stacking" else "operation", largest.name, largest)
+    kind: Kind = "stacking" if largest.kind == "stacking" else "reading" if largest.kind == "reading" else "operation"
+    return Finding(kind, largest.name, largest)

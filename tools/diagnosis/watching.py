@@ -21,7 +21,7 @@ from ...wording import first_few
 from ..programs import Program, loaders_in
 from .diagnose import Looks, diagnose
 from .diagnosis import Diagnosis
-from .measuring import Lock, host_of, measured, steps_of
+from .measuring import Lock, closely, host_of, measured, steps_of
 
 LOOK_SECONDS = 0.05
 """Between two looks at the loops. Chosen: a few steps of most programs."""
@@ -46,6 +46,7 @@ class Loops:
 
     def begins(self, loop: Any) -> None:
         """A loop begins; called on its thread."""
+        closely(loop)
         if not any(known.loop is loop for known in self._all):
             self._all.append(Looks(loop, self._steps))
 

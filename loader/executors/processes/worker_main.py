@@ -11,7 +11,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease, Slab, SlabPool, rounded
-from ...work.stopwatch import Stopwatch
+from ...work.stopwatch import stopwatches
 from ...work.tasks import NO_BLOCKS, Block, Blocks, RowTags, SpanTask, Task
 from ...work.worker import Worker
 from ..pooled import remote_errors as errors
@@ -44,7 +43,7 @@ class WorkerProcess:
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
-        stopwatch = partial(Stopwatch, number) if options.observe else None
+        stopwatch = stopwatches(number, options.observe)
         self._worker = Worker(pipeline, self._allocate, stacks_rows=True, stopwatch=stopwatch)
         self._ahead = ReadAhead(pipeline, options.reading)
         self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()

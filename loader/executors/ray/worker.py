@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import ray
@@ -24,7 +23,7 @@ from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.notices import Told
 from ...work.slabs import SlabPool
-from ...work.stopwatch import Stopwatch
+from ...work.stopwatch import stopwatches
 from ...work.tasks import NO_BLOCKS, Block, Blocks, PackedTags, RowTags, SpanTask, Stand, Task
 from ...work.worker import Worker
 from ..pooled import remote_errors as errors
@@ -78,7 +77,7 @@ class RayWorker:
         self._pipeline = pipeline
         self._unready = called_first(options, self._number)
         self._pool = SlabPool()
-        stopwatch = partial(Stopwatch, self._number) if options.observe else None
+        stopwatch = stopwatches(self._number, options.observe)
         self._worker = Worker(pipeline, self._pool.allocate, stacks_rows=True, stopwatch=stopwatch)
         self._ahead = ReadAhead(pipeline, options.reading)
 
