@@ -48,7 +48,8 @@ def test_blocks_in_pages_run_as_programs_of_their_own(name, block, tmp_path):
     """A reader can paste any block into a file and run it."""
     program = tmp_path / "block.py"
     program.write_text(block)
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TMPDIR": str(tmp_path)}  # which goes when the test ends
+    quick = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # compiling takes most of their time
+    environment = {**os.environ, **quick, "TMPDIR": str(tmp_path)}  # which goes when the test ends
     result = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", str(program)],
         capture_output=True,
