@@ -304,8 +304,8 @@ def test_a_piece_that_is_not_whole_is_brought_again(store, to_store):
             os.truncate(piece, piece.stat().st_size // 2)
 
 
-def test_announced_blocks_stay_mapped(store, to_store):
-    """They are read without the disk, though the cache removes them; a range may span them and others."""
+def test_announced_blocks_stay_mapped_until_others_are_announced(store, to_store):
+    """They are read though the cache has removed them; a range may span them and others. They are not kept for long."""
     file = open_file(URL, to_store)
     file.prefetch([0], [2 * MIB])
     assert file.read(0, 2 * MIB) == DATA[: 2 * MIB]
@@ -317,6 +317,11 @@ def test_announced_blocks_stay_mapped(store, to_store):
         DATA[MIB // 2 - 5 :][: 2 * MIB],
     ]
     assert store.bytes_asked == 5 * MIB // 2
+    for at in (3 * MIB, 4 * MIB):
+        file.prefetch([at], [9])
+        assert file.read(at, 9) == DATA[at : at + 9]
+    assert file.read(0, 9) == DATA[:9]
+    assert store.bytes_asked == 4 * MIB
 
 
 def test_copies_that_do_not_fit_together_come_one_after_the_other(store, to_store):

@@ -76,8 +76,9 @@ class Blocks:
         size = len(blocks) * BLOCK_BYTES
         if size > min(_SCATTERED * wanted + 2 * BLOCK_BYTES, self._cache.budget // 2):
             return
-        fits = 2 * size <= HOT_BYTES
-        self._announced = self._announced[1], frozenset(blocks) if fits else frozenset()
+        before, now = self._announced[1], frozenset(blocks if 2 * size <= HOT_BYTES else ())
+        HOT.drop((self._folder, block) for block in self._announced[0] - before - now)
+        self._announced = before, now
         missing = [block for block in blocks if not self._cache.touch(self._name(block))]
         portions = [missing[first : first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
         in_background([functools.partial(self._claimed, portion) for portion in portions])

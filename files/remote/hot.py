@@ -10,7 +10,7 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 HOT_BYTES = 128 << 20
 """Bytes of one process."""
@@ -24,6 +24,8 @@ class HotBlocks:
     (None, None, False)
     >>> kept.put("c", mmap.mmap(-1, 1)), kept.get("b"), kept.get("a") is None
     (None, None, False)
+    >>> kept.drop(["c", "d"]), kept.get("c")
+    (None, None)
     """
 
     def __init__(self, limit: int) -> None:
@@ -46,6 +48,11 @@ class HotBlocks:
             self._blocks[name] = block
             while self._held > self._limit:
                 self._held -= len(self._blocks.popitem(last=False)[1])
+
+    def drop(self, names: Iterable[Hashable]) -> None:
+        """Let go of these, where they are kept."""
+        with self._lock:
+            self._held -= sum(len(self._blocks.pop(name, b"")) for name in names)
 
     def clear(self) -> None:
         """Keep nothing. In a child that was just forked it needs no lock, which a thread that is no more may hold."""
