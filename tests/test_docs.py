@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -96,6 +97,13 @@ def test_each_public_name_is_in_the_reference_once():
     }
     assert len(listed) == len(set(listed))
     assert public <= set(listed)
+
+
+def test_each_extra_is_on_the_first_page():
+    """Whoever installs millrace sees what the extras are for."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    table = (ROOT / "docs" / "start.md").read_text().partition("| extra ")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([\w-]+)`", table)) == {*extras} - {"all"}
 
 
 def test_each_command_is_in_the_reference(capsys):
