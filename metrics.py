@@ -20,7 +20,7 @@ from .loader.iterator import DataLoaderIterator
 from .loader.observing.listeners import listening
 from .loader.stats import IteratorStats
 from .showing.loops import host_iterator, seen, without_line
-from .sources.mixed import MixedSource
+from .sources.mixed.source import MixedSource
 from .wording import brief, shown
 
 __all__ = ["Server", "serve"]

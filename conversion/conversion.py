@@ -18,8 +18,8 @@ from .job import Job, Part, Receipt, Report, Shard
 from .manifest import Manifest, manifest_in
 from .plan import divided, shard_for_shard
 from .prepare import Wanted, prepared
-from .processes import run
 from .progress import Progress
+from .runners.processes import run
 from .shards import convert_shard
 from .target import Target
 
@@ -243,7 +243,7 @@ def _on_this_machine(job: Job, shards: Sequence[Shard], progress: Progress, work
 
 
 def _on_beam(job: Job, shards: Sequence[Shard], progress: Progress, runner: str, options: Sequence[str]) -> None:
-    from .on_beam import run_on_beam
+    from .runners.on_beam import run_on_beam
 
     run_on_beam(job, shards, runner, options)
     receipts = Target(job.target, job.storage).receipts()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..lazy import names_from
 from .memory import MemorySource
-from .mixed import MixedSource
+from .mixed.source import MixedSource
 from .protocol import DataSource, as_source, fingerprint_of, reader_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ...operations.trees import flatten, leaf_names
 from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.mixed import MixedSource
+from ...sources.mixed.source import MixedSource
 from ...sources.used_records import UsedRecord
 from ...wording import first_few
 from .choices import Choice

@@ -16,7 +16,7 @@ from ...samplers.own_orders import has_own_orders, read_equally
 from ...samplers.protocol import VectorSampler, as_vector_sampler
 from ...samplers.sharding import as_shard_options
 from ...sources import as_source
-from ...sources.mixed import MixedSource
+from ...sources.mixed.source import MixedSource
 from ...wording import shown
 from ..arguments import as_list
 from .compile import compiled

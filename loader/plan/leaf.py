@@ -16,7 +16,7 @@ from ...errors import RecordKeyError
 from ...samplers import ShardOptions
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
-from ...sources.mixed import MixedSource
+from ...sources.mixed.source import MixedSource
 from .lineage import Lineage
 
 

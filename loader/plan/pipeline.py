@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
-from ...sources.mixed_columns import MixedColumn
+from ...sources.mixed.columns import MixedColumn
 from .cursor import Cursor, Unfinished
 from .fingerprint import Fingerprint
 from .identity import Identity

@@ -15,7 +15,7 @@ from ...operations import Operation
 from ...operations.protocol import Allocate, ArraySpec, Element
 from ...operations.trees import flatten
 from ...sources import reader_of
-from ...sources.mixed_columns import MixedColumn
+from ...sources.mixed.columns import MixedColumn
 from ..plan.leaf import KeyBlocks, Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, SAMPLER, explained, place

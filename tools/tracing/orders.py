@@ -20,7 +20,7 @@ from ...samplers.mix.sampler import length_told, order_told
 from ...samplers.mix.stage import ONE
 from ...samplers.mix.weights import in_units
 from ...samplers.protocol import ENDLESS
-from ...sources.mixed import MixedSource
+from ...sources.mixed.source import MixedSource
 
 MOST = 1 << 24
 """Positions that are compared: a second's work. Orders that differ mostly do so soon after they may."""

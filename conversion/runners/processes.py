@@ -18,14 +18,14 @@ from typing import Any, cast
 
 import cloudpickle
 
-from ..errors import PicklingError, WorkerCrashedError
-from ..loader.executors.pooled.remote_errors import decode
-from ..loader.interrupts import Uninterrupted
-from ..wording import brief
-from .job import Job, Report, Work
+from ...errors import PicklingError, WorkerCrashedError
+from ...loader.executors.pooled.remote_errors import decode
+from ...loader.interrupts import Uninterrupted
+from ...wording import brief
+from ..job import Job, Report, Work
 from .worker import Begin, Failure, Progress, Result
 
-_PROGRAM = "from millrace.conversion.worker import main; main()"
+_PROGRAM = "from millrace.conversion.runners.worker import main; main()"
 _GRACE_SECONDS = 5
 
 

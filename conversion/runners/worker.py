@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from ..loader.executors.pooled.remote_errors import encode
-from .job import Job, Work
+from ...loader.executors.pooled.remote_errors import encode
+from ..job import Job, Work
 
 REPORT_SECONDS = 0.2
 """Progress is told so often at most."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import cloudpickle
 
-from ..errors import ConversionError, MissingExtraError, PicklingError
-from ..wording import brief, first_few, shown
-from .job import Job, Shard
-from .shards import convert_shard
+from ...errors import ConversionError, MissingExtraError, PicklingError
+from ...wording import brief, first_few, shown
+from ..job import Job, Shard
+from ..shards import convert_shard
 
 
 def run_on_beam(job: Job, shards: Sequence[Shard], runner: str, options: Sequence[str]) -> None:

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ..wording import a_kind_of, brief, first_few, shown
-from .keys import Keys, check_key, check_keys
-from .mixed_columns import grouped, mixed_columns
-from .protocol import DataSource, as_source, fingerprint_of, reader_of
-from .used_records import UsedRecord, used_records
+from ...wording import a_kind_of, brief, first_few, shown
+from ..keys import Keys, check_key, check_keys
+from ..protocol import DataSource, as_source, fingerprint_of, reader_of
+from ..used_records import UsedRecord, used_records
+from .columns import grouped, mixed_columns
 
 Int64s = npt.NDArray[np.int64]
 
