@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         ShardByJaxProcess,
         ShardOptions,
     )
-    from .showing import progress, write_perfetto
+    from .showing import progress, write_perfetto, write_report
     from .sources import (
         ArrayRecordDataSource,
         DataSource,
@@ -128,6 +128,7 @@ __all__ = [
     "trace",
     "verify",
     "write_perfetto",
+    "write_report",
 ]
 
 _ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "formats", "conversion", "showing", "tools")

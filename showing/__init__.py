@@ -7,7 +7,8 @@ from ..lazy import names_from
 if TYPE_CHECKING:
     from .line import progress
     from .perfetto import write_perfetto
+    from .report import write_report
 
-__all__ = ["progress", "write_perfetto"]
+__all__ = ["progress", "write_perfetto", "write_report"]
 
-__getattr__ = names_from(__name__, {"progress": "line", "write_perfetto": "perfetto"})
+__getattr__ = names_from(__name__, {"progress": "line", "write_perfetto": "perfetto", "write_report": "report"})

@@ -17,6 +17,8 @@ NOT_OURS = ("tqdm_monitor", "grain-")
 """Threads of libraries: some live as long as the process, and those of Grain end when they like."""
 OF_RAY = ("ray::IDLE", "default_worker.py", "setup_worker.py", "runtime_env/agent")
 """Processes that Ray starts when it likes. An actor is called by its class."""
+OF_MATPLOTLIB = "/mpl-data/fonts/"
+"""Files that it keeps open once it has written a text."""
 PATIENCE_SECONDS = 30
 SHARED_MEMORY = Path("/dev/shm")
 DESCRIPTORS = Path("/proc/self/fd")
@@ -107,7 +109,8 @@ def _descriptors() -> dict[str, str]:
     for number in _names(DESCRIPTORS):
         with contextlib.suppress(FileNotFoundError):  # that of the look itself is closed already
             target = os.readlink(DESCRIPTORS / number)
-            if not (target.startswith("socket:") and _in_ray()):  # which connects to its processes when it likes
+            connected = target.startswith("socket:") and _in_ray()  # which connects to its processes when it likes
+            if not connected and OF_MATPLOTLIB not in target:
                 found[f"{number} → {target}"] = f"{number} → {target}"
     return found
 

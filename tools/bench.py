@@ -13,13 +13,16 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from ..showing.pictures import Pictures
 from .programs import Program
 
 _EXAMPLE = """examples:
   millrace bench train.py                        run the program, with its own step, and see what that waits for
   millrace bench train.py -- --data /data        with arguments of the program
+  millrace bench train.py --html report.html     with a page of pictures
   millrace bench train.py:loader                 take batches as fast as they come
   millrace bench train.py:make_loader --step-seconds 0.05"""
 
@@ -39,6 +42,8 @@ def add_bench(tools: Any) -> None:
         "--step-seconds", type=seconds, metavar="S", help="what a step takes, where only a loader is named"
     )
     parser.add_argument("--json", action="store_true", help="print the numbers for other programs")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with pictures, for a browser")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="write a trace, for ui.perfetto.dev")
     parser.add_argument("--show-output", action="store_true", help="let through what the program prints")
     parser.set_defaults(run=_bench)
 
@@ -61,11 +66,15 @@ def seconds(text: str) -> float:
 def _bench(options: argparse.Namespace) -> int:
     from .diagnosis.diagnosis import Diagnosis
 
-    diagnosis: Diagnosis = _diagnosed(Program.parsed(options.program), options)
+    pictures = Pictures(options.html, options.trace)
+    with pictures.of_loops():
+        diagnosis: Diagnosis = _diagnosed(Program.parsed(options.program), options)
+    files = pictures.write(str(diagnosis))
     if options.json:
         print(json.dumps(diagnosis.to_dict()))
     else:
         print(diagnosis)
+        print(*(f"Written: {file}" for file in files), sep="\n", end="\n" * bool(files))
     return 0
 
 

@@ -1,0 +1,175 @@
+"""A page on what a loop did: what is on it, and that a browser shows it without a network."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import millrace
+from millrace import Batch, DataLoader, MixSampler, Pack, load
+from millrace.errors import OutputError
+from millrace.showing.recording import Recorder, Recording
+from millrace.showing.report import page
+from millrace.tools.command_line import main
+
+pytest.importorskip("matplotlib")
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+ALONE = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--window-size=1000,1400",
+]
+"""The browser asks nobody for anything."""
+
+
+def _slow(element):
+    time.sleep(5e-3)
+    return element
+
+
+class _Page(HTMLParser):
+    """Elements in order, and whether all that was opened is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.text = [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def _recorded(loader):
+    with Recorder() as recorder, iter(loader) as loop:
+        for _ in loop:
+            pass
+        found, samples = recorder.longest()
+        assert found is loop
+        return page(Recording.of(loop, samples), "One <sentence> first.\nA table")
+
+
+def test_a_page_has_every_picture_and_needs_nothing_else():
+    """Timeline, operations, waits, throughput, batches and memory; nothing is loaded, and text of the user's is text."""
+
+    def named_script(element):
+        return {"<script>alert(1)</script>": _slow(element)}
+
+    text = _recorded(load(np.arange(80), transformations=[named_script], batch_size=2, num_epochs=1))
+    parsed = _Page(text)
+    headings = re.findall(r"<h2>(.*?)</h2>", text)
+    assert headings == ["A few steps", "Time by operation", "Waits", "Throughput", "Batches", "Memory", "All numbers"]
+    assert parsed.open == []
+    assert sum(tag == "svg" for tag, _ in parsed.tags) == 5
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in parsed.tags}
+    assert all(
+        value.startswith("#") for _, found in parsed.tags for name, value in found.items() if name.endswith("href")
+    )
+    assert "One <sentence> first." in parsed.text
+    assert "named_script" in parsed.text
+    assert "['<script>alert(1)</script>']" in parsed.text
+    assert "your own work" in parsed.text
+
+
+def test_of_mixes_and_packs_it_tells_what_batches_are_made_of():
+    """Records of each part, and how much of the rows is filled."""
+    parts = {"web": [{"tokens": np.ones(4, np.int32)}] * 6, "books": [{"tokens": np.ones(2, np.int32)}] * 6}
+    sampler = MixSampler(parts, weights={"web": 0.5, "books": 0.5})
+    operations = [Pack(8, window=4), Batch(1)]
+    text = _recorded(DataLoader(data_source=parts, sampler=sampler, operations=operations))
+    assert "Parts of the mix" in text
+    assert re.search(r"6, 50.0%, epoch 0", text)
+    assert re.search(r"segment_ids.*int32.*% filled", text)
+
+
+@pytest.mark.long
+def test_a_page_of_a_feeder_shows_its_threads(tmp_path):
+    """And of a loop that has not begun there is a page, too."""
+    jax = pytest.importorskip("jax")
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    with iter(load(np.arange(12), transformations=[_slow], batch_size=2, num_epochs=1).to_device(sharding)) as feeder:
+        assert "A few steps" not in millrace.write_report(feeder, tmp_path / "before.html").read_text()
+        assert sum(1 for _ in feeder) == 6
+        text = millrace.write_report(feeder, tmp_path / "after.html").read_text()
+    assert "feeder: sends" in text
+    assert "transfer" in text
+
+
+PROGRAM = """
+import time
+import millrace
+
+def slow(record):
+    time.sleep(2e-3)
+    return record
+
+loader = millrace.load(range(1000), transformations=[slow], batch_size=4)
+open("it_ran", "w").close()
+"""
+
+
+def test_bench_writes_both_and_tells_where(tmp_path, monkeypatch, capsys):
+    """Of the loop that it measured, with its verdict as the title."""
+    pytest.importorskip("perfetto")
+    monkeypatch.chdir(tmp_path)
+    Path("program.py").write_text(PROGRAM)
+    arguments = ["bench", "program.py:loader", "--steps", "12", "--html", "report.html", "--trace", "run.perfetto"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert printed.endswith("Written: report.html\nWritten: run.perfetto\n")
+    assert Path("run.perfetto").stat().st_size > 1000
+    sentence = printed.partition("\n")[0]
+    assert f"<h1>{sentence}</h1>" in Path("report.html").read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(tmp_path, monkeypatch, capsys):
+    """One clear error, and the program was not run."""
+    monkeypatch.chdir(tmp_path)
+    Path("program.py").write_text(PROGRAM)
+    for option in ("--html", "--trace"):
+        assert main(["bench", "program.py:loader", option, "nowhere/file"]) == 2
+        assert "nowhere/file cannot be written: No such file or directory; name a file" in capsys.readouterr().err
+    with pytest.raises(OutputError):
+        millrace.write_report(iter(load(range(3))), tmp_path)
+    assert not Path("it_ran").exists()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+def test_a_browser_shows_the_page(tmp_path):
+    """Chromium finds all headings and pictures in it, and draws more than white."""
+    text = _recorded(load(np.arange(200), transformations=[_slow], batch_size=2, num_epochs=1))
+    report, picture = tmp_path / "report.html", tmp_path / "report.png"
+    report.write_text(text)
+    own = [BROWSER, *ALONE, f"--user-data-dir={tmp_path / 'profile'}"]
+    quiet = {"capture_output": True, "timeout": 120, "check": True}
+    shown = subprocess.run([*own, "--dump-dom", report.as_uri()], text=True, **quiet).stdout
+    assert re.findall(r"<h2>(.*?)</h2>", shown) == re.findall(r"<h2>(.*?)</h2>", text)
+    assert shown.count("</svg>") == text.count("</svg>") == 5
+    subprocess.run([*own, f"--screenshot={picture}", report.as_uri()], **quiet)
+    image = pytest.importorskip("PIL.Image").open(picture).convert("RGB")
+    assert image.size == (1000, 1400)
+    assert len(image.getcolors(1 << 24)) > 100
