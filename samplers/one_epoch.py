@@ -24,7 +24,7 @@ class OneEpoch:
     """
 
     def __init__(self, sampler: VectorSampler, epoch: int, length: int) -> None:
-        self._sampler = sampler
+        self.sampler = sampler
         self._epoch = epoch
         self._first = epoch * int(getattr(sampler, "epoch_stride", length))
         self.epoch_length = length
@@ -38,13 +38,13 @@ class OneEpoch:
         return self.epoch_length
 
     def __repr__(self) -> str:
-        return f"{self._sampler!r} in epoch {self._epoch}"
+        return f"{self.sampler!r} in epoch {self._epoch}"
 
     def record_keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._sampler.record_keys(positions + self._first)
+        return self.sampler.record_keys(positions + self._first)
 
     def seeds(self, positions: NDArray[np.int64]) -> NDArray[np.uint64] | None:
-        return self._sampler.seeds(positions + self._first)
+        return self.sampler.seeds(positions + self._first)
 
     def with_shard_options(self, shard_options: ShardOptions) -> OneEpoch:
-        return OneEpoch(self._sampler.with_shard_options(shard_options), self._epoch, self.epoch_length)
+        return OneEpoch(self.sampler.with_shard_options(shard_options), self._epoch, self.epoch_length)

@@ -428,3 +428,55 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
         told = capsys.readouterr()
         assert told.out == ""
         assert message in told.err
+
+
+def test_an_iterator_is_traced_from_where_it_stands():
+    """What it delivered, and what it will; of a loop per epoch, too."""
+    loader = _loader(Filter(_long), Batch(4, batch_fn=_listed))
+    iterator = iter(loader)
+    batches = [next(iterator) for _ in range(5)]
+    assert _expected(millrace.trace(iterator, 3)) == _tokens(batches[3])
+    found = millrace.trace(iterator, 6)
+    assert found.ran_from == 5
+    next(iterator)
+    assert _expected(found) == _tokens(next(iterator))
+    epochs = _loader(Batch(11, batch_fn=_listed)).epochs(2)
+    list(next(epochs))
+    second = next(epochs)
+    batch = next(second)
+    assert _expected(millrace.trace(second, 6)) == _tokens(batch)
+    assert _expected(millrace.trace(second, 1)) == _tokens(list(_loader(Batch(11, batch_fn=_listed)))[1])
+
+
+TRAINING = """
+import sys
+import jax
+import millrace
+
+def main(records):
+    loader = millrace.load(range(records), shuffle=True, seed=0, batch_size=4)
+    print("training")
+    batches = loader.to_device(jax.devices()[0]) if "device" in sys.argv else loader
+    for batch in batches:
+        raise AssertionError("no step is made")
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+def test_a_program_is_run_up_to_its_first_loop(where, tmp_path, capsys):
+    """With its arguments; the loader inside its main() is found, and what it prints is not among what is found."""
+    from millrace.tools.command_line import main
+
+    program = tmp_path / "train.py"
+    program.write_text(TRAINING)
+    expected = millrace.load(range(30), shuffle=True, seed=0, batch_size=4).records_at(9).tolist()
+    assert main(["trace", "--run", str(program), "--step", "9", "--json", "--", "30", where]) == 0
+    told = capsys.readouterr()
+    assert [record["key"] for record in json.loads(told.out)["records"]] == expected
+    assert told.err == "training\n"
+    program.write_text("x = 1")
+    assert main(["trace", "--run", str(program), "--step", "9"]) == 2
+    assert "ran to its end and took no batch from a loader" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from .tracing.commands import add_diff, add_trace
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    end = given.index("--") if given[0:1] in (["convert"], ["bench"]) and "--" in given else len(given)
+    end = given.index("--") if given[0:1] in (["convert"], ["bench"], ["trace"]) and "--" in given else len(given)
     options = _parser().parse_args(given[:end], argparse.Namespace(after_dashes=given[end + 1 :]))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

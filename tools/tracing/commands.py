@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import MillraceError
+
+if TYPE_CHECKING:
+    from ..programs import Program
 
 _EXAMPLE = """examples:
   millrace trace checkpoints/1200/loader train.py --step 1234
   millrace trace train.py:make_loader --step 1000000000 --json          a run from the beginning
-  millrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 processes go on from the checkpoint"""
+  millrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 processes go on from the checkpoint
+  millrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data      with a loader inside its main()"""
 
 
 def add_trace(tools: Any) -> None:
@@ -31,6 +36,9 @@ def add_trace(tools: Any) -> None:
     parser.add_argument("--shards", type=int, metavar="N", help="so many go on from the checkpoint; default: as many")
     parser.add_argument("--epochs", action="store_true", help="steps are those of loader.epochs()")
     parser.add_argument("--no-strict", action="store_true", help="go on with a program other than the checkpoint's")
+    parser.add_argument(
+        "--run", action="store_true", dest="runs", help="run the program as a shell would, up to its first loop"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_trace)
 
@@ -40,7 +48,7 @@ def _trace(options: argparse.Namespace) -> int:
     from .trace import trace
 
     program = Program.parsed(options.program)
-    with program.loader() as loader, _told_of_operations(program.path):
+    with _loader(program, options) as loader, _told_of_operations(program.path):
         found = trace(
             loader,
             options.step,
@@ -51,6 +59,18 @@ def _trace(options: argparse.Namespace) -> int:
         )
         print(json.dumps(found.to_dict()) if options.json else found)
     return 0
+
+
+@contextmanager
+def _loader(program: Program, options: argparse.Namespace) -> Iterator[Any]:
+    """The loader of a program, or its first loop. What the program prints goes to standard error."""
+    from .first_loop import first_loop
+
+    find = first_loop if options.runs else type(program).loader
+    with ExitStack() as stack:
+        with redirect_stdout(sys.stderr):
+            loader = stack.enter_context(find(program, options.after_dashes))
+        yield loader
 
 
 def add_diff(tools: Any) -> None:

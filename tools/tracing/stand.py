@@ -27,6 +27,7 @@ from ...loader.plan.skipped_steps import NONE_SKIPPED, SkippedSteps
 from ...loader.state.loader_state import LoaderState
 from ...loader.state.mark import Mark
 from ...samplers import ShardOptions
+from ...samplers.one_epoch import OneEpoch
 from ...wording import a_kind_of
 from ..checkpoints import states_at
 
@@ -40,21 +41,33 @@ class Described:
 
     pipeline: Pipeline
     skipped: SkippedSteps = NONE_SKIPPED
+    in_epochs: bool = False  # it is run in a loop per epoch
 
     @classmethod
     def of(cls, loader: Any) -> Described:
-        """That of a loader, a dataset, or a feeder of one.
+        """That of a loader, a dataset, or a feeder of one; or of what a user iterates.
 
         Raises:
             TypeError: it is something else.
         """
         if isinstance(loader, DeviceLoader):
             return cls.of(loader.source)
+        if (iterator := iterator_of(loader)) is not None:
+            return cls._of_iterator(iterator)
         if isinstance(loader, DataLoader):
             return cls(loader._pipeline, loader._description.skipped_steps)
         if isinstance(loader, (MapDataset, IterDataset)):
             return cls((loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader)._pipeline)
         raise TypeError(f"{a_kind_of(loader)} describes no stream; pass a DataLoader, a MapDataset or an IterDataset.")
+
+    @classmethod
+    def _of_iterator(cls, iterator: DataLoaderIterator) -> Described:
+        pipeline, skipped = iterator._loaders, iterator._loaders_skipped_steps
+        sampler = pipeline.leaves[0].sampler
+        if not isinstance(sampler, OneEpoch):
+            return cls(pipeline, skipped)
+        leaf = dataclasses.replace(pipeline.leaf, sampler=sampler.sampler, epoch=0)
+        return cls(pipeline.with_leaf(leaf), skipped, in_epochs=True)
 
     def on(self, shard: ShardOptions) -> Described:
         """The same for another shard."""
@@ -91,6 +104,14 @@ class Described:
         elif states:
             iterator.set_states([state.to_json() for state in states], strict)
         return iterator._here()
+
+
+def iterator_of(loop: Any) -> DataLoaderIterator | None:
+    """The iterator that an iterator is, or that a feeder feeds from; None: it is neither."""
+    found = (
+        loop if isinstance(loop, DataLoaderIterator) else getattr(getattr(loop, "_upstream", None), "iterator", None)
+    )
+    return found if isinstance(found, DataLoaderIterator) else None
 
 
 def states_of(checkpoint: Any) -> list[LoaderState]:

@@ -17,7 +17,7 @@ from ...samplers.mix.sampler import MixSampler
 from ...sources.used_records import FilePlace, TokenSpan
 from .labels import Found
 from .search import Element, Search
-from .stand import Described, states_of
+from .stand import Described, iterator_of, states_of
 from .tables import columns
 
 
@@ -143,7 +143,8 @@ def trace(
     from the checkpoint, or for a step before that from the beginning; random maps and batches after it are not run.
 
     Args:
-        loader: a `DataLoader`, `MapDataset` or `IterDataset`, or a feeder's description, `loader.to_device(…)`.
+        loader: a `DataLoader`, `MapDataset` or `IterDataset`, or a feeder's description, `loader.to_device(…)`; or an
+            iterator or feeder, whose state is the checkpoint unless another one is given.
         step: the number of the element, from 0, as `iterator.step` tells it before that element is delivered.
         checkpoint: a path of a state file or of a folder of these, what `get_state()` or `state_dict()` gave, or a list of
             those of all shards. Each state is traced on the shard that it is of. None (default): a run from the beginning,
@@ -164,12 +165,15 @@ def trace(
     True
     """
     step = whole_number("step", step, 0, None, "the number of an element, from 0")
-    described, states = Described.of(loader), [] if checkpoint is None else states_of(checkpoint)
+    described = Described.of(loader)
+    if checkpoint is None and iterator_of(loader) is not None:
+        checkpoint = loader.get_state()
+    states = [] if checkpoint is None else states_of(checkpoint)
     told, count = _shards(described, states, shards)
     found = []
     for index in told:
         mine = [state for state in states if state.shard == (index, count)] or states
-        search = Search.at(described.on(described.shard(index, count)), mine, epochs, strict)
+        search = Search.at(described.on(described.shard(index, count)), mine, epochs or described.in_epochs, strict)
         found.append(search.found(step))
     ran = [one.ran_from for one in found if one.ran_from is not None]
     records = [_traced(each, index) for index, one in zip(told, found) for each in one.records]
