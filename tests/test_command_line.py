@@ -117,9 +117,7 @@ def test_the_command_is_installed(tmp_path, command):
     assert subprocess.run([*command, "checkpoint"], capture_output=True).returncode == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"), [([], "{convert,verify,trace,diff,checkpoint}"), (["checkpoint"], "{inspect,diff}")]
-)
+@pytest.mark.parametrize(("arguments", "named"), [([], "convert,verify,"), (["checkpoint"], "{inspect,diff}")])
 def test_the_usage_names_the_commands(capsys, arguments, named):
     """What is missing is told by the names of the commands that there are."""
     with pytest.raises(SystemExit, match="2"):
