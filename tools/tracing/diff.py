@@ -19,6 +19,7 @@ from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.ranges import within
 from ...loader.plan.skipped_steps import SkippedSteps
 from ...loader.state.loader_state import LoaderState
+from ...samplers.mix.sampler import PASSING
 from ...wording import first_few, shown
 from .orders import OrderDifference, first_difference
 from .stand import Described, states_of
@@ -234,7 +235,8 @@ def _of_order(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[s
     one, two = saved["sampler"], present["sampler"]
     if one == two:
         return
-    told = differences({"order": one}, {"order": two})
+    asked = [{name: value for name, value in each.items() if name not in PASSING} for each in (one, two)]
+    told = differences({"order": asked[0]}, {"order": asked[1]}) or differences({"order": one}, {"order": two})
     seeds = one.get("seed") != two.get("seed")
     if seeds and any(side.pipeline is not None and _draws(side.pipeline) for side in sides):
         yield Reason("seed", first_few(told), 0)
@@ -246,7 +248,8 @@ def _of_order(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[s
     steps = [step for side in sides if (step := side.step_of(found, shards)) is not None]
     at = f"{'row' if found.of_rows else 'position'} {found.position:,}: " if found.position is not None else ""
     words = f"; {at}{found.told}" if found.told else ""
-    yield Reason(_kind(told), f"{first_few(told)}{words}", min(steps, default=None))
+    kind = "weights" if found.why else _kind(told)
+    yield Reason(kind, f"{found.why or first_few(told)}{words}", min(steps, default=None))
 
 
 def _draws(pipeline: Pipeline) -> bool:

@@ -21,6 +21,7 @@ from ...samplers.mix.stage import ONE
 from ...samplers.mix.weights import in_units
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
+from ...wording import first_few
 
 MOST = 1 << 24
 """Positions that are compared: a second's work. Orders that differ mostly do so soon after they may."""
@@ -35,12 +36,14 @@ class OrderDifference(NamedTuple):
 
     Attributes:
         position: of all shards together; None: none of those that were compared does.
-        told: the records there, in words.
+        told: what stands there, in words.
+        why: the weights there, in words; "" where they are not what differs.
         of_rows: it is the number of a row that comes out of a join, of one shard.
     """
 
     position: int | None
     told: str = ""
+    why: str = ""
     of_rows: bool = False
 
 
@@ -58,7 +61,14 @@ class Order:
         """What stands at a position."""
         parts, keys = self.places(np.array([position], dtype=np.int64))
         name = self.names[int(parts[0])]
-        return f"record {int(keys[0])}{f' of {name}' if name else ''}"
+        what = "element" if self.stages else "record"  # of a mix, as the part counts them in its own order
+        return f"{what} {int(keys[0])}{f' of {name}' if name else ''}"
+
+    def shares(self, position: int) -> dict[str, float]:
+        """Of a mix, the share of each part at a position."""
+        weights = next((weights for start, weights in reversed(self.stages) if start <= position), ())
+        whole = sum(weight for _, weight in weights) or 1
+        return {name: weight / whole for name, weight in weights}
 
 
 def first_difference(
@@ -92,11 +102,21 @@ def _compared(one: Order, two: Order) -> OrderDifference | None:
         differ = np.flatnonzero((numbers[0][parts] != numbers[1][other_parts]) | (keys != other_keys))
         if len(differ):
             position = first + int(differ[0])
-            return OrderDifference(position, f"{one.told(position)} → {two.told(position)}", one.of_rows)
+            told = f"{one.told(position)} → {two.told(position)}"
+            return OrderDifference(position, told, _changed_shares(one, two, position), one.of_rows)
     if one.length != two.length and end <= start + MOST:
         longer = "second" if one.length < two.length else "first"
-        return OrderDifference(end, f"only the {longer} goes on", one.of_rows)
+        return OrderDifference(end, f"only the {longer} goes on", of_rows=one.of_rows)
     return OrderDifference(None, f"the first {min(end, start + MOST):,} records are the same")
+
+
+def _changed_shares(one: Order, two: Order, position: int) -> str:
+    """The weights of two mixes at a position, as far as they differ."""
+    shares = one.shares(position), two.shares(position)
+    names = dict.fromkeys((*shares[0], *shares[1]))
+    changed = [name for name in names if shares[0].get(name) != shares[1].get(name)]
+    words = [f"{name} {shares[0].get(name, 0):.4g} → {shares[1].get(name, 0):.4g}" for name in changed]
+    return f"weights: {first_few(words, 8)}" if words else ""
 
 
 def _first_stage(one: tuple[Any, ...], two: tuple[Any, ...]) -> int:
