@@ -36,7 +36,7 @@ def add_bench(tools: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("program", help="PROGRAM.py, or PROGRAM.py:name of a loader or of a function that makes one")
-    parser.add_argument("--steps", type=_steps, default=100, metavar="N", help="to measure (default 100)")
+    parser.add_argument("--steps", type=steps, default=100, metavar="N", help="to measure (default 100)")
     parser.add_argument("--seconds", type=seconds, default=60.0, help="to measure for at most (default 60)")
     parser.add_argument(
         "--step-seconds", type=seconds, metavar="S", help="what a step takes, where only a loader is named"
@@ -48,11 +48,12 @@ def add_bench(tools: Any) -> None:
     parser.set_defaults(run=_bench)
 
 
-def _steps(text: str) -> int:
-    steps = int(text)
-    if steps < 3:
+def steps(text: str) -> int:
+    """A number of steps to measure, of the command line."""
+    count = int(text)
+    if count < 3:
         raise argparse.ArgumentTypeError(f"{text} is too few; pass 3 or more.")
-    return steps
+    return count
 
 
 def seconds(text: str) -> float:

@@ -1,4 +1,4 @@
-"""The commands `bench`, `convert`, `verify`, `trace`, `diff`, and `checkpoint …`, and `millrace --version`.
+"""The commands `bench`, `plan`, `convert`, `verify`, `trace`, `diff`, and `checkpoint …`, and `millrace --version`.
 
 In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences; 2 for
 what cannot be done.
@@ -17,13 +17,17 @@ from ..errors import MillraceError
 from .bench import add_bench
 from .checkpoints import compared, inspected
 from .conversions import add_convert, add_verify
+from .planning.command import add_plan
 from .tracing.commands import add_diff, add_trace
+
+_WITH_MORE = ("bench", "convert", "plan", "trace")
+"""Commands that take arguments of somebody else's, after two dashes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    end = given.index("--") if given[0:1] in (["convert"], ["bench"], ["trace"]) and "--" in given else len(given)
+    end = given.index("--") if given and given[0] in _WITH_MORE and "--" in given else len(given)
     options = _parser().parse_args(given[:end], argparse.Namespace(after_dashes=given[end + 1 :]))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -41,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"millrace {version('millrace')}")
     tools = parser.add_subparsers(title="commands", dest="command", required=True)
     add_bench(tools)
+    add_plan(tools)
     add_convert(tools)
     add_verify(tools)
     add_trace(tools)

@@ -57,9 +57,17 @@ class Program:
     def run(self, module: str, arguments: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
         """The names of the program after it was run as a module of some name, `__main__` for what a shell would run."""
         with as_module(self.path, module, arguments) as own:
-            with told_of(self.path):
-                exec(_compiled(self.path), vars(own))
+            self.execute(own)
             yield vars(own)
+
+    def execute(self, own: ModuleType) -> None:
+        """Run the program in a module that was made for it.
+
+        Raises:
+            ProgramError: it cannot be read, or fails.
+        """
+        with told_of(self.path):
+            exec(_compiled(self.path), vars(own))
 
     def _named(self, names: Mapping[str, Any], name: str) -> Any:
         if name not in names:

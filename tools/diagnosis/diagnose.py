@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...checks import whole_number
 from ...errors import ProgramError
@@ -17,7 +17,9 @@ from ...loader.observing.listeners import listening
 from ...wording import a_kind_of, shown
 from .diagnosis import Diagnosis
 from .measured import Measured
-from .measuring import Lock, Look, closely, host_of, measured, steps_of
+from .measuring import Lock, Look, alone, closely, host_of, measured, steps_of
+
+Prepare: TypeAlias = Callable[[Any], None]
 
 WARM = 0.2
 """Share of the steps that are made first: buffers fill, and files are opened."""
@@ -64,8 +66,17 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
     return Diagnosis.of(_run(loader, steps, own, seconds / 2, step_known=True), possible=fastest.elapsed)
 
 
-def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool) -> Measured:
-    with listening(closely), _loop(loader) as loop:
+def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
+    """What the batches of a loader take, when one thread does all of it.
+
+    Raises:
+        TypeError, ProgramError: as `diagnose`.
+    """
+    return _run(loader, steps, 0.0, seconds, step_known=False, prepare=alone)
+
+
+def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, prepare: Prepare = closely) -> Measured:
+    with listening(prepare), _loop(loader) as loop:
         lock = Lock()
         threads = host_of(loop)._execution.worker_kind == "thread"
         with lock.watched() if threads else contextlib.nullcontext():

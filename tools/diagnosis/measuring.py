@@ -17,7 +17,7 @@ from typing import Any
 from ...loader.iterator import DataLoaderIterator
 from ...loader.observing.stats import StageStats
 from ...loader.observing.times import TaskEvent
-from ...loader.options import ExecutionOptions
+from ...loader.options import ExecutionOptions, ReadOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
 from .facts import source_of, timed
@@ -79,6 +79,14 @@ def closely(loop: Any) -> None:
     """Have every task of a loop timed, that is about to begin."""
     if isinstance(loop, DataLoaderIterator):
         loop._execution = replace(loop._execution, observe="each")
+
+
+def alone(loop: Any) -> None:
+    """Have a loop that is about to begin work in its own thread, which reads, too: one thing after the other."""
+    if isinstance(loop, DataLoaderIterator):
+        init = loop._execution.worker_init_fn
+        reading = ReadOptions(num_threads=0)
+        loop._execution = ExecutionOptions(read_options=reading, worker_init_fn=init, observe="each")
 
 
 def steps_of(loop: Any) -> int:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ...errors import ProgramError
 from ...loader.observing.listeners import listening
 from ...wording import first_few
-from ..programs import Program, loaders_in
+from ..programs import Program, as_module, loaders_in
 from .diagnose import Looks, diagnose
 from .diagnosis import Diagnosis
 from .measuring import Lock, closely, host_of, measured, steps_of
@@ -72,12 +72,18 @@ def diagnosed_program(program: Program, arguments: Sequence[str], steps: int, se
         ProgramError: the program fails, has no loop and no loader, or makes no step in time.
     """
     loops, lock = Loops(steps), Lock()
-    until_enough = _until_enough(loops, program, seconds)
-    with listening(loops.begins), lock.watched(), until_enough, program.run("__main__", arguments) as names:
+    with as_module(program.path, "__main__", arguments) as own:
+        with listening(loops.begins), lock.watched():
+            interrupted = _run_until_enough(partial(program.execute, own), loops, seconds)
         if not loops.stepped():
-            return _of_only_loader(program, names, steps, seconds)
+            if interrupted:
+                raise ProgramError(_NO_STEP.format(program=program.path, seconds=seconds))
+            return _of_only_loader(program, vars(own), steps, seconds)
     longest = loops.longest()
     return Diagnosis.of(measured(longest.loop, *longest.best(), lock, step_known=True))
+
+
+_NO_STEP = "{program} took no batch from a loader of millrace in {seconds:g} s; pass --seconds, or name the loader: {program}:name."
 
 
 def _of_only_loader(program: Program, names: Mapping[str, Any], steps: int, seconds: float) -> Diagnosis:
@@ -90,11 +96,13 @@ def _of_only_loader(program: Program, names: Mapping[str, Any], steps: int, seco
     )
 
 
-@contextmanager
-def _until_enough(loops: Loops, program: Program, seconds: float) -> Iterator[None]:
-    """Within it the program runs until its loops have made enough steps, or for so many seconds."""
+def _run_until_enough(run: Callable[[], None], loops: Loops, seconds: float) -> bool:
+    """Run a program until its loops have made enough steps, or for so many seconds; whether it was interrupted then.
+
+    The interrupt is taken for Ctrl-C by nobody, whenever it comes: before, it is none; after the program, it does nothing.
+    """
     ended, late = threading.Event(), time.monotonic() + seconds
-    enough = False
+    enough = inside = False
 
     def look() -> None:
         nonlocal enough
@@ -105,23 +113,25 @@ def _until_enough(loops: Loops, program: Program, seconds: float) -> Iterator[No
                 ended.wait(AGAIN_SECONDS)
 
     def interrupted(number: int, frame: Any) -> None:
-        if enough:
+        if not enough:
+            signal.default_int_handler(number, frame)
+        if inside:
             raise Enough
-        signal.default_int_handler(number, frame)
 
     main = threading.get_ident()
-    former = signal.signal(signal.SIGINT, interrupted)
     thread = threading.Thread(target=look, name="millrace-bench", daemon=True)
+    former = signal.signal(signal.SIGINT, interrupted)
     thread.start()
     try:
-        yield
+        try:
+            inside = True
+            run()
+        finally:
+            inside = False
     except Enough:
-        if not loops.stepped():
-            raise ProgramError(
-                f"{program.path} took no batch from a loader of millrace in {seconds:g} s; pass --seconds, or name the loader: "
-                f"{program.path}:name."
-            ) from None
+        return True
     finally:
         ended.set()
         thread.join()
         signal.signal(signal.SIGINT, former)
+    return False
