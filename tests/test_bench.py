@@ -117,6 +117,15 @@ def test_options_that_mean_nothing_are_refused_before_the_program_runs(options, 
     assert end.value.code == 2
 
 
+def test_a_program_may_clean_up_and_end_as_it_likes_when_it_is_interrupted(tmp_path, capsys):
+    """It is interrupted as by Ctrl-C: what it does then, its exit status too, does not matter."""
+    text = (
+        "import sys, millrace\ntry:\n  for x in millrace.load(range(9)): pass\nexcept KeyboardInterrupt:\n  sys.exit(1)"
+    )
+    assert _bench(tmp_path, text, "--steps", "5") == 0
+    assert "Measured: " in capsys.readouterr().out
+
+
 def test_ctrl_c_ends_the_bench(tmp_path):
     """As it ends any program."""
     text = "import signal\nsignal.raise_signal(signal.SIGINT)"

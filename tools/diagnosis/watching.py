@@ -83,7 +83,9 @@ def diagnosed_program(program: Program, arguments: Sequence[str], steps: int, se
     return Diagnosis.of(measured(longest.loop, *longest.best(), lock, step_known=True))
 
 
-_NO_STEP = "{program} took no batch from a loader of millrace in {seconds:g} s; pass --seconds, or name the loader: {program}:name."
+_NO_STEP = (
+    "{program} took no batch from a loader of millrace in {seconds:g} s; pass --seconds, or name one: {program}:name."
+)
 
 
 def _of_only_loader(program: Program, names: Mapping[str, Any], steps: int, seconds: float) -> Diagnosis:
@@ -129,6 +131,10 @@ def _run_until_enough(run: Callable[[], None], loops: Loops, seconds: float) -> 
         finally:
             inside = False
     except Enough:
+        return True
+    except ProgramError:  # it caught the interrupt, and says by its exit status that it was stopped
+        if not enough:
+            raise
         return True
     finally:
         ended.set()
