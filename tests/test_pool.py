@@ -326,12 +326,13 @@ def test_a_pool_grows_and_shrinks():
 
 
 def test_a_job_that_was_taken_back_is_given_again():
-    """It leaves room for another one until then."""
-    pool, jobs = _deep(1, 1), _jobs(2)
+    """It leaves room for another one until then. Jobs that were given after it stay."""
+    pool, jobs = _deep(1, 2), _jobs(3)
     pool.ready(0, 0.0)
-    assert pool.assign(jobs[1:], 0.0) == [Give(0, jobs[1:])]
-    pool.take_back(0, jobs[1:])
     assert pool.assign(jobs[:1], 0.0) == [Give(0, jobs[:1])]
-    assert pool.assign(jobs[1:], 0.0) == []
-    assert pool.answered(0, 1, 0.0) == jobs[:1]
-    assert pool.give_waiting(0.0) == [Give(0, jobs[1:])]
+    assert pool.assign(jobs[1:2], 0.0) == [Give(0, jobs[1:2])]
+    pool.take_back(0, jobs[:1])
+    assert pool.assign(jobs[2:], 0.0) == [Give(0, jobs[2:])]
+    assert pool.assign(jobs[:1], 0.0) == []
+    assert pool.answered(0, 1, 0.0) == jobs[1:2]
+    assert pool.give_waiting(0.0) == [Give(0, jobs[:1])]

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from pipelines import loader, stream
 
@@ -218,18 +219,53 @@ def test_an_interrupted_loop_goes_on_where_it_was():
     assert np.concatenate(got).tolist() == list(range(40))
 
 
+STARTS_ONE = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+import only_on_the_path
+import millrace
+
+sampler = millrace.IndexSampler(40, num_epochs=1)
+operations = [only_on_the_path.doubled, lambda x: x + 1, millrace.Batch(8)]
+loader = millrace.DataLoader(data_source=range(40), sampler=sampler, operations=operations, worker_count=1, worker_kind="ray")
+got = []
+feeding = threading.Thread(target=lambda: got.extend(loader))
+feeding.start()
+feeding.join()
+got.extend(loader)
+print([int(batch[1]) for batch in got])
+left_open = iter(loader)
+next(left_open)
+"""
+
+
+@pytest.mark.long
+def test_a_cluster_is_started_where_there_is_none_and_ends_with_the_process(tmp_path):
+    """By a thread that ends, too. Functions of modules that only this process finds are found; nothing is left."""
+    (tmp_path / "only_on_the_path.py").write_text("def doubled(x):\n    return 2 * x\n")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
+        ran = _program("-c", STARTS_ONE, str(tmp_path), folder=folder)
+        assert ran.stdout.splitlines()[-1] == str(2 * list(range(3, 80, 16))), ran.stderr[-2000:]
+        assert wait_until(lambda: not [one for one in psutil.process_iter(["cmdline"]) if folder in str(one.info)], 20)
+
+
+def _program(*arguments, folder):
+    """What a program with its own Ray cluster printed."""
+    environment = {
+        **os.environ,
+        "RAY_TMPDIR": folder,
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_memory_monitor_refresh_ms": "0",
+    }
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=150)
+
+
 @pytest.mark.long
 def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
     """An actor, a node: the same batches, and a warning each. The head: one error, within 10 s, and the state is right."""
     program = Path(__file__).parent / "ray_deaths.py"
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
-        environment = {
-            **os.environ,
-            "RAY_TMPDIR": folder,
-            "RAY_AUTH_MODE": "disabled",
-            "RAY_memory_monitor_refresh_ms": "0",
-        }
-        ran = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=150)
+        ran = _program(program, folder=folder)
     told = {one["what"]: one for line in ran.stdout.splitlines() if line.startswith("{") for one in [json.loads(line)]}
     assert list(told) == ["worker", "node", "grow", "head"], ran.stderr[-2000:]
     assert all(one["same"] for one in told.values())

@@ -177,11 +177,11 @@ class WorkerPool(Generic[J]):
         return min(workers, key=_LOAD, default=None)
 
     def take_back(self, worker: int, jobs: Sequence[J]) -> None:
-        """A worker will not get the jobs that it was given last; they are to be assigned again."""
+        """A worker will not get these jobs, which were a message; they are to be assigned again."""
         holder = self._workers[worker]
         holder.messages -= 1
         for job in jobs:
-            holder.jobs.pop()
+            holder.jobs.remove(job)
             holder.load -= job.cost
 
     def ready(self, worker: int, now: float) -> None:

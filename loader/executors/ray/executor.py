@@ -217,6 +217,7 @@ class RayExecutor(PooledExecutor):
 
     def _finish(self, remote: _Remote, message: _Message, answers: Sequence[tuple[Any, ...]]) -> None:
         handles = self._pool.answered(remote.number, len(answers), time.monotonic())
+        assert handles == list(message.handles), "a worker answers in the order in which it was asked"
         for handle, fields, rows in zip(handles, answers, message.rows):
             answer = Answer(*fields)
             self._pace.note(handle.task, answer.seconds, answer.size)
