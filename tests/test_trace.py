@@ -82,6 +82,14 @@ def _streams():
     return {"mine": mine, "other": _others().to_iter_dataset()}
 
 
+def _plain():
+    return {"mine": _documents().batch(2, batch_fn=_listed).to_iter_dataset(), "other": _others().to_iter_dataset()}
+
+
+def _shuffled():
+    return {name: stream.window_shuffle(4, seed=3) for name, stream in _plain().items()}
+
+
 PIPELINES = {
     "single": lambda: _loader(),
     "batch": lambda: _loader(Batch(7, batch_fn=_listed)),
@@ -111,6 +119,13 @@ PIPELINES = {
     ),
     "mix of streams": lambda: IterDataset.mix(_streams(), [2, 1], when_exhausted="repeat").batch(4, batch_fn=_listed),
     "mixed and packed": lambda: IterDataset.mix(_streams(), [2, 1]).pack(16, window=9).batch(2),
+    "mix of plain streams": lambda: IterDataset.mix(_plain(), [2, 1], when_exhausted="repeat").batch(
+        4, batch_fn=_listed
+    ),
+    "zip of plain streams": lambda: IterDataset.zip(_plain(), strict=False).limit(9).batch(2, batch_fn=_listed),
+    "shuffled streams": lambda: IterDataset.mix(_shuffled(), [2, 1], when_exhausted="repeat").batch(
+        3, batch_fn=_listed
+    ),
     "zip of streams": lambda: IterDataset.zip(_streams(), strict=False).batch(2, batch_fn=_listed),
     "interleaved": lambda: IterDataset.interleave(_streams(), cycle_length=2),
     "repeated": lambda: _documents().to_iter_dataset().filter(_long).repeat(2).batch(4, batch_fn=_listed),
@@ -134,7 +149,7 @@ def _run(iterator, most):
         state = iterator.get_state()
 
 
-SHORT = ("batch", "mix", "pack of some", "shuffled batches", "chain pack", "mixed and packed")
+SHORT = ("batch", "mix", "mix of plain streams", "pack of some", "shuffled batches", "chain pack", "mixed and packed")
 """Pipelines that stand for all others."""
 
 
@@ -169,7 +184,7 @@ def test_rows_and_segments_are_those_of_the_batch(name):
             assert span.length == len(document)
 
 
-@pytest.mark.parametrize("name", ["batch", "mix", "chain", "chain mix", "chain pack"])
+@pytest.mark.parametrize("name", ["batch", "mix", "chain", "chain mix", "chain pack", "mix of streams"])
 def test_a_step_far_away_is_told_without_reading(name):
     """At step 10^9 of what has random access, keys are those of the order, and the source is not asked."""
     endless = {
@@ -178,6 +193,9 @@ def test_a_step_far_away_is_told_without_reading(name):
         "chain": _documents().map(_never).repeat().batch(5),
         "chain mix": MapDataset.mix({"mine": _documents().map(_never), "other": _others()}, when_exhausted="repeat"),
         "chain pack": _documents().pack(16).shuffle(seed=5).repeat().batch(2),
+        "mix of streams": IterDataset.mix(
+            [_documents().map(_never).to_iter_dataset()] * 2, [2, 1], when_exhausted="repeat"
+        ),
     }
     found = millrace.trace(endless[name], 10**9)
     assert found.ran_from is None

@@ -73,7 +73,7 @@ class Search:
             began = step - left + place.step if began is None else began
             label, passed = _run_to(place, left)
             if label is not None:
-                ran = None if place.pipeline.aligned else began
+                ran = None if place.told else began
                 return Element(label, place.pipeline.every_leaf, ran)
             end = place.step + passed
             if search.epoch is None or not search._has_epoch(search.epoch + 1):

@@ -30,6 +30,7 @@ from ...samplers import ShardOptions
 from ...samplers.one_epoch import OneEpoch
 from ...wording import a_kind_of
 from ..checkpoints import states_at
+from .jump import cursor_after
 
 HERE = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
 """Nothing is run but in the calling thread, and nothing ahead of what is asked for."""
@@ -138,10 +139,11 @@ class Place:
         pipeline: as it goes on there.
         cursor: the place.
         step: the number of the element that comes next there.
+        told: arithmetic told it.
     """
 
-    def __init__(self, pipeline: Pipeline, cursor: Cursor, step: int) -> None:
-        self.pipeline, self.cursor, self.step = pipeline, cursor, step
+    def __init__(self, pipeline: Pipeline, cursor: Cursor, step: int, told: bool) -> None:
+        self.pipeline, self.cursor, self.step, self.told = pipeline, cursor, step, told
 
     @classmethod
     def nearest(cls, mark: Mark, step: int) -> Place:
@@ -154,12 +156,21 @@ class Place:
             raise TraceError(f"step {step} is left out by skip(): it has no records.")
         pipeline, at = mark.pipeline, mark.cursor
         if pipeline.aligned:
-            return cls(pipeline, Cursor((_position(mark, step),), (0,) * len(at.skips), at.notes), step)
+            return cls(pipeline, Cursor((_position(mark, step),), (0,) * len(at.skips), at.notes), step, True)
+        if (jump := _jump(mark, step)) is not None:
+            return cls(pipeline, jump, step, True)
         if step >= mark.step:
-            return cls(pipeline, at, mark.step)
+            return cls(pipeline, at, mark.step, False)
         if any(leaf.lineage.layers for leaf in pipeline.leaves):
             raise _too_early(mark, step)
-        return cls(pipeline, pipeline.start, 0)
+        return cls(pipeline, pipeline.start, 0, False)
+
+
+def _jump(mark: Mark, step: int) -> Cursor | None:
+    """The cursor at a step of a run that did not change on its way, where no operation decides what is in a step."""
+    pipeline = mark.pipeline
+    as_begun = cursor_after(pipeline, pipeline.top, mark.step) == mark.cursor
+    return cursor_after(pipeline, pipeline.top, step) if as_begun else None
 
 
 def _position(mark: Mark, step: int) -> int:
