@@ -104,8 +104,8 @@ class ObjectStore:
         kinds = self._library.exceptions
         text = str(error)
         status = _STATUS.search(text)
-        if "NoSuchBucket" in text:
-            return "there is no such bucket; check its name and region"
+        if "NoSuchBucket" in text or "ContainerNotFound" in text:
+            return "there is no such bucket or container; check its name, and the region"
         if isinstance(error, (kinds.PermissionDeniedError, kinds.UnauthenticatedError)):
             return _SIGNATURE if self._is_signed else _LOGIN
         if any(sign in text for sign in _CREDENTIALS):

@@ -85,6 +85,10 @@ def _open(root: str, url: str, options: StorageOptions) -> Store:
         from .object_store import ObjectStore
 
         return ObjectStore(root, options)
+    if scheme_of(url) == "hf":
+        from .hub_store import HubStore
+
+        return HubStore(url, options)
     from .other_store import OtherStore
 
     return OtherStore(url, options)
