@@ -127,6 +127,7 @@ def _descriptor(number: int, name: str, *, process: bool = False, counter: bool 
     track.uuid = number
     if process:
         track.process.pid, track.process.process_name = os.getpid(), name
+        track.child_ordering = type(track).EXPLICIT
     else:
         track.parent_uuid, track.name = 1, name
         track.sibling_order_rank = number

@@ -23,6 +23,9 @@ from .memory import memory
 SECONDS = 0.1
 """Between two looks, at first: a look takes about a millisecond."""
 
+MEMORY_SHARE = 0.01
+"""Of the time that may be spent to see how much memory is used, which takes longer the more it is. Chosen."""
+
 MOST = 600
 """Looks that are kept. When there are more, every other one is dropped, and they come half as often."""
 
@@ -98,9 +101,11 @@ class Recorder:
             self._watched.append(_Watched(loop))
 
     def _look_again_and_again(self) -> None:
-        seconds = SECONDS
+        seconds, used, look_at = SECONDS, (0, 0), 0.0
         while not self._ended.wait(seconds):
-            used = memory() or (0, 0)
+            if (began := time.perf_counter()) >= look_at:
+                used = memory() or (0, 0)
+                look_at = began + (time.perf_counter() - began) / MEMORY_SHARE
             for each in self._watched[:]:
                 each.samples.append(_sample(each.loop, used))
                 if len(each.samples) > MOST:

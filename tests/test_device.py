@@ -673,5 +673,15 @@ def test_the_work_shows_up_in_a_trace(tmp_path):
         list(feeder)
     (trace,) = tmp_path.rglob("*.xplane.pb")
     content = trace.read_bytes()
-    for name in (b"transfer", b"read", b"transform", b"wait"):
+    for name in (b"transfer", b"read", b"transform", b"wait", b"next rows", b"task"):
         assert b"millrace: " + name in content
+
+
+def test_without_a_feeder_work_shows_up_in_a_trace_too(tmp_path):
+    """Of the threads of this process: those of the loop and of workers that are threads."""
+    with jax.profiler.trace(tmp_path), iter(images(worker_count=1, worker_kind="thread")) as iterator:
+        list(iterator)
+    (trace,) = tmp_path.rglob("*.xplane.pb")
+    content = trace.read_bytes()
+    assert b"millrace: task" in content
+    assert b"millrace: next rows" in content

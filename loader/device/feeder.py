@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
 from ..observing.listeners import begins
+from ..observing.profiles import profiled
 from ..state.standing import Standing
 from ..stream.running import in_use
 from .description import DeviceLoader
@@ -26,7 +27,7 @@ from .run import Intake, Run, leave_to
 from .shardings import processes_of
 from .stats import FeederStats, Watch
 from .stepper import Stepper
-from .transfer import Transfer, span
+from .transfer import Transfer
 from .tuned import CLOSE_SECONDS
 from .upstream import Upstream
 
@@ -249,7 +250,7 @@ class DeviceFeeder(Standing):
 
 
 def _waited_for(ready: HandOver) -> Any:
-    with span("wait"):
+    with profiled("wait"):
         return ready.first()
 
 

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..interrupts import Uninterrupted, wait_until
+from ..observing.profiles import profiled
 from .queue import Delivered, End, Failed, HandOver, Loaded
 from .stepper import Stepper
-from .transfer import span
 from .tuned import EXIT_SECONDS
 from .upstream import Upstream
 
@@ -53,7 +53,7 @@ class Intake:
     def _next(self) -> Loaded | End:
         began = time.perf_counter()
         try:
-            with span("read"):
+            with profiled("read"):
                 batch = next(self.upstream.iterator)
         except StopIteration:
             return End(self.upstream.mark())
@@ -61,7 +61,7 @@ class Intake:
         if self.transform is None:
             return Loaded(batch, mark, (began, read, read))
         try:
-            with span("transform"):
+            with profiled("transform"):
                 batch = self.transform(batch)
         except StopIteration as error:  # it would look like the end of the stream
             raise RuntimeError("transform raised StopIteration") from error

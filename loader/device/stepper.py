@@ -11,13 +11,14 @@ from typing import Any
 
 from ...errors import HostsError, ShardingError
 from ...wording import brief, first_few
+from ..observing.profiles import profiled
 from .description import DeviceLoader
 from .hosts.agreement import Agreement
 from .hosts.verdict import Offer, Refuse, Stop, Verdict, decide
 from .queue import Delivered, End, Failed, Loaded
 from .shardings import told
 from .stats import Times
-from .transfer import Arrangement, Prepared, Transfer, span
+from .transfer import Arrangement, Prepared, Transfer
 from .upstream import Upstream
 
 Stopped = Callable[[], bool]
@@ -65,7 +66,7 @@ class Stepper:
 
     def _put(self, prepared: Prepared, rows: int | None) -> tuple[Any, Any]:
         try:
-            with span("transfer"):
+            with profiled("transfer"):
                 return self._transfer.put(prepared, rows)
         except BaseException:
             if self._agreement is not None:
@@ -87,7 +88,7 @@ class Stepper:
             return self._known_verdict
         offer = self._offer(item, prepared)
         if self._agreement is not None:
-            with span("agree"):
+            with profiled("agree"):
                 return self._agreement.agree(offer, stopped)
         verdict = decide({0: offer}, 0)
         if prepared is not None:  # the next batch like this one needs no thought

@@ -298,8 +298,3 @@ def _part_placed(leaf: Any, sharding: Any) -> Any:
         return jax.device_put(leaf, sharding)
     own = np.asarray(leaf)
     return jax.make_array_from_process_local_data(sharding, own, global_shape(sharding, own.shape))
-
-
-def span(name: str) -> Any:
-    """A named span in a trace of `jax.profiler`, to be entered."""
-    return jax.profiler.TraceAnnotation(f"millrace: {name}")

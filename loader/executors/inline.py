@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..observing.profiles import profiled
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..work.stopwatch import stopwatches
@@ -52,4 +53,5 @@ class InlineHandle:
 
     def result(self) -> Block:
         """Run the task."""
-        return self.worker.run(self.task, self.blocks, self.reading.records)
+        with profiled("task"):
+            return self.worker.run(self.task, self.blocks, self.reading.records)

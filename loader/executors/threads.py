@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 
+from ..observing.profiles import profiled
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..work.stopwatch import stopwatches
@@ -43,7 +44,8 @@ class ThreadExecutor(Executor):
             stopwatch = stopwatches(len(self._workers), self._observes)
             worker = self._own.worker = Worker(self._pipeline, stopwatch=stopwatch)
             self._workers.append(worker)
-        return worker.run(task, blocks, reading.records)
+        with profiled("task"):
+            return worker.run(task, blocks, reading.records)
 
     def close(self) -> None:
         """Stop the threads, once they have finished the tasks they are at."""

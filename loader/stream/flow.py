@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
 from ..observing.observer import Observer
+from ..observing.profiles import profiled
 from ..observing.waits import Waits
 from ..plan.cursor import Cursor, Unfinished
 from ..plan.leaf import Leaf
@@ -137,10 +138,11 @@ class Flow:
         """
         while True:
             began = time.perf_counter()
-            run = self._runs.next(wait=True)
-            assert run is not None, "it was waited for"
-            if not isinstance(run, Ended):
-                run.unpack()
+            with profiled("next rows"):
+                run = self._runs.next(wait=True)
+                assert run is not None, "it was waited for"
+                if not isinstance(run, Ended):
+                    run.unpack()
             self._waits.note(began, time.perf_counter())
             if isinstance(run, Ended):
                 if run.failure is not None:
