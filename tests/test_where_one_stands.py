@@ -103,8 +103,9 @@ def test_a_feeder_of_something_else_knows_no_step():
         for ask in (lambda: feeder.step, lambda: feeder.epoch, lambda: len(feeder)):
             with pytest.raises(TypeError, match="needs the iterator of a DataLoader"):
                 ask()
-        with pytest.raises(AttributeError, match="part_epochs needs the iterator of a DataLoader"):
-            _ = feeder.part_epochs
+        for ask in (lambda: feeder.part_epochs, lambda: feeder.part_records):
+            with pytest.raises(AttributeError, match="needs the iterator of a DataLoader"):
+                ask()
 
 
 def test_dir_shows_what_is_for_users():
@@ -116,6 +117,7 @@ def test_dir_shows_what_is_for_users():
         "epoch",
         "last_records",
         "part_epochs",
+        "part_records",
         "records_at",
         "skipped_count",
         "start_prefetch",
