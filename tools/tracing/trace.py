@@ -61,8 +61,8 @@ class Trace:
         shards: those that are told.
         shard_count: how many there were.
         epochs: of each dataset, by name, the epoch of its last record; what is run through has none.
-        ran_from: the step from which the pipeline was run to find out, as what comes decides what is in a step; None: arithmetic
-            told it.
+        ran_from: the step from which the pipeline was run to find out, as what comes decides what is in a step; None:
+            arithmetic told it.
         records: in the order in which they stand in the elements of the shards.
     """
 
@@ -138,10 +138,10 @@ def trace(
     """What was, or will be, in a step: every record, the file that it lies in, and which of its tokens.
 
     It is what is delivered, also where several datasets are mixed or packed, steps are left out, or the number of shards
-    changed before the checkpoint. Costs no more at step 10^9 than at step 1, and reads no record, unless what comes decides what
-    is in a step: with a filter, a flat map, a `Pack` of a stream, or where a stream that is joined with others has ended. Then
-    the pipeline is run to that step in this thread, from the checkpoint, or for a step before that from the beginning; maps
-    and batches after these operations are not run.
+    changed before the checkpoint. Costs no more at step 10^9 than at step 1, and reads no record, unless what comes decides
+    what is in a step: with a filter, a flat map, a `Pack` of a stream, or where a stream that is joined with others has
+    ended. Then the pipeline is run to that step in this thread, from the checkpoint, or for a step before that from the
+    beginning; maps and batches after these operations are not run.
 
     Args:
         loader: a `DataLoader`, `MapDataset` or `IterDataset`, or a feeder's description, `loader.to_device(…)`; or an
