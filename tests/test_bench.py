@@ -64,7 +64,7 @@ def test_a_feeders_loop_is_measured_as_the_users(tmp_path, capsys):
     assert _bench(tmp_path, text, "--steps", "5") == 0
     out = capsys.readouterr().out
     assert "`decode` takes" in out
-    assert "transforming" in out
+    assert "for the transfer" in out
 
 
 def test_a_program_that_only_defines_a_loader_has_that_measured(tmp_path, capsys):

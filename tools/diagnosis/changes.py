@@ -90,11 +90,9 @@ def _more_workers(measured: Measured) -> Iterator[Change]:
 
 
 def _limit(measured: Measured, count: int) -> str:
-    return (
-        f" (more cores than {measured.cores} would help further)"
-        if count >= measured.cores * measured.processor / measured.work
-        else ""
-    )
+    """What stands beside a number of workers that have no more cores."""
+    used = measured.processor / measured.work * count if measured.work else 0.0
+    return f" (all that {measured.cores} cores can)" if measured.worker_kind != "ray" and used >= measured.cores else ""
 
 
 def _cheaper(measured: Measured) -> Iterator[Change]:

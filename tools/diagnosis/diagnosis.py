@@ -80,13 +80,14 @@ class Diagnosis:
 
     def _table(self) -> list[str]:
         measured = self.measured
-        rows = [("your own work", measured.own, ""), ("waited in next()", measured.waited, "")]
+        rows = [("your own work", measured.own), ("waited in next()", measured.waited)]
         if measured.workers and measured.feeding is None:
-            rows += [("  for workers", measured.unready, ""), ("  for the hand-over", measured.hand_over, "")]
+            rows += [("  for workers", measured.unready), ("  for the hand-over", measured.hand_over)]
         if measured.feeding is not None:
-            rows += [(f"  {name.replace('_', ' ')}", seconds, "") for name, seconds in vars(measured.feeding).items()]
+            rows += [("  for the loader", measured.unready)]
+            rows += [(f"  for {_FEEDING[name]}", seconds) for name, seconds in vars(measured.feeding).items()]
         lines = [f"{'A step of ' + told(measured.elapsed):34} {'time':>10}   share"]
-        lines += [_line(name, seconds, measured.elapsed) for name, seconds, _ in rows]
+        lines += [_line(name, seconds, measured.elapsed) for name, seconds in rows]
         parts = sorted(measured.parts, key=lambda part: -part.seconds)[:MOST_PARTS]
         if parts:
             lines.append(f"{_who(measured) + ' for it':34} {told(measured.work):>10}   share   each")
@@ -132,6 +133,13 @@ _SORTS = {
 _HANDED = {
     "hand-over": "the hand-over of a batch takes {step}",
     "small batches": "batches of {records} records are small, and {stage} takes {step} for each",
+}
+
+_FEEDING = {
+    "transforming": "transform=",
+    "agreeing": "other hosts",
+    "transfer": "the transfer",
+    "hand_over": "the hand-over",
 }
 
 _FED = {

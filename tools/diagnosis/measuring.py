@@ -152,7 +152,7 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
             at_work=_at_work(after.host.stages),
             rare=work.rare(),
             gil=lock.middle,
-            workers=execution.workers,
+            workers=_workers(execution, after.host),
             worker_kind=execution.worker_kind,
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
             step_known=step_known,
@@ -171,6 +171,13 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
     if loop.seconds_of("reading") > MUCH_READING * loop.work and not source.in_memory:
         source = timed(source, pipeline)
     return replace(loop, source=source)
+
+
+def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
+    """How many there are; of a cluster, how many were at work."""
+    if execution.worker_count == "cluster" and host.workers is not None:
+        return max(host.workers.count, 1)
+    return execution.workers
 
 
 def _feeding(before: Look, after: Look, steps: int) -> Feeding | None:

@@ -3,7 +3,8 @@
 In: what was measured, and a change. Out: seconds of a step.
 
 A step takes as long as the slowest of those who work at the same time: the user's thread, which takes batches over and does the
-user's own work; the workers, who share their work; and the processors, which do what of that work is not waiting.
+user's own work; the workers, who share their work; and the processors, which do what of that work is not waiting. Workers in a
+Ray cluster bring processors of their own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def step_seconds(measured: Measured, workers: int, *, saved: float = 0.0) -> flo
     processor = measured.processor * (work / measured.work if measured.work else 0.0)
     if workers == 0:
         return measured.own + work + (0.0 if measured.workers == 0 else measured.hand_over)
-    return max(floor_seconds(measured), work / workers, (processor + measured.own_processor) / measured.cores)
+    cores = (processor + measured.own_processor) / measured.cores if measured.worker_kind != "ray" else 0.0
+    return max(floor_seconds(measured), work / workers, cores)
 
 
 def floor_seconds(measured: Measured) -> float:
