@@ -179,6 +179,22 @@ def test_checkpoints_tell_of_seeds_batch_sizes_and_shards(tmp_path):
     assert "the batches of all together are the same" in str(found)
 
 
+def test_two_states_of_a_loop_per_epoch_are_of_one_stream():
+    """However many epochs are between them; a run without such a loop is another from the end of the first epoch on."""
+    epochs = _load(batch=8, num_epochs=None).epochs(3)
+    first = next(epochs)
+    next(first)
+    states = [epochs.get_state()]
+    list(first)
+    next(next(epochs))
+    states.append(epochs.get_state())
+    assert not millrace.diff(*states)
+    assert not millrace.diff(_load(batch=8), states[1])
+    other = iter(_load(batch=8))
+    found = millrace.diff(states[0], other.get_state())
+    assert [(reason.what, reason.step) for reason in found.reasons] == [("epochs", 12)]
+
+
 def test_what_is_neither_is_an_error():
     """A number is no loader, and a file that is not there no checkpoint."""
     with pytest.raises(TypeError, match="an int describes no stream"):

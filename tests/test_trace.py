@@ -463,6 +463,7 @@ def test_an_iterator_is_traced_from_where_it_stands():
     second = next(epochs)
     batch = next(second)
     assert _expected(millrace.trace(second, 6)) == _tokens(batch)
+    assert millrace.trace(epochs, 6) == millrace.trace(second, 6)
     assert _expected(millrace.trace(second, 1)) == _tokens(list(_loader(Batch(11, batch_fn=_listed)))[1])
 
 

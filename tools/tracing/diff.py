@@ -105,6 +105,7 @@ def diff(one: Any, two: Any) -> Difference:
         *_of_operations(sides, saved, present),
         *_of_batches(sides),
         *_of_order(sides, saved, present),
+        *_of_loops(sides),
         *_of_left_out(sides),
         *_of_history(sides),
     ]
@@ -159,6 +160,11 @@ class _Side:
     def sizes(self) -> list[int]:
         """Of its batches, and all else that takes several elements."""
         return list(self.fingerprint.get("batch_sizes") or [])
+
+    @property
+    def in_epochs(self) -> bool:
+        """Whether it is the state of a loop per epoch."""
+        return "epoch" in self.fingerprint["sampler"]
 
     @property
     def aligned(self) -> bool:
@@ -232,7 +238,9 @@ def _of_batches(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
 
 
 def _of_order(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[str, Any]) -> Iterator[Reason]:
-    one, two = saved["sampler"], present["sampler"]
+    one, two = (
+        {name: value for name, value in each["sampler"].items() if name != "epoch"} for each in (saved, present)
+    )
     if one == two:
         return
     asked = [{name: value for name, value in each.items() if name not in PASSING} for each in (one, two)]
@@ -250,6 +258,15 @@ def _of_order(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[s
     words = f"; {at}{found.told}" if found.told else ""
     kind = "weights" if found.why else _kind(told)
     yield Reason(kind, f"{found.why or first_few(told)}{words}", min(steps, default=None))
+
+
+def _of_loops(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
+    """Of two runs one may be a loop per epoch, whose batches end with each epoch; a loader does not tell how it is run."""
+    one, two = sides
+    if one.states and two.states and one.in_epochs != two.in_epochs:
+        records, shards = one.fingerprint["sampler"].get("records"), one.states[0].shard[1]
+        step = records // (prod(one.sizes) * shards) if isinstance(records, int) else None
+        yield Reason("epochs", f"a loop per epoch: {one.in_epochs} → {two.in_epochs}", step)
 
 
 def _draws(pipeline: Pipeline) -> bool:
@@ -319,7 +336,7 @@ def _step_after(layers: Sequence[Any], before: _Side) -> int | None:
 def _size_changed(side: _Side, other: _Side) -> int | None:
     """The step at which a run went on with batches of the size of now, where before they had that of the other stream."""
     state, unit, before = side.states[0], prod(side.sizes), prod(other.sizes)
-    if unit == before or len(side.sizes) != len(other.sizes) or state.lineages[0].layers:
+    if unit == before or len(side.sizes) != len(other.sizes) or state.lineages[0].layers or side.in_epochs:
         return None
     steps, rest = divmod(state.cursor.positions[0] - unit * state.step, before - unit)
     return steps if not rest and 0 < steps <= state.step else None

@@ -17,7 +17,7 @@ from ...datasets.map_dataset import MapDataset
 from ...errors import CheckpointError, TraceError
 from ...loader.data_loader import DataLoader
 from ...loader.device.description import DeviceLoader
-from ...loader.epochs import one_epoch
+from ...loader.epochs import Epochs, one_epoch
 from ...loader.iterator import DataLoaderIterator
 from ...loader.options import ExecutionOptions, ReadOptions
 from ...loader.plan.cursor import Cursor
@@ -108,11 +108,10 @@ class Described:
 
 
 def iterator_of(loop: Any) -> DataLoaderIterator | None:
-    """The iterator that an iterator is, or that a feeder feeds from; None: it is neither."""
-    found = (
-        loop if isinstance(loop, DataLoaderIterator) else getattr(getattr(loop, "_upstream", None), "iterator", None)
-    )
-    return found if isinstance(found, DataLoaderIterator) else None
+    """The iterator that an iterator is, or that a feeder feeds from, or a loop per epoch has; None: it is none of these."""
+    loop = loop._batches if isinstance(loop, Epochs) else loop
+    fed = getattr(getattr(loop, "_upstream", None), "iterator", None)
+    return next((each for each in (loop, fed) if isinstance(each, DataLoaderIterator)), None)
 
 
 def states_of(checkpoint: Any) -> list[LoaderState]:
