@@ -106,6 +106,14 @@ def test_a_loader_is_diagnosed_with_and_without_a_step():
     assert "`wait`" in beside.sentence
 
 
+def test_maps_below_a_mix_are_told_as_part_of_reading():
+    """They are done when the mix reads a record: no disk is blamed for them."""
+    numbers = millrace.MapDataset.source(list(range(100)))
+    diagnosis = millrace.diagnose(millrace.MapDataset.mix([numbers.map(wait), numbers]).batch(4), steps=5)
+    assert diagnosis.finding.kind == "reading"
+    assert "with the maps of the datasets that are mixed, reading takes" in diagnosis.sentence
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -118,10 +118,18 @@ def _subject(measured: Measured, finding: Finding) -> str:
         return f"many small calls, as of `{finding.stage}`, take {told(calls)} a record"
     if part is not None and finding.stage != "hand-over":
         name = f"`{part.name}`" if part.kind in ("record", "batch", "stacking") else part.name
-        return f"{_SORTS.get(finding.kind, '')}{name} takes {_each(measured, part)}"
+        return f"{_sort(measured, finding)}{name} takes {_each(measured, part)}"
     return {**_HANDED, **_FED}[finding.kind].format(
-        step=told(_handed(measured, finding)), records=f"{measured.records:,.0f}", stage=finding.stage
+        step=told(_handed(measured, finding)),
+        records=f"{measured.records:,.0f}",
+        stage=_SMALL.get(finding.stage, finding.stage),
     )
+
+
+def _sort(measured: Measured, finding: Finding) -> str:
+    if finding.kind == "reading" and measured.source.evaluates:
+        return "with the maps of the datasets that are mixed, "
+    return _SORTS.get(finding.kind, "")
 
 
 _SORTS = {
@@ -132,8 +140,10 @@ _SORTS = {
 
 _HANDED = {
     "hand-over": "the hand-over of a batch takes {step}",
-    "small batches": "batches of {records} records are small, and {stage} takes {step} for each",
+    "small batches": "batches of {records} records are small, and the {stage} of each takes {step}",
 }
+
+_SMALL = {"between operations": "making"}
 
 _FEEDING = {
     "transforming": "transform=",

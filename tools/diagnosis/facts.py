@@ -6,11 +6,14 @@ In: a pipeline. Out: names and kinds of operations; a `Source`. Records are read
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...datasets.nodes.node import Evaluated
 from ...loader.options import ExecutionOptions
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.parts import Part as PlanPart
@@ -18,6 +21,7 @@ from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
 from ...operations import Operation
 from ...sources.memory import MemorySource
+from ...sources.mixed.source import MixedSource
 from ...sources.protocol import reader_of
 from .measured import PartKind, Source
 
@@ -73,11 +77,16 @@ def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> Source:
         kind=type(source).__name__,
         records=0 if pipeline.leaves[0].in_order else len(source),
         files=int(getattr(source, "file_count", 0)),
+        evaluates=any(isinstance(part, Evaluated) for part in _parts_of(source)),
         together=int(getattr(source, "records_together", 1)),
         in_memory=isinstance(source, MemorySource),
         columns=getattr(source, "columns", None) is not None,
         threads=threads if useful is True else min(threads, int(useful)),
     )
+
+
+def _parts_of(source: Any) -> Iterable[Any]:
+    return source.parts.values() if isinstance(source, MixedSource) else (source,)
 
 
 def timed(source: Source, pipeline: Pipeline) -> Source:

@@ -68,6 +68,7 @@ class Source:
         records: how many it has.
         files: in how many files they lie; 0: not known, or none.
         together: how many records are decompressed to read one.
+        evaluates: datasets below a mix do their maps when its records are read.
         in_memory: nothing is gained by reading ahead.
         columns: it has columns, so that a batch is one copy for each.
         threads: how many read ahead.
@@ -80,6 +81,7 @@ class Source:
     records: int = 0
     files: int = 0
     together: int = 1
+    evaluates: bool = False
     in_memory: bool = False
     columns: bool = False
     threads: int = 0

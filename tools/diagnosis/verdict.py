@@ -156,6 +156,8 @@ def _stacking_of_memory(measured: Measured) -> Part | None:
 
 def _sort_of_reading(measured: Measured) -> Kind:
     source = measured.source
+    if source.evaluates:
+        return "reading"
     if source.files and source.records < FEW_RECORDS * source.files:
         return "small files"
     if source.together >= MANY_TOGETHER or (source.consecutive and source.random > GROUPED * source.consecutive):
