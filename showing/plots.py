@@ -31,8 +31,8 @@ COLOURS = {
 }
 """Of kinds of spans: Okabe and Ito's, which colour-blind readers tell apart."""
 
-STEPS = 8
-"""That the timeline shows."""
+STEPS, TRACKS = 8, 24
+"""That the timeline shows, at most: of many workers the first ones stand for the others."""
 
 NAME = 28
 """Characters of an operation's name."""
@@ -66,14 +66,22 @@ def _drawn(height: float, draw: Callable[[Any], None]) -> str:
 
 
 def steps_shown(shown: Timeline) -> tuple[float, float] | None:
-    """From when to when the timeline is drawn: a few steps in the middle of the longest time without gaps."""
+    """From when to when the timeline is drawn: a few steps without gaps, which waited for about the share that all did."""
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     gaps = [span.began for span in shown.loop.spans if span.kind == "not timed"]
     whole = [[wait for wait in waits if one <= wait.began < other] for one, other in pairwise([-np.inf, *gaps, np.inf])]
-    longest = max(whole, key=len, default=[])
-    first = max(0, len(longest) // 2 - STEPS // 2)
-    few = longest[first : first + STEPS]
-    return (few[0].began, few[-1].ended) if few else None
+    most = min(STEPS, max(map(len, whole)))
+    windows = [run[first : first + most] for run in whole for first in range(len(run) - most + 1)] if most else []
+    known = min((track.spans[-1].ended for track in shown.tracks[1:] if track.spans), default=np.inf)
+    windows = [window for window in windows if window[-1].ended <= known] or windows  # later tasks were not taken yet
+    usual = _share_waited(waits[1:])  # without the start
+    best = min(windows, key=lambda window: abs(_share_waited(window) - usual), default=None)
+    return None if best is None else (best[0].began, best[-1].ended)
+
+
+def _share_waited(waits: Sequence[Span]) -> float:
+    seconds = waits[-1].ended - waits[0].began if waits else 0.0
+    return sum(wait.ended - wait.began for wait in waits) / seconds if seconds > 0 else 0.0
 
 
 def timeline_plot(shown: Timeline) -> str:
@@ -81,26 +89,27 @@ def timeline_plot(shown: Timeline) -> str:
     window = steps_shown(shown)
     if window is None or window[1] <= window[0]:
         return ""
+    tracks = shown.tracks[:TRACKS]
     began, ended = window[0] - 0.03 * (window[1] - window[0]), window[1] + 0.03 * (window[1] - window[0])
 
     def draw(axes: Any) -> None:
         kinds: dict[str, Any] = {}
-        for row, track in enumerate(shown.tracks):
+        for row, track in enumerate(tracks):
             for span in _within(track, began, ended):
                 width = 1e3 * (min(span.ended, ended) - max(span.began, began))
                 left = 1e3 * (max(span.began, began) - began)
                 thick = 0.4 if span.kind in ("reading", "packing") else 0.7
                 bar = axes.barh(row, width, thick, left, color=COLOURS[span.kind], edgecolor="white", linewidth=0.4)
                 kinds.setdefault(span.kind, bar)
-        for (at, row), (to, below) in _flows(shown.tracks, began, ended):
+        for (at, row), (to, below) in _flows(tracks, began, ended):
             axes.plot([1e3 * (at - began), 1e3 * (to - began)], [row, below], color="#555555", linewidth=0.6, alpha=0.7)
-        axes.set_yticks(range(len(shown.tracks)), [track.name for track in shown.tracks])
+        axes.set_yticks(range(len(tracks)), [track.name for track in tracks])
         axes.set_xlim(0, 1e3 * (ended - began))
         axes.invert_yaxis()
         axes.set_xlabel("milliseconds")
         axes.legend(kinds.values(), kinds, ncols=len(kinds), loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
 
-    return _drawn(1.2 + 0.42 * len(shown.tracks), draw)
+    return _drawn(1.2 + 0.42 * len(tracks), draw)
 
 
 def _within(track: Track, began: float, ended: float) -> list[Span]:
@@ -120,7 +129,7 @@ def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tu
 
 def operations_plot(stages: Sequence[StageStats]) -> str:
     """What the work took."""
-    rows = [row for stage in stages for row in _work(stage)]
+    rows = _work(stages)
     whole = sum(seconds for _, _, seconds in rows)
     if whole <= 0:
         return ""
@@ -137,10 +146,14 @@ def operations_plot(stages: Sequence[StageStats]) -> str:
     return _drawn(0.8 + 0.3 * len(rows), draw)
 
 
-def _work(stage: StageStats) -> list[tuple[str, str, float]]:
-    reading = [("reading", "reading", stage.reading)] if stage.reads else []
-    each = [(brief(operation.name, NAME), "task", operation.seconds) for operation in stage.operations]
-    return [*reading, *each, ("between operations", "not timed", stage.between), ("packing", "packing", stage.packing)]
+def _work(stages: Sequence[StageStats]) -> list[tuple[str, str, float]]:
+    """Name, kind and seconds."""
+    rows = []
+    for stage in stages:
+        rows += [("reading", "reading", stage.reading)] if stage.reads else []
+        rows += [(brief(operation.name, NAME), "task", operation.seconds) for operation in stage.operations]
+    between, packing = (sum(getattr(stage, name) for stage in stages) for name in ("between", "packing"))
+    return [*rows, ("between operations", "not timed", between), ("packing", "packing", packing)]
 
 
 def waits_plot(shown: Timeline) -> str:

@@ -15,8 +15,10 @@ import pytest
 import millrace
 from millrace import Batch, DataLoader, MixSampler, Pack, load
 from millrace.errors import OutputError
+from millrace.showing.plots import steps_shown
 from millrace.showing.recording import Recorder, Recording
 from millrace.showing.report import page
+from millrace.showing.timeline import Span, Timeline, Track
 from millrace.tools.command_line import main
 
 pytest.importorskip("matplotlib")
@@ -92,6 +94,21 @@ def test_a_page_has_every_picture_and_needs_nothing_else():
     assert "named_script" in parsed.text
     assert "['<script>alert(1)</script>']" in parsed.text
     assert "your own work" in parsed.text
+
+
+def test_the_steps_that_are_shown_wait_as_much_as_all_do():
+    """And not the first one, which waits for workers to start, nor those of which some tasks were not taken yet."""
+    waits = [Span("waiting", "wait", 0.0, 90.0)]
+    for step in range(40):  # every fourth waits for half of it
+        began = 100.0 + 10 * step
+        waits.append(Span("waiting", "wait", began, began + (5.0 if step % 4 == 3 else 0.0)))
+    worker = Track("worker 0", (Span("task", "read", 0.0, 400.0),))
+    began, ended = steps_shown(Timeline((Track("your loop", tuple(waits)), worker), ()))
+    inside = [wait for wait in waits if began <= wait.began and wait.ended <= ended]
+    assert len(inside) == 8
+    assert sum(wait.ended > wait.began for wait in inside) == 2
+    assert 100 <= began < ended <= 400
+    assert steps_shown(Timeline((Track("your loop", ()),), ())) is None
 
 
 def test_of_mixes_and_packs_it_tells_what_batches_are_made_of():
