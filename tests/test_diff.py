@@ -223,5 +223,12 @@ def test_the_command_compares_programs_and_checkpoints(tmp_path, capsys):
     ]
     assert main(["diff", "--json", str(state), f"{program}:b"]) == 1
     assert json.loads(capsys.readouterr().out)["step"] == 0
+    other = tmp_path / "other.py"
+    other.write_text(
+        f"{program.read_text()}import sys\nfor batch in vars()[sys.argv[1]]():\n    raise AssertionError\n"
+    )
+    assert main(["diff", "--run", str(other), str(state), "--", "a"]) == 0
+    assert main(["diff", "--run", str(other), str(state), "--", "b"]) == 1
+    capsys.readouterr()
     assert main(["diff", f"{program}:none", str(state)]) == 2
     assert "train.py has no none" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from .conversions import add_convert, add_verify
 from .planning.command import add_plan
 from .tracing.commands import add_diff, add_trace
 
-_WITH_MORE = ("bench", "convert", "plan", "trace")
+_WITH_MORE = ("bench", "convert", "diff", "plan", "trace")
 """Commands that take arguments of somebody else's, after two dashes."""
 
 

@@ -81,6 +81,9 @@ def add_diff(tools: Any) -> None:
     )
     for name in ("one", "two"):
         parser.add_argument(name, help="PROGRAM.py[:name], or a state file or a folder of these")
+    parser.add_argument(
+        "--run", action="store_true", dest="runs", help="run programs as a shell would, up to their first loop"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_diff)
 
@@ -88,14 +91,14 @@ def add_diff(tools: Any) -> None:
 def _diff(options: argparse.Namespace) -> int:
     from .diff import diff
 
-    with _stream(options.one) as one, _stream(options.two) as two:
+    with _stream(options.one, options) as one, _stream(options.two, options) as two:
         found = diff(one, two)
         print(json.dumps(found.to_dict()) if options.json else found)
     return 1 if found else 0
 
 
 @contextmanager
-def _stream(text: str) -> Iterator[Any]:
+def _stream(text: str, options: argparse.Namespace) -> Iterator[Any]:
     """The loader of a program, or the path of a checkpoint."""
     from ..programs import Program
 
@@ -103,7 +106,7 @@ def _stream(text: str) -> Iterator[Any]:
     if program.path.suffix != ".py":
         yield text
         return
-    with program.loader() as loader:
+    with _loader(program, options) as loader:
         yield loader
 
 
