@@ -61,15 +61,14 @@ def ray_cluster():
     """A Ray cluster of this machine, in which tests marked `ray` do their work."""
     import ray
 
+    from millrace.loader.executors.ray.cluster import start
+
     os.environ |= {
         "RAY_AUTH_MODE": "disabled",
         "RAY_memory_monitor_refresh_ms": "0",
     }  # others use the memory of CI, too
     folder = tempfile.mkdtemp(dir="/tmp")  # Ray's sockets need a short path
-    size = 500 << 20
-    ray.init(
-        "local", num_cpus=4, include_dashboard=False, logging_level="ERROR", object_store_memory=size, _temp_dir=folder
-    )
+    start(num_cpus=4, object_store_memory=500 << 20, _temp_dir=folder)
     yield
     ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)

@@ -85,6 +85,7 @@ def test_a_batch_is_what_it_was_as_long_as_it_is_looked_at():
 @pytest.mark.long
 def test_the_object_store_does_not_grow_over_epochs():
     """Twenty epochs: what is dropped is free, rows that became batches too; and after the end nothing is left."""
+    before = _bytes_in_store()
     operations = [lambda x: np.full(100_000, x), Filter(lambda row: row[0] % 3), Batch(4)]
     one = DataLoader(data_source=range(40), sampler=IndexSampler(40, num_epochs=20), operations=operations, **ON_RAY)
     used = []
@@ -94,7 +95,9 @@ def test_the_object_store_does_not_grow_over_epochs():
             used.append(_bytes_in_store())
     assert number == 26 * 20 // 4 - 1
     assert max(used[len(used) // 2 :]) <= 2 * max(used[: len(used) // 2])
-    assert wait_until(lambda: gc.collect() is None and _bytes_in_store() < 1 << 20, 10)  # Ray counts some time later
+    assert wait_until(
+        lambda: gc.collect() >= 0 and _bytes_in_store() < before + (1 << 20), 20
+    )  # Ray counts some time later
 
 
 @pytest.mark.ray
@@ -181,6 +184,7 @@ def test_a_pipeline_that_cannot_be_unpacked_says_why():
 
 @pytest.mark.ray
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX's, if it was imported: the child does not use it
 def test_a_forked_child_gives_nothing_back_that_its_parent_uses():
     """It is told that the iterator is its parent's; what it drops stays as it is in the parent."""
     with iter(_loader([lambda x: np.full(50_000, x), Batch(4)], 80)) as iterator:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,6 +82,8 @@ class PooledExecutor(Executor):
         self._gathered: list[PooledHandle] = []
         self._next_task = 0
         self._pool = pool
+        self._actions: deque[Action[PooledHandle]] = deque()
+        self._acting = False
 
     def units(self, stage: int) -> int:
         """Spans in a task, or groups in a message: several while they are short, but one with a timeout, which is for one."""
@@ -122,27 +125,38 @@ class PooledExecutor(Executor):
         raise NotImplementedError
 
     def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
-        """Do what the pool has decided."""
-        for action in actions:
-            match action:
-                case Give(worker, handles):
-                    self._give(worker, handles)
-                case Spawn(worker):
-                    self._spawn(worker)
-                    self._observer.worker_started(worker)
-                case Kill(worker):
-                    self._kill(worker)
-                case Divide(handle):
-                    handle.block = Block([], parts=parts_of(handle.task, self._pipeline))
-                case GiveUp(handle, reason):
-                    handle.block = given_up(handle.task, handle.blocks, self._pipeline, reason)
-                case Restart():
-                    self._restart()
-                case Warn(text):
-                    LOGGER.warning(text)
-                case Fail(text):
-                    self.close()
-                    raise WorkerCrashedError(text)
+        """Do what the pool has decided, in this order. What follows from an action waits until those before it are done."""
+        self._actions += actions
+        if self._acting:
+            return
+        self._acting = True
+        try:
+            while self._actions:
+                self._do(self._actions.popleft())
+        finally:
+            self._acting = False
+            self._actions.clear()
+
+    def _do(self, action: Action[PooledHandle]) -> None:
+        match action:
+            case Give(worker, handles):
+                self._give(worker, handles)
+            case Spawn(worker):
+                self._spawn(worker)
+                self._observer.worker_started(worker)
+            case Kill(worker):
+                self._kill(worker)
+            case Divide(handle):
+                handle.block = Block([], parts=parts_of(handle.task, self._pipeline))
+            case GiveUp(handle, reason):
+                handle.block = given_up(handle.task, handle.blocks, self._pipeline, reason)
+            case Restart():
+                self._restart()
+            case Warn(text):
+                LOGGER.warning(text)
+            case Fail(text):
+                self.close()
+                raise WorkerCrashedError(text)
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
         """Send tasks to a worker."""

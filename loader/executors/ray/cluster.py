@@ -12,7 +12,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from logging import WARNING
 from typing import Any
 
@@ -60,7 +61,7 @@ def _join(address: str | None, workers: int) -> None:
             "to start a cluster on this machine."
         )
     if address == "local":
-        _lasting(lambda: _start(workers))
+        _lasting(lambda: start(num_cpus=max(os.cpu_count() or 1, workers)))
         return
     try:
         ray.init(address=address, logging_level=WARNING)
@@ -71,13 +72,18 @@ def _join(address: str | None, workers: int) -> None:
         ) from error
 
 
-def _start(workers: int) -> None:
-    """Start a cluster of this machine alone, whose workers find the modules that this process finds."""
+def start(**options: Any) -> None:
+    """Start a cluster of this machine alone, whose workers find the modules that this process finds.
+
+    Args:
+        **options: of `ray.init`.
+    """
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     try:
-        count = max(os.cpu_count() or 1, workers)
-        ray.init(address="local", num_cpus=count, include_dashboard=False, logging_level=WARNING)
+        with warnings.catch_warnings():  # JAX's: a fork is no danger where another program begins in it at once
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            ray.init(address="local", include_dashboard=False, logging_level=WARNING, **options)
     finally:
         if before is None:
             del os.environ["PYTHONPATH"]
@@ -85,17 +91,17 @@ def _start(workers: int) -> None:
             os.environ["PYTHONPATH"] = before
 
 
-def _lasting(start: Any) -> None:
+def _lasting(begin: Callable[[], None]) -> None:
     """Start processes in a thread that lasts: the kernel ends them with the thread that started them."""
     if threading.current_thread() is threading.main_thread():
-        start()
+        begin()
         return
     failures: list[BaseException] = []
     started = threading.Event()
 
     def keep() -> None:
         try:
-            start()
+            begin()
         except BaseException as error:
             failures.append(error)
             return
