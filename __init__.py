@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .datasets import IterDataset, MapDataset
     from .formats import decode_example, encode_example
     from .loader import (
+        Auto,
         DataLoader,
         DataLoaderIterator,
         DeviceLoader,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArrayRecordDataSource",
+    "Auto",
     "Batch",
     "BlockShuffle",
     "DataLoader",

@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from .data_loader import DataLoader, load
     from .device import DeviceLoader, device_put, shard_options_for
     from .iterator import DataLoaderIterator
-    from .options import ReadOptions
+    from .options import Auto, ReadOptions
 
 __all__ = [
+    "Auto",
     "DataLoader",
     "DataLoaderIterator",
     "DeviceLoader",
@@ -26,6 +27,7 @@ __getattr__ = names_from(
         "DataLoader": "data_loader",
         "DataLoaderIterator": "iterator",
         "DeviceLoader": "device",
+        "Auto": "options",
         "ReadOptions": "options",
         "device_put": "device",
         "load": "data_loader",

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict
 from ..checks import one_of, warn, whole_number
 from ..samplers.block_shuffle import BlockShuffle
 from ..wording import a_kind_of, brief, shown
-from .options import ExecutionOptions, ReadOptions
+from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
     "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, millrace.Batch(32)]), or the short form "
@@ -24,7 +24,7 @@ _FORMS = {
 class LoaderOptions(TypedDict, total=False):
     """The arguments of `DataLoader` that `load` hands on as they are."""
 
-    worker_count: int | Literal["cluster"] | None
+    worker_count: int | Literal["auto", "cluster"] | Auto | None
     worker_buffer_size: int
     read_options: ReadOptions | None
     enable_profiling: bool

@@ -18,7 +18,7 @@ from .arguments import LoaderOptions, as_list, refuse, skips, warn_of_no_effect,
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
 from .iterator import DataLoaderIterator
-from .options import ExecutionOptions, ReadOptions
+from .options import Auto, ExecutionOptions, ReadOptions
 from .plan import steps
 from .plan.build import make_pipeline, not_empty
 from .plan.compile import with_operations
@@ -49,7 +49,8 @@ class DataLoader:
         sampler: which record stands at which position; `IndexSampler`, `MixSampler`, or your own.
         operations: transforms, batches, and plain functions, which are maps; in order. Default: none.
         worker_count: 0 (default) works in the calling thread and reads ahead on threads; other numbers work in that many
-            processes. None: one for each CPU. "cluster", with Ray: as many as there is room for, at any time.
+            processes. None: one for each CPU. "auto", or `Auto(most=…)`: as many as are of use. "cluster", with Ray: as many as
+            there is room for, at any time.
         worker_buffer_size: finished batches held ready for each worker (default 1); of small ones, as many as make 8 to 16 MB.
         shard_options: the part of the stream for this process; None (default): the sampler's.
         read_options: how records are read ahead; None (default): `ReadOptions()`.
@@ -92,7 +93,7 @@ class DataLoader:
         data_source: Any = None,
         sampler: Any = None,
         operations: Sequence[Any] = (),
-        worker_count: int | Literal["cluster"] | None = 0,
+        worker_count: int | Literal["auto", "cluster"] | Auto | None = 0,
         worker_buffer_size: int = 1,
         shard_options: ShardOptions | None = None,
         read_options: ReadOptions | None = None,

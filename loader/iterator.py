@@ -18,7 +18,6 @@ from .executors.protocol import Executor
 from .observing.listeners import begins
 from .observing.observer import Observer
 from .observing.summary import StageNames, stage_stats, worker_stats
-from .observing.waits import Waits
 from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
@@ -62,7 +61,7 @@ class DataLoaderIterator(Standing):
         self._running = Running()
         self._closed = self._ended = False
         self._skipped = SkippedRecords(max_errors)
-        self._waits, self._observer, self._first_step = Waits(), Observer(), 0  # since the start, or since `set_state`
+        self._observer, self._first_step = Observer(), 0  # since the start, or since `set_state`
         self._log_at = perf_counter() + LOG_SECONDS if execution.observe == "log" else None
         self._step = 0
         self._start = pipeline.start
@@ -117,19 +116,25 @@ class DataLoaderIterator(Standing):
         >>> iterator.stats().steps
         4
         """
-        observer, elapsed = self._observer, self._waits.elapsed
+        observer, elapsed = self._observer, self._observer.waits.elapsed
         stages = stage_stats(observer, _names(self._pipeline), elapsed)
         return IteratorStats(
             steps=self._step - self._first_step,
             elapsed=elapsed,
-            waited=self._waits.seconds,
-            worker_count=self._execution.workers,
+            waited=observer.waits.seconds,
+            worker_count=self._worker_count,
             skipped=self._skipped.count,
             stages=stages,
             workers=worker_stats(observer) if stages else None,
             tasks=observer.last_tasks(),
             worker_events=observer.last_of_workers(),
         )
+
+    @property
+    def _worker_count(self) -> int:
+        """As it is now."""
+        found = self._observer.worker_count
+        return self._execution.workers if found is None else found
 
     def start_prefetch(self) -> None:
         """Have the work begin now, in the background as far as there is one, and not with the first `next`."""
@@ -215,7 +220,7 @@ class DataLoaderIterator(Standing):
     def _flow(self, executor: Executor) -> Flow:
         """What comes next."""
         self._start, self._run = self._here().cursor, None
-        return Flow(self._pipeline, self._start, executor, self._skipped, self._waits, self._observer, self._unread())
+        return Flow(self._pipeline, self._start, executor, self._skipped, self._observer, self._unread())
 
     def _unread(self) -> Ranges:
         """Local positions that are to be left out."""
@@ -232,7 +237,7 @@ class DataLoaderIterator(Standing):
 
     def _told_at(self, mark: Mark) -> str:
         place, source = f"step={mark.step}, epoch={mark.epoch}", self._pipeline.leaves[0].source
-        return f"{place}, worker_count={self._execution.workers}, data_source={shown(source)}"
+        return f"{place}, worker_count={self._worker_count}, data_source={shown(source)}"
 
     def _go_back(self, mark: Mark) -> None:
         """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
@@ -247,12 +252,11 @@ class DataLoaderIterator(Standing):
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
         start = state.cursor._replace(skips=skips)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
-        skipped, waits, observer = SkippedRecords(self._skipped.limit), Waits(), Observer()
+        skipped, observer = SkippedRecords(self._skipped.limit), Observer()
         self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing
         self._loaders, self._pipeline, self._start, self._run = loaders, pipeline, start, None
         self._step = self._first_step = state.step
-        self._skipped_steps, self._skipped, self._waits, self._observer = skipped_steps, skipped, waits, observer
-        self._ended = False
+        self._skipped_steps, self._skipped, self._observer, self._ended = skipped_steps, skipped, observer, False
 
 
 def _names(pipeline: Pipeline) -> list[StageNames]:
@@ -272,6 +276,6 @@ def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, in
     options, observer = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False), Observer()
     executor = make_executor(pipeline, options, observer)
     try:
-        yield from Flow(pipeline, start, executor, SkippedRecords(), Waits(), observer)
+        yield from Flow(pipeline, start, executor, SkippedRecords(), observer)
     finally:
         executor.close()

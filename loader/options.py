@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal, TypeVar
 
@@ -61,13 +61,48 @@ INSIDE_A_TASK: ContextVar[bool] = ContextVar("millrace_inside_a_task", default=F
 """Whether what is iterated now is part of a task: then it is done here, without workers of its own."""
 
 
+def _most_by_default() -> int:
+    cpus = os.cpu_count() or 1
+    return max(cpus, min(4 * cpus, 32))
+
+
+@dataclass(frozen=True)
+class Auto:
+    """A number of workers that is found out while the stream runs, as `worker_count`; "auto" is one with the defaults.
+
+    It begins with none, or one; more are tried as long as the stream gets faster by it and your loop waits at all, and then
+    longer buffers. After at most 30 seconds nothing changes any more. The stream is the same as with any number.
+
+    Attributes:
+        most: workers that there may be. Default: four for each CPU, at most 32 of them or one for each CPU: work that waits for
+            disks or networks is done by more workers than there are CPUs.
+        most_bytes: of the memory that worker processes share with yours, for batches on their way. None (default): any number.
+
+    Raises:
+        TypeError: an argument is no int.
+        ValueError: an argument is not positive.
+
+    >>> Auto(most=4).most
+    4
+    """
+
+    most: int = field(default_factory=_most_by_default)
+    most_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        whole_number("most", self.most, 1, None, "a positive number of workers")
+        if self.most_bytes is not None:
+            whole_number("most_bytes", self.most_bytes, 1, None, "a positive number of bytes, or None for any")
+
+
 @dataclass(frozen=True)
 class ExecutionOptions:
     """Where and how far ahead the work is done: never what comes of it.
 
     Attributes:
         worker_count: 0 works in the calling thread and reads ahead on threads; other numbers work in that many processes,
-            threads or actors. None: one for each CPU. "cluster", with Ray: as many as there is room for, at any time.
+            threads or actors. None: one for each CPU. "auto", or `Auto(most=…)`: as many as are of use, which is found out
+            while the stream runs. "cluster", with Ray: as many as there is room for, at any time.
         worker_kind: "process" (default), "thread" for operations that release the GIL, or "ray" for actors in a Ray cluster.
         worker_buffer_size: finished batches held ready for each worker (default 1).
         timeout: seconds that a task may take in a worker process or actor; None (default) for no limit.
@@ -90,7 +125,7 @@ class ExecutionOptions:
     'process'
     """
 
-    worker_count: int | Literal["cluster"] | None = 0
+    worker_count: int | Literal["auto", "cluster"] | Auto | None = 0
     worker_kind: Literal["process", "thread", "ray"] = "process"
     worker_buffer_size: int = 1
     timeout: float | None = None
@@ -123,8 +158,10 @@ class ExecutionOptions:
 
     @property
     def workers(self) -> int:
-        """The number of workers; 1 where only the cluster knows."""
-        return 1 if self.worker_count == "cluster" else self.worker_count or 0
+        """The number of workers, the largest where it changes; 1 where only the cluster knows."""
+        if isinstance(self.worker_count, Auto):
+            return self.worker_count.most
+        return self.worker_count if isinstance(self.worker_count, int) else 1
 
     @property
     def reading(self) -> ReadOptions:
@@ -132,7 +169,13 @@ class ExecutionOptions:
         return self.read_options or ReadOptions()
 
 
-def _worker_count(count: Any, kind: str) -> int | Literal["cluster"]:
+def _worker_count(count: Any, kind: str) -> int | Literal["cluster"] | Auto:
+    if isinstance(count, Auto) or (isinstance(count, str) and count == "auto"):
+        if kind == "ray":
+            raise ValueError(
+                f'worker_count={shown(count)} goes with processes and threads; with "ray", pass "cluster".'
+            )
+        return count if isinstance(count, Auto) else Auto()
     if isinstance(count, str) and count == "cluster":
         if kind != "ray":
             raise ValueError(f'worker_count="cluster" goes with worker_kind="ray"; with {shown(kind)}, pass a number.')

@@ -58,7 +58,8 @@ def seen(loop: Any) -> Seen | None:
     loop = without_line(loop)
     host = host_iterator(loop)
     if loop is host:
-        return Seen(host.step - host._first_step, host._waits.elapsed, host._waits.seconds, *_amounts(host))
+        waits = host._observer.waits
+        return Seen(host.step - host._first_step, waits.elapsed, waits.seconds, *_amounts(host))
     if not hasattr(loop, "_watch"):
         return None
     stats = loop._watch.stats(None)

@@ -9,7 +9,6 @@ from pipelines import PIPELINES, loader, plain, stream
 
 from millrace import Batch, Filter, load
 from millrace.loader.observing.observer import Observer
-from millrace.loader.observing.waits import Waits
 from millrace.loader.plan.pipeline import Pipeline
 from millrace.loader.stream.flow import Flow
 from millrace.loader.stream.skipped import SkippedRecords
@@ -70,7 +69,7 @@ def test_tasks_of_every_pipeline_can_be_done_elsewhere(name):
     """Sent as bytes and done by others, they give the same stream."""
     one = loader(name)
     executor = Far(one._pipeline)
-    flow = Flow(one._pipeline, one._pipeline.start, executor, SkippedRecords(), Waits(), Observer())
+    flow = Flow(one._pipeline, one._pipeline.start, executor, SkippedRecords(), Observer())
     assert stream(element for element, _, _ in flow) == stream(one)
     assert executor.kinds == ({SpanTask} if len(one._pipeline.stages) == 1 else {SpanTask, GroupTask})
 
@@ -85,5 +84,5 @@ def test_a_task_is_a_few_numbers():
             sizes.append(len(pickle.dumps(task)))
             return super().submit(task, blocks)
 
-    next(iter(Flow(pipeline, pipeline.start, Measuring(pipeline), SkippedRecords(), Waits(), Observer())))
+    next(iter(Flow(pipeline, pipeline.start, Measuring(pipeline), SkippedRecords(), Observer())))
     assert max(sizes) < 200

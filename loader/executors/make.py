@@ -5,11 +5,17 @@ In: a pipeline, and options. Out: an executor. Each kind is imported when it is 
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from ...errors import MissingExtraError
 from ..observing.observer import Observer
-from ..options import INSIDE_A_TASK, ExecutionOptions
+from ..options import INSIDE_A_TASK, Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
 from .protocol import Executor
+
+if TYPE_CHECKING:
+    from .auto.executor import Team
 
 
 def make_executor(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:
@@ -18,6 +24,10 @@ def make_executor(pipeline: Pipeline, options: ExecutionOptions, observer: Obser
         from .inline import InlineExecutor
 
         return InlineExecutor(pipeline, options)
+    if isinstance(options.worker_count, Auto):
+        from .auto.executor import AutoExecutor
+
+        return AutoExecutor(pipeline, options, observer, partial(_team_of, pipeline, options, observer))
     if options.worker_kind == "thread":
         from .threads import ThreadExecutor
 
@@ -27,6 +37,17 @@ def make_executor(pipeline: Pipeline, options: ExecutionOptions, observer: Obser
     from .processes.executor import ProcessExecutor
 
     return ProcessExecutor(pipeline, options, observer)
+
+
+def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int) -> Team:
+    """Workers whose number may be changed."""
+    if options.worker_kind == "thread":
+        from .threads import ThreadExecutor
+
+        return ThreadExecutor(pipeline, options, workers)
+    from .processes.executor import ProcessExecutor
+
+    return ProcessExecutor(pipeline, options, observer, begins_with=workers)
 
 
 def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:

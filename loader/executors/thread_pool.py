@@ -72,15 +72,28 @@ class Pool:
         self._name = name
         self._calls: SimpleQueue[Call[Any] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._let_go = 0  # of these, they have ended or are about to
         finalize(self, _end, self._calls, self._threads)
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Call[T]:
         """Have a thread make a call."""
         call = Call(function, arguments)
         self._calls.put(call)
-        if len(self._threads) < self._count:
+        if len(self._threads) - self._let_go < self._count:
             self._start_another()
         return call
+
+    def resize(self, count: int) -> None:
+        """At most so many from now on; those that are too many end after the calls that were submitted."""
+        over = max(len(self._threads) - self._let_go - count, 0)
+        self._count = count
+        self._let_go += over
+        for _ in range(over):
+            self._calls.put(None)
+
+    def is_idle(self) -> bool:
+        """Whether every call was begun."""
+        return self._calls.empty()
 
     def _start_another(self) -> None:
         name = f"{self._name}_{len(self._threads)}"
@@ -92,7 +105,7 @@ class Pool:
         except RuntimeError:  # the system gives no more threads
             if not self._threads:
                 raise
-            self._count = len(self._threads)
+            self._count = len(self._threads) - self._let_go
 
     def close(self) -> None:
         """Stop the threads, once they have made the calls that they are at. May be called twice."""

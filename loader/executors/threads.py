@@ -21,14 +21,28 @@ from .thread_pool import Call, Pool
 class ThreadExecutor(Executor):
     """Runs tasks on the threads of a pool, whose calls are the handles."""
 
-    def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
-        self._window = window_of(options.workers, options.worker_buffer_size, len(pipeline.leaves))
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions, begins_with: int | None = None) -> None:
+        workers = begins_with or options.workers
+        self._window = window_of(workers, options.worker_buffer_size, len(pipeline.leaves))
         self._pipeline = pipeline
         self._observes = options.observe
         self._own = threading.local()
         self._workers: list[Worker] = []
         self._ahead = ReadAhead(pipeline, options.reading)
-        self._pool = Pool(options.workers, "millrace-worker")
+        self._pool = Pool(workers, "millrace-worker")
+
+    def resize(self, workers: int, buffer: int) -> None:
+        """Have so many threads, at least 1, and so many batches ahead for each."""
+        self._window = window_of(workers, buffer, len(self._pipeline.leaves))
+        self._pool.resize(workers)
+
+    def has_begun(self) -> bool:
+        """Threads are there when they are needed."""
+        return True
+
+    def is_idle(self) -> bool:
+        """Whether every task that it was given is at work, or done."""
+        return self._pool.is_idle()
 
     def window(self, stage: int) -> int:
         """The same for all."""

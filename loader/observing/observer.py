@@ -16,6 +16,7 @@ import numpy as np
 from .ledger import KEPT, Ledger
 from .sums import Between, StageSums, between
 from .times import TaskEvent, TaskTimes, WorkerEvent
+from .waits import Waits
 
 KEPT_EVENTS = 200
 """Starts and ends of workers that are kept. Chosen."""
@@ -25,6 +26,8 @@ class Observer:
     """That of one iterator, from its start or a state on. Notes are made by the iterator's thread; any may ask."""
 
     def __init__(self) -> None:
+        self.waits = Waits()
+        self.worker_count: int | None = None  # where that changes, and the options do not tell
         self.started = self.ended = 0
         self.slab_bytes = self.most_slab_bytes = 0
         self._ledger = Ledger()

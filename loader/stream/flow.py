@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 from ..executors.protocol import Executor
 from ..observing.observer import Observer
 from ..observing.profiles import profiled
-from ..observing.waits import Waits
 from ..plan.cursor import Cursor, Unfinished
 from ..plan.leaf import Leaf
 from ..plan.parts import Part
@@ -49,14 +48,12 @@ class Flow:
         start: Cursor,
         executor: Executor,
         skipped: SkippedRecords,
-        waits: Waits,
         observer: Observer,
         unread: Ranges = (),
     ) -> None:
         self._pipeline = pipeline
         self._executor = executor
         self._skipped = skipped
-        self._waits = waits
         self._observer = observer
         self._whole = pipeline.whole_from(start)
         self._unread = unread
@@ -143,7 +140,7 @@ class Flow:
                 assert run is not None, "it was waited for"
                 if not isinstance(run, Ended):
                     run.unpack()
-            self._waits.note(began, time.perf_counter())
+            self._observer.waits.note(began, time.perf_counter())
             if isinstance(run, Ended):
                 if run.failure is not None:
                     raise run.failure.error

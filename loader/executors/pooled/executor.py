@@ -85,6 +85,23 @@ class PooledExecutor(Executor):
         self._actions: deque[Action[PooledHandle]] = deque()
         self._acting = False
 
+    def resize(self, workers: int, buffer: int) -> None:
+        """Have so many workers, at least 1, and so many batches ahead for each."""
+        self._window = window_of(workers, buffer, len(self._pipeline.leaves))
+        self._act(self._pool.resize(workers))
+        self._act(self._pool.let_go())
+
+    def has_begun(self) -> bool:
+        """Whether a worker is ready to work; looks at what has arrived."""
+        self.handle_messages(0)
+        return self._pool.ready_count > 0
+
+    def is_idle(self) -> bool:
+        """Whether every task that it was given is done; looks at what has arrived."""
+        self.send_gathered()
+        self.handle_messages(0)
+        return self._pool.is_idle
+
     def units(self, stage: int) -> int:
         """Spans in a task, or groups in a message: several while they are short, but one with a timeout, which is for one."""
         return 1 if self._timeout is not None else self._pace.together(stage)

@@ -9,6 +9,7 @@ The rules:
   was given alone, it counts one more try, and after `MAX_TRIES` it is given up.
 * workers are lost that no job is to blame for: their jobs are given again, with no try counted.
 * a job takes longer than the timeout: its worker is killed, once, and the above follows.
+* a worker is one too many: it is given nothing more, and killed when it has done what it has; nobody is told of its end.
 * all workers end at once, with the process that makes them: all is made anew and all jobs are given again, in their order. If
   that happens `MAX_TRIES` times and no answer comes in between, the run has failed.
 """
@@ -122,6 +123,7 @@ class WorkerPool(Generic[J]):
         self._timeout = timeout
         self._depth = depth
         self._workers: dict[int, _Worker[J]] = {}
+        self._leaving: set[int] = set()  # workers that are given nothing any more, and go when they have nothing left
         self._waiting: list[Sequence[J]] = []  # jobs that nobody has yet, each sequence a message
         self._made = 0
         self._failed_starts = 0
@@ -134,13 +136,36 @@ class WorkerPool(Generic[J]):
         return [Spawn(number) for number in numbers]
 
     def resize(self, worker_count: int) -> list[Action[J]]:
-        """Have another number of workers. Those that are too many go if they have not begun; others, when they end."""
+        """Have another number of workers. Those too many go that have not begun and have no jobs; others, when they end."""
         self._worker_count = worker_count
-        unready = [worker.number for worker in self._workers.values() if not worker.ready]
+        self._leaving.clear()
+        unready = [worker.number for worker in self._workers.values() if not worker.ready and not worker.jobs]
         over = unready[: max(len(self._workers) - worker_count, 0)]
         for number in over:
             del self._workers[number]
         return [*map(Kill, over), *self.spawn_missing()]
+
+    def let_go(self) -> list[Action[J]]:
+        """Have the workers go that are too many, the youngest first: at once if they have no jobs, or else after these."""
+        self._leaving = set(list(self._workers)[self._worker_count :])
+        return self.without_idle()
+
+    def without_idle(self) -> list[Action[J]]:
+        """Have those killed that were let go and have done their jobs. They are known no more."""
+        idle = [number for number in self._leaving if not self._workers[number].jobs]
+        for number in idle:
+            del self._workers[number]
+        self._leaving.difference_update(idle)
+        return [Kill(number) for number in idle]
+
+    def knows(self, worker: int) -> bool:
+        """Whether it is one of the workers: not if it was let go."""
+        return worker in self._workers
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all jobs are done."""
+        return not self._waiting and not any(worker.jobs for worker in self._workers.values())
 
     @property
     def ready_count(self) -> int:
@@ -172,6 +197,8 @@ class WorkerPool(Generic[J]):
     def _with_room(self) -> _Worker[J] | None:
         """Of the workers that may be given jobs, that which has the least to do."""
         workers: Iterable[_Worker[J]] = self._workers.values()
+        if self._leaving:
+            workers = [worker for worker in workers if worker.number not in self._leaving]
         if self._depth is not None:
             workers = [worker for worker in workers if worker.ready and worker.messages < self._depth]
         return min(workers, key=_LOAD, default=None)
@@ -186,8 +213,9 @@ class WorkerPool(Generic[J]):
 
     def ready(self, worker: int, now: float) -> None:
         """A worker begins with its jobs. What it takes until then is no job's fault."""
-        self._workers[worker].ready = True
-        self._workers[worker].began = now
+        if worker in self._workers:  # or it was let go while it began
+            self._workers[worker].ready = True
+            self._workers[worker].began = now
 
     def answered(self, worker: int, count: int, now: float) -> list[J]:
         """A worker has done its next `count` jobs, which were a message: these."""
@@ -202,7 +230,10 @@ class WorkerPool(Generic[J]):
 
     def ended(self, worker: int, how: str, now: float) -> list[Action[J]]:
         """A worker has ended, and all that it had answered is known. `how` goes on after "was terminated unexpectedly"."""
+        if worker not in self._workers:  # it was let go
+            return []
         gone = self._workers.pop(worker)
+        self._leaving.discard(worker)
         reason = f"was terminated unexpectedly {how}"
         if gone.late is not None:
             reason = f"was stopped after timeout={self._timeout} s"
@@ -247,6 +278,7 @@ class WorkerPool(Generic[J]):
     def _jobs_of(self, workers: Iterable[int]) -> list[J]:
         """The jobs of workers that are no more, in their order."""
         gone = [self._workers.pop(worker) for worker in workers]
+        self._leaving.difference_update(worker.number for worker in gone)
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:

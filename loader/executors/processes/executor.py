@@ -53,9 +53,15 @@ class ProcessExecutor(PooledExecutor):
     """Runs tasks in processes, which `spawner` makes: another one, in tests, plays them."""
 
     def __init__(
-        self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer, spawner: Spawner | None = None
+        self,
+        pipeline: Pipeline,
+        options: ExecutionOptions,
+        observer: Observer,
+        spawner: Spawner | None = None,
+        begins_with: int | None = None,
     ) -> None:
-        super().__init__(pipeline, options, observer, WorkerPool(options.workers, options.timeout))
+        pool: WorkerPool[PooledHandle] = WorkerPool(begins_with or options.workers, options.timeout)
+        super().__init__(pipeline, options, observer, pool)
         self._slabs = Slabs(len(pipeline.stages) > 1, observer.slabs)
         self._workers: dict[int, _Remote] = {}
         self._selector = selectors.DefaultSelector()
@@ -173,6 +179,7 @@ class ProcessExecutor(PooledExecutor):
             assert handle.number == answer.number, "a worker answers in the order in which it was asked"
             self._pace.note(handle.task, answer.seconds, sum(size for _, size in answer.lent))
             handle.block = EncodedBlock(answer, leased)
+        self._act(self._pool.without_idle())
 
     def _hear_spawner(self) -> None:
         received = self._spawner.channel.receive()
@@ -187,7 +194,8 @@ class ProcessExecutor(PooledExecutor):
             raise errors.decode(received[0].error)
 
     def _hear_last_words(self, worker: _Remote, how: str) -> None:
-        self._observer.worker_ended(worker.number, how)
+        if self._pool.knows(worker.number):
+            self._observer.worker_ended(worker.number, how)
         del self._workers[worker.number]
         while not worker.ended and worker.channel.readable():
             self._hear(worker)

@@ -1,0 +1,145 @@
+"""The executor that finds out how many workers are best: it measures, and does what the tuner decides.
+
+In: tasks. Out: handles, of the executors between which it chooses. A pipeline whose tasks name earlier blocks begins with
+one worker, as blocks that were made here are not known there; others begin in the calling thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from operator import sub
+from time import perf_counter
+from typing import Protocol
+
+from ...observing.observer import Observer
+from ...options import Auto, ExecutionOptions
+from ...plan.pipeline import Pipeline
+from ...work.tasks import NO_BLOCKS, Blocks, Task
+from ..inline import InlineExecutor
+from ..protocol import Executor, Handle
+from .tuned import LEAST_TASKS, LONGEST_SECONDS, POLL_SECONDS, STRETCH_SECONDS, TUNING_SECONDS, WARM_SECONDS
+from .tuner import Stretch, Tuner
+
+
+class Team(Executor, Protocol):
+    """An executor with workers, whose number can be changed."""
+
+    def resize(self, workers: int, buffer: int) -> None:
+        """Have so many workers, at least 1, and so many batches ahead for each."""
+
+    def has_begun(self) -> bool:
+        """Whether a worker is ready to work."""
+
+    def is_idle(self) -> bool:
+        """Whether every task that it was given is done."""
+
+
+class AutoExecutor(Executor):
+    """Runs tasks in the calling thread or by a team, which `make_team` makes of so many workers."""
+
+    elsewhere = True
+
+    def __init__(
+        self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer, make_team: Callable[[int], Team]
+    ) -> None:
+        auto = options.worker_count
+        assert isinstance(auto, Auto), "the options say that workers are counted here"
+        self._pipeline, self._observer, self._make_team = pipeline, observer, make_team
+        here = _may_work_here(pipeline, options)
+        most = (
+            1 if all(leaf.in_order for leaf in pipeline.leaves) else auto.most
+        )  # where one task follows from the other
+        self._tuner = Tuner(0 if here else 1, most, auto.most_bytes, options.worker_buffer_size)
+        self._inline = InlineExecutor(pipeline, options) if here else None
+        self._team = None if here else make_team(1)
+        self._at_work = self._inline or self._team
+        self._ends = 0.0  # when the tuner has to have come to an end; 0: no task came yet
+        self._then: Callable[[float], None] = self._begin_stretch  # what is to be done beside tasks …
+        self._at = 0.0  # … and when
+        self._before = 0.0, 0, 0, 0.0  # how things stood when the stretch began
+        observer.worker_count = self._tuner.setting.workers
+
+    def units(self, stage: int) -> int:
+        """Of whoever is at work."""
+        return self._working.units(stage)
+
+    def window(self, stage: int) -> int:
+        """Of whoever is at work; of more than one task, as that may be more in a moment."""
+        return max(2, self._working.window(stage))
+
+    @property
+    def _working(self) -> Executor:
+        assert self._at_work is not None, "there is an executor, or a team"
+        return self._at_work
+
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Handle:
+        """Have whoever is at work do a task; see now and then who should be."""
+        now = perf_counter()
+        if now >= self._at:
+            self._ends = self._ends or now + TUNING_SECONDS
+            self._then(now)
+        return self._working.submit(task, blocks)
+
+    def _next(self, then: Callable[[float], None], at: float) -> None:
+        self._then, self._at = then, at
+
+    def _begin_stretch(self, now: float) -> None:
+        self._before = self._standing(now)
+        self._next(self._measure, now + STRETCH_SECONDS)
+
+    def _standing(self, now: float) -> tuple[float, int, int, float]:
+        """The time, inputs and tasks that came through so far, and seconds that the user waited."""
+        sums = [self._observer.stage(stage.number) for stage in self._pipeline.stages if stage.leaf is not None]
+        inputs, tasks = sum(one.inputs for one in sums), sum(one.tasks for one in sums)
+        return now, inputs, tasks, self._observer.waits.seconds
+
+    def _measure(self, now: float) -> None:
+        seconds, inputs, tasks, waited = map(sub, self._standing(now), self._before)
+        if tasks < LEAST_TASKS and seconds < LONGEST_SECONDS:
+            self._next(self._measure, now + POLL_SECONDS)
+            return
+        self._tuner.note(Stretch(seconds, int(inputs), waited, self._observer.slab_bytes))
+        if now > self._ends:
+            self._tuner.settle()
+        self._change(now)
+
+    def _change(self, now: float) -> None:
+        """Go on with the tuner's setting."""
+        workers, buffer = self._tuner.setting
+        self._observer.worker_count = workers
+        if workers:
+            self._team = self._team or self._make_team(workers)
+            self._team.resize(workers, buffer)
+            self._take_over(now)
+            return
+        self._at_work = self._inline
+        self._next(*((self._send_home, now) if self._tuner.settled else (self._begin_stretch, now + WARM_SECONDS)))
+
+    def _take_over(self, now: float) -> None:
+        """Have the team work, once it can; until then the work goes on as before."""
+        if self._team is None or not self._team.has_begun():
+            self._next(self._take_over, now + POLL_SECONDS)
+            return
+        self._at_work = self._team
+        self._next(self._begin_stretch, math.inf if self._tuner.settled else now + WARM_SECONDS)
+
+    def _send_home(self, now: float) -> None:
+        """End the team, once what it was given is done."""
+        if self._team is None or self._team.is_idle():
+            team, self._team = self._team, None
+            if team is not None:
+                team.close()
+        self._next(self._send_home, math.inf if self._team is None else now + POLL_SECONDS)
+
+    def close(self) -> None:
+        """Close all of them."""
+        for executor in (self._inline, self._team):
+            if executor is not None:
+                executor.close()
+
+
+def _may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
+    """Whether tasks can be done in the calling thread as well as by a team, in any order, and whether the user minds."""
+    wants_workers = options.worker_init_fn is not None or options.timeout is not None
+    return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers

@@ -1,0 +1,219 @@
+"""worker_count="auto": how many workers there are is found out, and the stream is that of any number."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+from test_pool import _jobs, _pool
+
+from millrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
+from millrace.loader.executors.auto import executor as auto
+from millrace.loader.executors.auto.tuner import ENOUGH, Setting, Stretch, Tuner
+from millrace.loader.executors.pooled.pool import Give, Kill, Spawn, WorkerPool
+from millrace.loader.executors.thread_pool import Pool
+from millrace.loader.options import ExecutionOptions
+
+MACHINES = {
+    "computes on 2 cores": lambda workers, _: 100 * min(max(workers, 1), 2),
+    "computes on 6 cores": lambda workers, _: 100 * min(max(workers, 1), 6),
+    "waits for a store": lambda workers, _: 100 * max(workers, 1),
+    "costs more to hand over than to do": lambda workers, _: 1000 if not workers else 100 * min(workers, 2),
+    "gets slower with too many": lambda workers, _: 100 * max(workers, 1) if workers <= 5 else 40 * workers**0.5,
+    "takes unequal times": lambda workers, buffer: 100 * min(max(workers, 1), 4) * (0.7 if buffer < 2 else 1.0),
+    "one worker is better than none": lambda workers, _: 180 if workers == 1 else 150,
+}
+"""Records in a second, by the number of workers and the buffer."""
+
+
+def _settled(tuner, speed, loop=float("inf"), each=0, noise=0.0):
+    """The setting that it comes to, with a loop of the user's that takes at most so many records in a second."""
+    draws = random.Random(0)
+    for stretches in range(40):
+        if tuner.settled:
+            return stretches
+        rate = speed(*tuner.setting)
+        taken = min(rate, loop)
+        waited = max(0.0, 1.0 - taken / loop) if tuner.setting.workers == 0 or rate < loop else 0.0
+        nbytes = each * tuner.setting.workers * (1 + tuner.setting.buffer)
+        tuner.note(Stretch(1.0, round(taken * draws.uniform(1 - noise, 1 + noise)), waited, nbytes))
+    raise AssertionError("it never settles")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+@pytest.mark.parametrize("least", [0, 1])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_it_settles_near_the_best_setting(machine, least, noise):
+    """In few stretches, at 0.9 of the best there is at least."""
+    speed, tuner = MACHINES[machine], Tuner(least, most=8)
+    assert _settled(tuner, speed, noise=noise) <= 10
+    best = max(speed(workers, buffer) for workers in range(least, 9) for buffer in (1, 2, 4))
+    assert speed(*tuner.setting) >= 0.9 * best
+
+
+def test_who_does_not_wait_gets_no_more_workers():
+    """However much faster the stream could be."""
+    tuner = Tuner(0, most=8)
+    tuner.note(Stretch(1.0, 100, ENOUGH / 2, 0))
+    assert tuner.settled
+    assert tuner.setting == Setting(0, 1)
+    tuner = Tuner(0, most=16)
+    _settled(tuner, MACHINES["waits for a store"], loop=350)
+    assert tuner.setting == Setting(4, 1)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 8])
+def test_bounds_are_kept(most):
+    """Of workers, and of the memory that is shared with them."""
+    tuner = Tuner(1, most)
+    _settled(tuner, MACHINES["waits for a store"])
+    assert tuner.setting.workers == most
+    tuner = Tuner(0, most=16, most_bytes=6 * 2 * 1000)
+    _settled(tuner, MACHINES["waits for a store"], each=1000)
+    assert tuner.setting == Setting(6, 1)
+
+
+def test_when_time_is_up_the_best_so_far_is_kept():
+    """And what is noted after it changes nothing."""
+    tuner = Tuner(1, most=8)
+    tuner.note(Stretch(1.0, 100, 1.0, 0))
+    assert tuner.setting == Setting(2, 1)
+    assert tuner.settle() == Setting(1, 1)
+    assert tuner.note(Stretch(1.0, 1000, 1.0, 0)) == Setting(1, 1)
+
+
+class Restless(Tuner):
+    """Decides on something else each time."""
+
+    def __init__(self, least, most, most_bytes=None, buffer=1):
+        super().__init__(least, most, most_bytes, buffer)
+        self._next = iter([(2, 1), (1, 2), (3, 1), (least, 1), (2, 1), (least, 1)])
+
+    def note(self, stretch):
+        self.setting = Setting(*next(self._next, self.setting))
+        self.settled = self._next.__length_hint__() == 0
+        return self.setting
+
+
+@pytest.fixture
+def _restless(monkeypatch):
+    """Something else each few tasks."""
+    monkeypatch.setattr(auto, "Tuner", Restless)
+    for seconds in ("STRETCH_SECONDS", "WARM_SECONDS", "POLL_SECONDS"):
+        monkeypatch.setattr(auto, seconds, 0.0)
+    monkeypatch.setattr(auto, "LEAST_TASKS", 3)
+
+
+def _add(record, rng):
+    return record + rng.integers(1000)
+
+
+def _some(record):
+    return record % 3 != 0
+
+
+@pytest.mark.usefixtures("_restless")
+@pytest.mark.parametrize("kind", ["process", "thread"])
+@pytest.mark.parametrize("operations", [[], [Filter(_some)]], ids=["aligned", "ragged"])
+def test_the_stream_is_the_same_while_workers_come_and_go(kind, operations):
+    """From the calling thread to workers and back; a state taken on the way goes on likewise; nobody is taken for dead."""
+    sampler = IndexSampler(3000, shuffle=True, seed=3)
+
+    def loader(**options):
+        return DataLoader(
+            data_source=np.arange(3000), sampler=sampler, operations=[*operations, _as_number, Batch(8)], **options
+        )
+
+    found = []
+    with iter(loader(worker_count="auto", worker_kind=kind)) as iterator:
+        while not (found and iterator._running._executor._tuner.settled):
+            found.append(next(iterator).tolist())
+            time.sleep(1e-3)
+            if len(found) == 10:
+                state = iterator.get_state()
+        found += [next(iterator).tolist() for _ in range(50)]
+        stats = iterator.stats()
+    assert stats.workers.ended == 0
+    assert stats.worker_count == (1 if operations else 0)
+    expected = iter(loader())
+    assert found == [batch.tolist() for batch, _ in zip(expected, found)]
+    with iter(loader(worker_count=Auto(most=3), worker_kind=kind)) as iterator:
+        iterator.set_state(state)
+        assert [next(iterator).tolist() for _ in range(30)] == found[10:40]
+
+
+def _as_number(record):
+    return int(record)
+
+
+def test_workers_that_are_too_many_go_when_they_are_done():
+    """The youngest first; they are given nothing meanwhile, and their end is nobody's fault."""
+    pool, (first, second, third) = _pool(3), _jobs(3)
+    pool.assign([first], 0.0)
+    pool.assign([second], 0.0)
+    assert pool.resize(1) == []
+    assert pool.let_go() == [Kill(2)]
+    assert pool.assign([third], 0.0) == [Give(0, [third])]
+    assert pool.without_idle() == []
+    pool.answered(1, 1, 1.0)
+    assert pool.without_idle() == [Kill(1)]
+    assert not pool.knows(1)
+    assert pool.ended(1, "by signal SIGKILL", 2.0) == []
+    assert pool.resize(2) == [Spawn(3)]
+    assert not pool.is_idle
+    pool.answered(0, 2, 3.0)
+    assert pool.is_idle
+
+
+def test_a_worker_that_has_a_job_and_has_not_begun_is_not_too_many():
+    """Its job would be lost."""
+    pool, (job,) = WorkerPool(2, None), _jobs(1)
+    pool.spawn_missing()
+    pool.assign([job], 0.0)
+    assert pool.resize(1) == [Kill(1)]
+    assert pool.knows(0)
+
+
+def test_workers_may_stay_after_all():
+    """Those that were to go and have not gone yet do, where more are wanted again."""
+    pool, jobs = _pool(2), _jobs(3)
+    for job in jobs[:2]:
+        pool.assign([job], 0.0)
+    pool.resize(1)
+    assert pool.let_go() == []
+    assert pool.resize(2) == []
+    pool.answered(1, 1, 1.0)
+    assert pool.without_idle() == []
+    assert pool.assign([jobs[2]], 1.0) == [Give(1, [jobs[2]])]
+
+
+def test_threads_come_and_go():
+    """As many as are wanted make calls; none is left after closing."""
+    pool = Pool(1, "auto-test")
+    gate = threading.Barrier(4, timeout=10)
+    pool.resize(4)
+    for call in [pool.submit(gate.wait) for _ in range(4)]:
+        call.result()  # four at a time, or the barrier breaks
+    pool.resize(1)
+    assert pool.submit(lambda: 5).result() == 5
+    pool.resize(2)
+    pair = threading.Barrier(2, timeout=10)
+    for call in [pool.submit(pair.wait) for _ in range(2)]:
+        call.result()
+    pool.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("auto-test")]
+
+
+def test_auto_is_checked():
+    """What is no number, or too few, or goes with something else."""
+    assert load([1], worker_count="auto")._description.execution.worker_count == Auto()
+    assert ExecutionOptions(worker_count=Auto(most=3)).workers == 3
+    with pytest.raises(ValueError, match="most=0"):
+        Auto(most=0)
+    with pytest.raises(ValueError, match="most_bytes=-1"):
+        Auto(most_bytes=-1)
+    with pytest.raises(ValueError, match="cluster"):
+        ExecutionOptions(worker_count="auto", worker_kind="ray")
