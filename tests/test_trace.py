@@ -410,6 +410,16 @@ def test_a_changed_batch_size_is_noticed():
     assert _expected(millrace.trace(large, 2, iterator.get_state())) == _tokens(batch)
 
 
+@pytest.mark.parametrize("option", [("--step", "-1"), ("--step", "x"), ("--step", "1", "--shards", "0")])
+def test_numbers_that_are_none_are_usage_errors(option, capsys):
+    """Of the command, not of the program."""
+    from millrace.tools.command_line import main
+
+    with pytest.raises(SystemExit, match="2"):
+        main(["trace", "train.py", *option])
+    assert "usage: millrace trace" in capsys.readouterr().err
+
+
 PROGRAM = """
 import millrace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,10 @@ def add_trace(tools: Any) -> None:
     )
     parser.add_argument("checkpoint", nargs="?", help="a state file, or a folder of these; default: from the beginning")
     parser.add_argument("program", help="a file of Python, maybe with the name of a loader or of what makes one")
-    parser.add_argument("--step", type=int, required=True, metavar="N", help="the number of the batch, from 0")
-    parser.add_argument("--shards", type=int, metavar="N", help="so many go on from the checkpoint; default: as many")
+    parser.add_argument("--step", type=_from(0), required=True, metavar="N", help="the number of the batch, from 0")
+    parser.add_argument(
+        "--shards", type=_from(1), metavar="N", help="so many go on from the checkpoint; default: as many"
+    )
     parser.add_argument("--epochs", action="store_true", help="steps are those of loader.epochs()")
     parser.add_argument("--no-strict", action="store_true", help="go on with a program other than the checkpoint's")
     parser.add_argument(
@@ -41,6 +43,17 @@ def add_trace(tools: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_trace)
+
+
+def _from(least: int) -> Callable[[str], int]:
+    """What reads a whole number that is not below another one."""
+
+    def number(text: str) -> int:
+        if int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+        return int(text)
+
+    return number
 
 
 def _trace(options: argparse.Namespace) -> int:
