@@ -174,8 +174,8 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """How many there are; of a cluster, how many were at work."""
-    if execution.worker_count == "cluster" and host.workers is not None:
+    """How many there are; where their number is not fixed, how many were at work."""
+    if isinstance(execution.worker_count, str) and host.workers is not None:
         return max(host.workers.count, 1)
     return execution.workers
 

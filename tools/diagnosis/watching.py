@@ -74,7 +74,7 @@ def diagnosed_program(program: Program, arguments: Sequence[str], steps: int, se
     loops, lock = Loops(steps), Lock()
     with as_module(program.path, "__main__", arguments) as own:
         with listening(loops.begins), lock.watched():
-            interrupted = _run_until_enough(partial(program.execute, own), loops, seconds)
+            interrupted = _UntilEnough(loops, seconds).run(partial(program.execute, own))
         if not loops.stepped():
             if interrupted:
                 raise ProgramError(_NO_STEP.format(program=program.path, seconds=seconds))
@@ -98,46 +98,55 @@ def _of_only_loader(program: Program, names: Mapping[str, Any], steps: int, seco
     )
 
 
-def _run_until_enough(run: Callable[[], None], loops: Loops, seconds: float) -> bool:
-    """Run a program until its loops have made enough steps, or for so many seconds; whether it was interrupted then.
+class _UntilEnough:
+    """Runs a program until its loops have made enough steps, or for so many seconds.
 
-    The interrupt is taken for Ctrl-C by nobody, whenever it comes: before, it is none; after the program, it does nothing.
+    A thread looks, and interrupts the program. Whenever that comes, nobody takes it for somebody's Ctrl-C: before the end of
+    the program it is `Enough`, after it nothing.
     """
-    ended, late = threading.Event(), time.monotonic() + seconds
-    enough = inside = False
 
-    def look() -> None:
-        nonlocal enough
-        while not ended.wait(LOOK_SECONDS):
-            enough = enough or loops.have_enough() or time.monotonic() > late
-            if enough:
-                signal.pthread_kill(main, signal.SIGINT)
-                ended.wait(AGAIN_SECONDS)
+    def __init__(self, loops: Loops, seconds: float) -> None:
+        self._loops = loops
+        self._late = time.monotonic() + seconds
+        self._program = threading.get_ident()  # the thread that runs it
+        self._enough = self._inside = False
+        self._ended = threading.Event()
 
-    def interrupted(number: int, frame: Any) -> None:
-        if not enough:
-            signal.default_int_handler(number, frame)
-        if inside:
-            raise Enough
-
-    main = threading.get_ident()
-    thread = threading.Thread(target=look, name="millrace-bench", daemon=True)
-    former = signal.signal(signal.SIGINT, interrupted)
-    thread.start()
-    try:
+    def run(self, program: Callable[[], None]) -> bool:
+        """Whether it was interrupted."""
+        thread = threading.Thread(target=self._look, name="millrace-bench", daemon=True)
+        former = signal.signal(signal.SIGINT, self._interrupted)
+        thread.start()
         try:
-            inside = True
-            run()
+            return self._run(program)
         finally:
-            inside = False
-    except Enough:
-        return True
-    except ProgramError:  # it caught the interrupt, and says by its exit status that it was stopped
-        if not enough:
-            raise
-        return True
-    finally:
-        ended.set()
-        thread.join()
-        signal.signal(signal.SIGINT, former)
-    return False
+            self._ended.set()
+            thread.join()
+            signal.signal(signal.SIGINT, former)
+
+    def _run(self, program: Callable[[], None]) -> bool:
+        try:
+            try:
+                self._inside = True
+                program()
+            finally:
+                self._inside = False
+        except Enough:
+            return True
+        except ProgramError:  # it caught the interrupt, and says by its exit status that it was stopped
+            if not self._enough:
+                raise
+        return self._enough
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            self._enough = self._enough or self._loops.have_enough() or time.monotonic() > self._late
+            if self._enough:
+                signal.pthread_kill(self._program, signal.SIGINT)
+                self._ended.wait(AGAIN_SECONDS)
+
+    def _interrupted(self, number: int, frame: Any) -> None:
+        if not self._enough:
+            signal.default_int_handler(number, frame)
+        if self._inside:
+            raise Enough
