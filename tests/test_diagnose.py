@@ -60,6 +60,12 @@ def test_enough_workers_hide_their_work_and_no_more_are_named():
     assert Diagnosis.of(LOOP).sentence == sentence
 
 
+def test_work_is_not_called_hidden_where_the_hand_over_is_waited_for():
+    """What more workers would give is told then, as a number."""
+    loop = dataclasses.replace(LOOP, elapsed=0.032, waited=0.028, unready=0.024)
+    assert Diagnosis.of(loop).sentence.endswith("on 2 workers; 5 workers would give 4.0 times the batches.")
+
+
 def test_workers_of_a_cluster_bring_their_cores():
     """Those of this machine are no limit to them."""
     loop = dataclasses.replace(LOOP, at_work=1.0, cores=1, worker_kind="ray")

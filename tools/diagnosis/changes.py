@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .measured import Measured
-from .model import CLOSE, HAND_OVER, enough_workers, floor_seconds, step_seconds
+from .model import HAND_OVER, enough_workers, floor_seconds, share_waited, step_seconds
 from .verdict import Finding
 
 WORTH = 1.05
 """A change that makes less than this many times the steps is left out."""
+
+HIDDEN = 0.1
+"""Share of the time that is waited where work is said to be hidden: what is left is the hand-over."""
 
 LARGER = 8
 """Times the records in a batch: what is proposed for batches that are too small. Chosen."""
@@ -84,7 +87,7 @@ def _more_workers(measured: Measured) -> Iterator[Change]:
         return
     seconds = step_seconds(measured, count)
     workers = f"{count} worker{'s' * (count > 1)}"
-    hides = measured.step_known and seconds <= CLOSE * floor_seconds(measured)
+    hides = measured.step_known and share_waited(measured, seconds) <= HIDDEN
     cure = f"{workers} would hide it" if hides else f"{workers} would give {_times(measured, seconds)}"
     yield Change(f"worker_count={count}{'' if hides else _limit(measured, count)}", seconds, cure=cure)
 
