@@ -19,7 +19,7 @@ from .errors import MissingExtraError, PortError
 from .loader.iterator import DataLoaderIterator
 from .loader.observing.listeners import listening
 from .loader.stats import IteratorStats
-from .showing.loops import host_iterator, seen, without_line
+from .showing.loops import check_loop, host_iterator, seen, without_line
 from .sources.mixed.source import MixedSource
 from .wording import brief, shown
 
@@ -43,6 +43,7 @@ def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "
 
     Raises:
         PortError: the port is in use, or may not be listened at.
+        TypeError: one of `loops` is no loop.
         MissingExtraError: prometheus_client is not installed.
 
     >>> import millrace, urllib.request
@@ -117,6 +118,8 @@ class _Loops:
     """Loops by name, as a collector of prometheus_client. They are not kept alive."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
+        for loop in named.values():
+            check_loop(loop)
         self._known = {name: weakref.ref(without_line(loop)) for name, loop in named.items()}
         self._lock = threading.Lock()
 

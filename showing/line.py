@@ -14,7 +14,7 @@ from tqdm.std import tqdm
 
 from ..loader.observing.tables import in_bytes
 from ..loader.state.standing import Resumable
-from .loops import NOTHING, seen
+from .loops import NOTHING, passed, seen
 
 SECONDS = 0.5
 """Between two updates of the line, at least: numbers that change faster cannot be read."""
@@ -105,7 +105,7 @@ class Progress(Resumable):
         self._before = seen(self._iterator) or NOTHING
         return kind(
             total=_length(self._iterator),
-            initial=getattr(self._iterator, "step", 0),
+            initial=passed(self._iterator),
             unit="step",
             mininterval=SECONDS,
             disable=disable,

@@ -53,6 +53,24 @@ def host_iterator(loop: Any) -> DataLoaderIterator | None:
     return found if isinstance(found, DataLoaderIterator) else None
 
 
+def passed(loop: Any) -> int:
+    """How many of the elements that `len` counts come before the next one; 0 if it does not tell."""
+    try:
+        return int(loop._here().passed)
+    except (AttributeError, TypeError):  # it is not of a loader
+        return 0
+
+
+def check_loop(loop: Any) -> None:
+    """Whether it is an iterator or a feeder of millrace.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if host_iterator(loop) is None and not hasattr(without_line(loop), "_watch"):
+        raise TypeError(f"{shown(loop)} is no loop of millrace; pass iter(loader), or iter(loader.to_device(…)).")
+
+
 def seen(loop: Any) -> Seen | None:
     """How far it is, for less than what its `stats()` cost; None if it does not tell."""
     loop = without_line(loop)
@@ -79,8 +97,6 @@ def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:
     Raises:
         TypeError: it is neither an iterator nor a feeder of millrace.
     """
+    check_loop(loop)
     loop, host = without_line(loop), host_iterator(loop)
-    fed = None if loop is host else getattr(loop, "stats", lambda: None)()
-    if host is None and not isinstance(fed, FeederStats):
-        raise TypeError(f"{shown(loop)} is no loop of millrace; pass iter(loader), or iter(loader.to_device(…)).")
-    return None if host is None else host.stats(), fed
+    return None if host is None else host.stats(), None if loop is host else loop.stats()

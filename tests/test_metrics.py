@@ -102,6 +102,8 @@ def test_a_port_in_use_is_one_clear_error():
         port = taken.getsockname()[1]
         with pytest.raises(PortError, match=rf"^port={port} of address='127.0.0.1': .*in use; pass another port"):
             millrace.metrics.serve(port)
+    with pytest.raises(TypeError, match=r"is no loop of millrace; pass iter\(loader\)"):
+        millrace.metrics.serve(0, {"train": load(range(3))})
     with pytest.raises(ValueError, match="port=70000 must be in"):
         millrace.metrics.serve(70000)
     with pytest.raises(PortError, match="address='no such machine'"):

@@ -94,6 +94,24 @@ def test_it_takes_what_can_be_iterated():
     assert "3step" in _last_line(file)
 
 
+def test_each_epoch_of_a_loop_per_epoch_has_a_line_of_its_own():
+    """From nothing to its length, though steps are counted over all epochs; after a restore, from where it goes on."""
+    epochs = load(range(5), batch_size=2).epochs(2)
+    for epoch in epochs:
+        file = Terminal()
+        steps = millrace.progress(epoch, file=file)
+        assert sum(1 for _ in steps) == 3
+        assert " 3/3 [" in _last_line(file)
+        assert f"epoch {epochs.epoch - 1}]" in _last_line(file)
+    other = load(range(5), batch_size=2).epochs(2)
+    next(other), next(next(other))
+    going_on = load(range(5), batch_size=2).epochs(2)
+    going_on.set_state(other.get_state())
+    file = Terminal()
+    assert sum(1 for _ in millrace.progress(next(going_on), file=file)) == 2
+    assert " 1/3 [" in file.getvalue()
+
+
 def test_on_devices_the_line_is_of_the_feeder():
     """Records are those that the host has read."""
     jax = pytest.importorskip("jax")

@@ -74,6 +74,11 @@ class Mark(NamedTuple):
         """As that of iterators."""
         return number_of(self.pipeline, (self.cursor.positions[0], self.step), self.skipped)
 
+    @property
+    def passed(self) -> int:
+        """How many of the `len()` elements come before this place; where that is not known, the step."""
+        return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
+
     def records_at(self, step: int) -> Any:
         """As that of iterators."""
         step = whole_number("step", step, 0, None, "the number of an element, from 0")
