@@ -246,6 +246,24 @@ def test_all_shards_of_a_checkpoint_are_told(tmp_path):
         millrace.trace(loader(0, 1), 2, later)
 
 
+def test_of_several_checkpoints_the_last_one_before_the_step_is_taken(tmp_path):
+    """In the folder of a manager; the first one for a step before all of them."""
+    loader = _loader(Filter(_long), Batch(3, batch_fn=_listed))
+    iterator = iter(loader)
+    for _ in range(12):
+        next(iterator)
+        if iterator.step in (4, 9):
+            (tmp_path / str(iterator.step) / "loader").mkdir(parents=True)
+            (tmp_path / str(iterator.step) / "loader" / "process_0-of-1.json").write_bytes(iterator.get_state())
+    assert [millrace.trace(loader, step, tmp_path).ran_from for step in (2, 4, 8, 9, 11)] == [0, 4, 4, 9, 9]
+    (tmp_path / "9" / "other").mkdir()
+    (tmp_path / "9" / "other" / "process_0-of-1.json").write_bytes(
+        (tmp_path / "9/loader/process_0-of-1.json").read_bytes()
+    )
+    with pytest.raises(CheckpointError, match=r"holds 2 checkpoints .* pass the path of one"):
+        millrace.trace(loader, 10, tmp_path)
+
+
 def _key_of(document):
     return int(document[0]) % 100_000 // 1000
 
@@ -443,7 +461,7 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     assert main(["trace", str(state), f"{program}:make", "--step", "7"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["Step 7: 4 records", "Epoch 1", "Found by arithmetic; nothing was read."]
-    assert lines[4].split() == ["shard", "row", "key", "position"]
+    assert lines[4].split() == ["row", "key", "position"]
     assert main(["trace", f"{program}:make", "--step", "7", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [record["key"] for record in told["records"]] == loader.records_at(7).tolist()

@@ -46,17 +46,29 @@ def compared(one: Path, two: Path) -> list[str]:
     return changes + differences(first[0].fingerprint, second[0].fingerprint)
 
 
-def states_at(path: Path) -> Sequence[LoaderState]:
-    """The states of the one checkpoint at a path: a file, or a folder that holds one for each process.
+def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
+    """The states of the checkpoint at a path: a file, or a folder that holds one for each process.
+
+    Args:
+        path: as above; with `step` also a folder of several checkpoints.
+        step: of these the last one that is not after it; the first one, if all are.
 
     Raises:
         CheckpointError: there is none, or there are several.
     """
     found = list(_checkpoints(path))
+    if step is not None:
+        before = [_step(states) for _, states in found if _step(states) <= step]
+        nearest = max(before, default=min(_step(states) for _, states in found))
+        found = [(place, states) for place, states in found if _step(states) == nearest]
     if len(found) != 1:
         places = first_few([place for place, _ in found])
         raise CheckpointError(f"{brief(path)} holds {len(found)} checkpoints ({places}); pass the path of one.")
     return found[0][1]
+
+
+def _step(states: Sequence[LoaderState]) -> int:
+    return max(state.step for state in states)
 
 
 def _checkpoints(path: Path) -> Iterator[tuple[Path, Sequence[LoaderState]]]:

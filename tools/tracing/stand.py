@@ -114,18 +114,20 @@ def iterator_of(loop: Any) -> DataLoaderIterator | None:
     return next((each for each in (loop, fed) if isinstance(each, DataLoaderIterator)), None)
 
 
-def states_of(checkpoint: Any) -> list[LoaderState]:
+def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
     """The states of a checkpoint: a file or folder of some, or what `get_state` gave on one shard or on each.
+
+    Of a folder with several checkpoints, those of the last one that is not after a step.
 
     Raises:
         CheckpointError: it holds none, or several checkpoints.
     """
     if isinstance(checkpoint, (str, Path)):
-        return list(states_at(Path(checkpoint)))
+        return list(states_at(Path(checkpoint), step))
     if isinstance(checkpoint, dict):
         return [LoaderState.from_json(json.dumps(checkpoint))]
     if isinstance(checkpoint, (list, tuple)):
-        return [state for each in checkpoint for state in states_of(each)]
+        return [state for each in checkpoint for state in states_of(each, step)]
     if not isinstance(checkpoint, (bytes, bytearray)):
         raise CheckpointError(f"{a_kind_of(checkpoint)} is no checkpoint; pass its path, or what get_state() gave.")
     return [LoaderState.from_json(bytes(checkpoint))]

@@ -92,7 +92,8 @@ class Trace:
         else:
             yield f"Found by running from step {self.ran_from:,} on: what comes decides what is in a step."
         yield ""
-        yield from columns(list(map(_told, self.records)))
+        rows = map(_told, self.records)
+        yield from columns([{**row, "shard": ""} if self.shard_count == 1 else row for row in rows])
 
     @property
     def _whose(self) -> str:
@@ -147,9 +148,9 @@ def trace(
         loader: a `DataLoader`, `MapDataset` or `IterDataset`, or a feeder's description, `loader.to_device(…)`; or an
             iterator or feeder, whose state is the checkpoint unless another one is given.
         step: the number of the element, from 0, as `iterator.step` tells it before that element is delivered.
-        checkpoint: a path of a state file or of a folder of these, what `get_state()` or `state_dict()` gave, or a list of
-            those of all shards. Each state is traced on the shard that it is of. None (default): a run from the beginning,
-            on the loader's own shard.
+        checkpoint: a path of a state file or of a folder of these (of several checkpoints, the last one before the step is
+            taken), what `get_state()` or `state_dict()` gave, or a list of those of all shards. Each state is traced on the
+            shard that it is of. None (default): a run from the beginning, on the loader's own shard.
         shards: the number of shards that go on from the states of all shards of a run; default: as many.
         epochs: whether the steps are those of `loader.epochs()`; a state tells that itself.
         strict: False goes on although source, sampler or operations are not those of the state.
@@ -169,7 +170,7 @@ def trace(
     described = Described.of(loader)
     if checkpoint is None and iterator_of(loader) is not None:
         checkpoint = loader.get_state()
-    states = [] if checkpoint is None else states_of(checkpoint)
+    states = [] if checkpoint is None else states_of(checkpoint, step)
     told, count = _shards(described, states, shards)
     found = []
     for index in told:
