@@ -60,6 +60,14 @@ def test_enough_workers_hide_their_work_and_no_more_are_named():
     assert Diagnosis.of(LOOP).sentence == sentence
 
 
+def test_a_loop_that_keeps_up_tells_how_many_workers_would_do():
+    """And how fast batches could come, where that was measured."""
+    loop = dataclasses.replace(LOOP, elapsed=0.05, waited=0.0005, unready=0.0, workers=4)
+    sentence = Diagnosis.of(loop, possible=0.01).sentence
+    assert "waits 1 % of its time: batches are there when it asks; 1 of the 4 workers would do." in sentence
+    assert sentence.endswith("batches could come every 10.0 ms.")
+
+
 def test_work_is_not_called_hidden_where_the_hand_over_is_waited_for():
     """What more workers would give is told then, as a number."""
     loop = dataclasses.replace(LOOP, elapsed=0.032, waited=0.028, unready=0.024)

@@ -11,7 +11,7 @@ from typing import Any
 
 from .changes import Change, changes
 from .measured import Measured, Part
-from .model import share_waited
+from .model import enough_workers, share_waited
 from .verdict import Finding, found
 
 MOST_PARTS = 6
@@ -70,8 +70,10 @@ class Diagnosis:
     def _cause(self) -> str:
         measured, finding = self.measured, self.finding
         if finding.kind == "step":
-            faster = f", and {told(self.possible)} would do" if 0 < self.possible < measured.own else ""
-            return f"batches are there when it asks. It takes {told(measured.own)} itself{faster}"
+            enough = enough_workers(measured)
+            fewer = f"; {enough} of the {measured.workers} workers would do" if 0 < enough < measured.workers else ""
+            faster = f", and batches could come every {told(self.possible)}" if 0 < self.possible < measured.own else ""
+            return f"batches are there when it asks{fewer}. It takes {told(measured.own)} itself{faster}"
         return (
             f"{_subject(measured, finding)} {_where(measured)}"
             if finding.kind not in _FED

@@ -80,7 +80,7 @@ def found(measured: Measured) -> Finding:
     >>> found(Measured(100, 0.01, 0.0001, 0.0, 32, 4096, ())).stage
     'your step'
     """
-    if measured.share_waited <= LITTLE:
+    if measured.step_known and measured.share_waited <= LITTLE:
         return Finding("step", "your step")
     of_feeder = _of_feeder(measured)
     if of_feeder is not None:
