@@ -324,6 +324,25 @@ def test_announced_blocks_stay_mapped_until_others_are_announced(store, to_store
     assert store.bytes_asked == 4 * MIB
 
 
+def test_a_folder_that_is_cleared_while_it_is_written_to_is_made_anew(store, to_store):
+    """What was being written is read all the same."""
+    file = open_file(URL, to_store)
+
+    def clear():
+        while not done.wait(0.002):
+            shutil.rmtree(to_store["cache_dir"], ignore_errors=True)
+
+    done = threading.Event()
+    thread = threading.Thread(target=clear)
+    thread.start()
+    try:
+        for _ in range(5):
+            assert file.read(0, len(DATA)) == DATA
+    finally:
+        done.set()
+        thread.join()
+
+
 def test_copies_that_do_not_fit_together_come_one_after_the_other(store, to_store):
     """Each waits for room; the budget is kept, and what is open stays whole."""
     to_store = {**to_store, "cache_bytes": 8 * MIB}

@@ -132,7 +132,7 @@ class Cache:
     @contextmanager
     def _used(self) -> Iterator[int]:
         """The file with the number of bytes, locked."""
-        descriptor = os.open(os.path.join(self.folder, "used"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = _opened(os.path.join(self.folder, "used"))
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor
@@ -179,8 +179,9 @@ class Claim:
             self._size = size
             with open(self._descriptor, "wb", closefd=False) as out:
                 yield out
-            os.replace(self._path + _PART, self._path)
-            self._size = 0
+            with suppress(FileNotFoundError):  # somebody has cleared the folder: the piece is not kept
+                os.replace(self._path + _PART, self._path)
+                self._size = 0
         except MillraceError:
             raise
         except OSError as error:
@@ -203,18 +204,22 @@ class Claim:
 
 def _locked(path: str, wait: bool) -> int | None:
     """A descriptor of a file, locked; None if another one has the lock."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags, 0o666)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        descriptor = os.open(path, flags, 0o666)
+    descriptor = _opened(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _opened(path: str) -> int:
+    """A descriptor of a file, which is made where it is not there; and so is its folder, which others may clear away."""
+    while True:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
 
 
 def _unlock(descriptor: int) -> None:
@@ -248,9 +253,16 @@ def _removed(path: str) -> bool:
 
 def _pieces(folder: str) -> Iterator[tuple[float, int, str]]:
     """Time of the last use, bytes and path of all that is there."""
-    for file in os.scandir(folder):
+    for file in _entries(folder):
         if file.is_dir(follow_symlinks=False):
-            for piece in os.scandir(file.path):
+            for piece in _entries(file.path):
                 with suppress(FileNotFoundError):
                     found = piece.stat()
                     yield found.st_mtime, found.st_size, piece.path
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder))
+    except FileNotFoundError:  # somebody has cleared it
+        return []
