@@ -212,6 +212,8 @@ class _World:
                     held = [job for jobs in self.workers.values() for job in jobs]
                     assert not any(job in held or job.number in self.settled for job in jobs), "done twice"
                     self.workers[worker] += jobs
+                case Kill(worker) if not self.pool.knows(worker):  # it was let go
+                    assert self.workers.pop(worker) == [], "its jobs would be lost"
                 case Divide(job) | GiveUp(job, _):
                     self.settle([job])
                 case Fail():
@@ -230,6 +232,7 @@ class _World:
         done, self.workers[worker] = self.workers[worker][:count], self.workers[worker][count:]
         assert self.pool.answered(worker, len(done), self.now) == done
         self.settle(done)
+        self.act(self.pool.without_idle())
 
     def end(self, worker):
         del self.workers[worker]
@@ -255,9 +258,12 @@ class _World:
             self.answer(worker, count)
         elif kind == "end":
             self.end(worker)
+        elif kind == "resize":
+            self.act(self.pool.resize(min(count, self.most)))
+            self.act(self.pool.let_go())
 
 
-KINDS = ["submit", "submit one with parts", "answer", "end", "all end", "ready", "look"]
+KINDS = ["submit", "submit one with parts", "answer", "end", "all end", "ready", "look", "resize"]
 EVENTS = st.tuples(st.sampled_from(KINDS), st.integers(0, 3), st.integers(1, 3))
 
 

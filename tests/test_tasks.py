@@ -25,7 +25,7 @@ class LooksAlways(Stopwatch):
 
     def end(self, *found):
         times = super().end(*found)
-        self.until_next = 1
+        self.every = 1
         return times
 
     def may_look(self, calls):

@@ -32,7 +32,9 @@ def stage_stats(observer: Observer, names: Sequence[StageNames], elapsed: float)
 
 
 def _stage(number: int, sums: StageSums, names: StageNames, elapsed: float) -> StageStats:
-    work = sums.busy - sums.reading - sums.packing
+    whole = sums.inputs / sums.stood_for if sums.stood_for else 1.0  # the last tasks have none yet that stands for them
+    busy, reading, packing = whole * sums.busy, whole * sums.reading, whole * sums.packing
+    work = busy - reading - packing
     scale = work / sums.looked if sums.looked > 0 else 0.0
     operations = tuple(_operation(place, name, sums, names.first, scale) for place, name in enumerate(names.operations))
     return StageStats(
@@ -43,14 +45,14 @@ def _stage(number: int, sums: StageSums, names: StageNames, elapsed: float) -> S
         nbytes=sums.nbytes,
         reads=names.reads,
         ends=names.ends,
-        busy=sums.busy,
-        reading=sums.reading,
-        packing=sums.packing,
+        busy=busy,
+        reading=reading,
+        packing=packing,
         between=max(0.0, work - sum(operation.seconds for operation in operations)),
         cpu_share=min(1.0, sums.looked_cpu / sums.looked) if sums.looked > 0 else 1.0,
-        waited=sums.waited,
-        queued=sums.queued / sums.tasks,
-        ahead=sums.ahead / elapsed if elapsed > 0 else 0.0,
+        waited=whole * sums.waited,
+        queued=whole * sums.queued / sums.tasks,
+        ahead=whole * sums.ahead / elapsed if elapsed > 0 else 0.0,
         operations=operations,
     )
 

@@ -23,6 +23,7 @@ class StageSums:
     inputs: int = 0  # number of positions or rows
     rows: int = 0  # number
     timed_inputs: int = 0  # number, of the tasks that were timed
+    stood_for: int = 0  # number, of those and of the tasks that they stand for, as if these were of the same length
     timed_nbytes: int = 0  # of the rows of these
     busy: float = 0.0  # of workers
     reading: float = 0.0  # of these
@@ -39,6 +40,7 @@ class StageSums:
     def add(self, tasks: Rows) -> None:
         """Add tasks that were timed."""
         self.timed_inputs += int(tasks["inputs"].sum())
+        self.stood_for += int(tasks["inputs"] @ tasks["tasks"])
         self.timed_nbytes += int(tasks["nbytes"].sum())
         self.busy += _seconds(tasks, tasks["ended"] - tasks["began"])
         self.reading += _seconds(tasks, tasks["reading"])

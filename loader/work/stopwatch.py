@@ -28,7 +28,7 @@ class Stopwatch:
 
     Attributes:
         share: of the time, what timing operations may take.
-        until_next: tasks up to the next one that is timed. The worker counts down.
+        every: of so many tasks the last one is timed, and stands for the others.
     """
 
     share = LOOKS_SHARE
@@ -36,11 +36,8 @@ class Stopwatch:
     def __init__(self, worker: int) -> None:
         self._worker = worker
         self._began = 0.0
-        self._allowed = (
-            -1.0
-        )  # seconds that may be spent on looks; below 0 before the first task, which is like no other
-        self._every = 1
-        self.until_next = 1
+        self._allowed = -1.0  # seconds that looks may take; below 0 before the first task, which is like no other
+        self.every = 1
 
     def begin(self) -> None:
         """A task begins that is timed."""
@@ -58,10 +55,10 @@ class Stopwatch:
         """The task has become a block; of `batches`, or of single rows."""
         elements = block.elements
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
-        ended, began, tasks = perf_counter(), self._began, self._every
+        ended, began, tasks = perf_counter(), self._began, self.every
         seconds = ended - began - (look.extra if look else 0.0)
         self._allowed = self._allowed + self.share * tasks * seconds if self._allowed >= 0 else FIRST_LOOKS
-        self._every = self.until_next = 1 + min(int(TIMED_SECONDS / (seconds + 1e-9)), MOST_UNTIMED)
+        self.every = 1 + min(int(TIMED_SECONDS / (seconds + 1e-9)), MOST_UNTIMED)
         return TaskTimes(self._worker, began, ended, reading, 0.0, inputs, len(elements), nbytes, tasks, look)
 
 
@@ -72,7 +69,7 @@ class EachTask(Stopwatch):
 
     def end(self, block: Block, inputs: int, batches: bool, reading: float, look: Look | None) -> TaskTimes:
         times = super().end(block, inputs, batches, reading, look)
-        self._every = self.until_next = 1
+        self.every = 1
         return times
 
 

@@ -9,7 +9,7 @@ SHARED_BYTES = 16 << 10
 MAX_FREE, FREE_BYTES = 8, 64 << 20
 """Slabs kept for reuse: so many, or more if they are small. Chosen: first touch runs at a fifth of the speed of warm memory."""
 
-LOOKS_SHARE = 0.0015
+LOOKS_SHARE = 0.001
 """Of the time of a worker: what timing operations one by one may take. Chosen: well under 1 % of the least work per record."""
 
 LOOKS_SHARE_CLOSELY = 0.05
@@ -21,5 +21,5 @@ CALL_SECONDS = 0.33e-6
 FIRST_LOOKS = 1e-3
 """Seconds that it may take at once, after a worker's first task. Chosen: short runs tell of operations, too."""
 
-TIMED_SECONDS, MOST_UNTIMED = 4e-3, 60
+TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
 """Between two tasks that are timed; and tasks. Measured by `mnist`: to time each of its batches, of 0.4 ms, took 2 %."""

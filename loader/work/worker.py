@@ -5,6 +5,7 @@ In: a task. Out: a block. Each thread that works has a `Worker` of its own; noth
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
@@ -47,11 +48,11 @@ class Worker:
     ) -> None:
         self._pipeline = pipeline
         self._stopwatches = [] if stopwatch is None else [stopwatch() for _ in pipeline.stages]
+        # Tasks of each stage up to the next that is timed. A stopwatch would be memory that no cache holds, for each batch.
+        self._until_timed = [1 if self._stopwatches else sys.maxsize] * len(pipeline.stages)
         self._timing = False  # the task that is being done …
-        self._reading, self._inputs = (
-            0.0,
-            0,
-        )  # … which took so many seconds to read so many positions, or has so many rows
+        self._reading = 0.0  # … in which so many seconds were spent on reading …
+        self._inputs = 0  # … so many positions; or it is about so many rows
         self._stacks_rows = [stacks_rows and _makes_rows(pipeline, stage) for stage in pipeline.stages]
         self._readers = readers_of(pipeline)
         self._run_throughs = run_throughs_of(pipeline)
@@ -74,19 +75,19 @@ class Worker:
 
         Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
         """
-        if not self._stopwatches:
+        stage = task.stage
+        self._until_timed[stage] -= 1
+        if self._until_timed[stage] > 0:
             return self._do(task, blocks, read_ahead)
-        stopwatch = self._stopwatches[task.stage]
-        stopwatch.until_next -= 1
-        if stopwatch.until_next > 0:
-            return self._do(task, blocks, read_ahead)
+        stopwatch = self._stopwatches[stage]
         stopwatch.begin()
         self._reading, self._inputs, self._timing = 0.0, input_count(task), True
         block = self._do(task, blocks, read_ahead)
         self._timing = False
-        look = self._timed[task.stage][1].take() if task.stage in self._timed else None
-        batches = self._pipeline.stages[task.stage].groups
+        look = self._timed[stage][1].take() if stage in self._timed else None
+        batches = self._pipeline.stages[stage].groups
         block.times = stopwatch.end(block, self._inputs, batches, self._reading, look)
+        self._until_timed[stage] = stopwatch.every
         return block
 
     def _do(self, task: Task, blocks: Blocks, read_ahead: Callable[[], Sequence[Any] | None]) -> Block:
