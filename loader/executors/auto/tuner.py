@@ -5,8 +5,8 @@ In: what a stretch of time gave. Out: the setting from now on.
 The rules:
 * it begins small: in the calling thread, where that is possible, or with one worker.
 * who hardly waits needs no more.
-* workers are doubled as long as the stream gets faster by it; what did not help is taken back. Then numbers half-way to the
-  one that did not help are tried, and longer buffers, which help where tasks take unequal times.
+* workers are doubled as long as the stream gets faster by it; what did not help, tried twice, is taken back. Then numbers
+  half-way to the one that did not help are tried, and longer buffers, which help where tasks take unequal times.
 * whatever was best is kept: after that nothing changes any more.
 """
 
@@ -85,7 +85,7 @@ class Tuner:
             self._bytes_each = max(self._bytes_each, stretch.nbytes / _ahead(self.setting))
         better = stretch.rate > self._best_rate * GAIN
         if better or self._best == self.setting:
-            self._best, self._best_rate = self.setting, max(stretch.rate, self._best_rate)
+            self._best, self._best_rate = self.setting, stretch.rate
         if stretch.waited <= ENOUGH * stretch.seconds and (better or self._best == self.setting):
             return self.settle()
         for setting in self._tries:
@@ -100,8 +100,6 @@ class Tuner:
         return self._best
 
     def _fits(self, setting: Setting) -> bool:
-        if setting.workers > self._most or setting == self._best:
-            return False
         return self._most_bytes is None or self._bytes_each * _ahead(setting) <= self._most_bytes
 
     def _settings(self) -> Iterator[Setting]:
@@ -110,6 +108,9 @@ class Tuner:
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
         while workers <= self._most:
             yield self._best._replace(workers=workers)
+            if self._best.workers != workers:  # or something else slowed it down: one after the other, once more
+                yield self._best
+                yield self._best._replace(workers=workers)
             if self._best.workers != workers:
                 failed = workers
                 break
