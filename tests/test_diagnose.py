@@ -205,3 +205,22 @@ def test_what_more_workers_give_is_predicted(workers, worker_kind):
         if 0.75 <= cure.seconds / then <= 1.25:
             return
     raise AssertionError(f"{cure} was predicted, and a step takes {then}")
+
+
+def _twice(number):
+    return wait(number)
+
+
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_operations_of_the_parts_of_a_mix_are_named(worker_count):
+    """They are called where the mix is read; that is neither a disk nor a store."""
+    web = millrace.MapDataset.range(1000).shuffle(seed=0).map(_twice)
+    books = millrace.MapDataset.range(1000).map(lambda number: number)
+    mixed = millrace.MapDataset.mix({"web": web, "books": books}, {"web": 0.7, "books": 0.3}).batch(4)
+    diagnosis = millrace.diagnose(mixed.to_iter_dataset().mp_prefetch(worker_count), steps=5)
+    assert (diagnosis.finding.kind, diagnosis.finding.stage) == ("operation", "_twice")
+    parts = {part.name: part.seconds for part in diagnosis.measured.parts}
+    assert parts["_twice"] > 10 * parts["lambda"]
+    assert parts["_twice"] > parts["reading"] > 0
+    assert diagnosis.measured.at_work < 0.5
+    assert sum(part.calls for part in diagnosis.measured.parts if part.kind == "record") == pytest.approx(4)

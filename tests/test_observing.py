@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ from millrace.loader.iterator import DataLoaderIterator
 from millrace.loader.observing.observer import Observer
 from millrace.loader.observing.times import Look, Slowest, TaskTimes
 from millrace.loader.options import ExecutionOptions
+from millrace.loader.work.processor import needed_seconds
 from millrace.loader.work.stopwatch import bytes_of
 
 WORKERS = [(0, "process"), (2, "thread"), (1, "process")]
@@ -223,3 +228,22 @@ def test_packs_are_stages_as_others():
     (stage,) = _drained(load(documents, transformations=[Pack(16, window=10)], num_epochs=1)).stages
     assert stage.inputs == 50
     assert stage.rows * 16 >= sum(map(len, documents))
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="only Linux tells")
+def test_work_that_other_programs_keep_from_the_processor_is_not_waiting():
+    """Two threads on one processor each need it all the time, though each has it for half of that."""
+    mine = os.sched_getaffinity(0)
+    ended = "import sys, time; print(flush=True)\nwhile time.process_time() < 20: pass"
+    os.sched_setaffinity(0, {min(mine)})
+    try:
+        with subprocess.Popen([sys.executable, "-c", ended], stdout=subprocess.PIPE) as other:
+            other.stdout.readline()
+            began, needed = time.perf_counter(), needed_seconds()
+            while time.perf_counter() - began < 0.2:
+                pass
+            needed, took = needed_seconds() - needed, time.perf_counter() - began
+            other.kill()
+    finally:
+        os.sched_setaffinity(0, mine)
+    assert 0.8 * took < needed < 1.2 * took

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import length_hint
-from time import perf_counter, thread_time
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,18 @@ import numpy as np
 from ...operations.protocol import Element, Step
 from ...operations.trees import flatten
 from ..observing.times import Look, Slowest, TaskTimes
+from .processor import needed_seconds
 from .stacked_rows import StackedRows
 from .tasks import Block
-from .tuned import CALL_SECONDS, FIRST_LOOKS, LOOKS_SHARE, LOOKS_SHARE_CLOSELY, MOST_UNTIMED, TIMED_SECONDS
+from .tuned import (
+    CALL_SECONDS,
+    FIRST_LOOKS,
+    LOOK_SECONDS,
+    LOOKS_SHARE,
+    LOOKS_SHARE_CLOSELY,
+    MOST_UNTIMED,
+    TIMED_SECONDS,
+)
 
 
 class Stopwatch:
@@ -45,7 +54,7 @@ class Stopwatch:
 
     def may_look(self, calls: int) -> bool:
         """Whether so many calls are to be timed one by one."""
-        cost = 2 * calls * CALL_SECONDS
+        cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
             return False
         self._allowed -= cost
@@ -120,7 +129,7 @@ class OperationClock:
     def begin(self, inputs: Iterator[Any]) -> None:
         """Inputs will be pushed: an iterator that tells how many are left."""
         self._left, self._slowest = inputs, (0.0, 0, 0)
-        self._cpu -= thread_time()
+        self._cpu -= needed_seconds()
         self._since = perf_counter()
         self._looked -= self._since
 
@@ -129,7 +138,7 @@ class OperationClock:
         now = perf_counter()
         self._seconds[-1] += now - self._since
         self._looked += now
-        self._cpu += thread_time()
+        self._cpu += needed_seconds()
         self._inputs += inputs
         took, place, left = self._slowest
         if took > (self._worst.seconds if self._worst else 0.0):

@@ -187,6 +187,8 @@ def _each(measured: Measured, part: Part) -> str:
     """What it takes for a record, or a batch."""
     if part.kind in ("batch", "stacking", "packing") or not measured.records:
         return f"{told(part.seconds)} a batch"
+    if part.kind == "record" and part.calls:
+        return f"{told(part.seconds / part.calls)} a record"
     return f"{told(part.seconds / measured.records)} a record"
 
 

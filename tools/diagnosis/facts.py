@@ -19,6 +19,7 @@ from ...loader.plan.leaf import Leaf
 from ...loader.plan.parts import Part as PlanPart
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
+from ...loader.work.processor import kept_seconds
 from ...operations import Operation
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource
@@ -106,10 +107,10 @@ def timed(source: Source, pipeline: Pipeline) -> Source:
 def _timed(source: Source, leaf: Leaf) -> Source:
     """The best of some tries, each at another place, so that nothing is read twice."""
     middle = leaf.total // 2
-    count = PROBED if _seconds(leaf, _in_order(leaf, middle, 1))[0] < PROBE_SECONDS else 2
+    count = PROBED if _seconds(leaf, keys_in_order(leaf, middle, 1))[0] < PROBE_SECONDS else 2
     random, consecutive = [], []
     for number in range(1, TRIES + 1):
-        keys = _in_order(leaf, middle + number * count, count)
+        keys = keys_in_order(leaf, middle + number * count, count)
         first = max(min(int(keys[0]), len(leaf.source) - count), 0)
         consecutive.append(_seconds(leaf, np.arange(first, first + count, dtype=np.int64))[0])
         random.append(_seconds(leaf, keys))
@@ -117,15 +118,16 @@ def _timed(source: Source, leaf: Leaf) -> Source:
     return replace(source, random=seconds, consecutive=min(consecutive), at_work=at_work)
 
 
-def _in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
+def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
+    """The keys at so many positions of a leaf, or at its last ones."""
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 
 
 def _seconds(leaf: Leaf, keys: NDArray[np.int64]) -> tuple[float, float]:
-    """Seconds for a record of these, and the share of it in which this process was at work."""
+    """Seconds for a record of these, and the share of it in which this process was at work, or kept from it."""
     read = reader_of(leaf.source)
-    began, worked = time.perf_counter(), time.process_time()
+    began, worked = time.perf_counter(), time.process_time() + kept_seconds()
     read(keys)
-    took, worked = time.perf_counter() - began, time.process_time() - worked
+    took, worked = time.perf_counter() - began, time.process_time() + kept_seconds() - worked
     return took / len(keys), min(worked / took, 1.0) if took else 1.0

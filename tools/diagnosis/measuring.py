@@ -20,6 +20,7 @@ from ...loader.observing.times import TaskEvent
 from ...loader.options import ExecutionOptions, ReadOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
+from .evaluated import read_apart
 from .facts import source_of, timed
 from .measured import Feeding, Measured
 from .work import Work, grown
@@ -168,9 +169,9 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
 
 def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions) -> Measured:
     source = source_of(pipeline, execution)
-    if loop.seconds_of("reading") > MUCH_READING * loop.work and not source.in_memory:
-        source = timed(source, pipeline)
-    return replace(loop, source=source)
+    if source.in_memory or loop.seconds_of("reading") <= MUCH_READING * loop.work:
+        return replace(loop, source=source)
+    return read_apart(replace(loop, source=timed(source, pipeline)), pipeline.leaves[0])
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
