@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -88,13 +90,15 @@ BAD = {
     "fails": ("import millrace\nfor x in millrace.load([1, 2, 3]):\n    x.y", "fails at line 3: AttributeError"),
     "operation fails": (
         "import millrace\nfor x in millrace.load([0], transformations=[lambda x: 1 / x]): pass",
-        "fails at line 2: ZeroDivisionError",
+        r"fails at line 2: ZeroDivisionError: .* \(operation 0, .*, failed on record key 0 at position 0\); run",
     ),
     "never steps": (
         "import time, millrace\niter(millrace.load([1]))\nwhile True: time.sleep(1)",
         "took no batch .* in 0.3 s",
     ),
     "exits": ("raise SystemExit(4)", "exit status 4"),
+    "exits with words": ("raise SystemExit('no data')", "ends with 'no data'; run"),
+    "one step": ("import millrace\nfor x in millrace.load([1], num_epochs=1): pass", "1 step is too few"),
 }
 
 
@@ -131,3 +135,52 @@ def test_ctrl_c_ends_the_bench(tmp_path):
     text = "import signal\nsignal.raise_signal(signal.SIGINT)"
     with pytest.raises(KeyboardInterrupt):
         _bench(tmp_path, text)
+
+
+def test_workers_that_have_just_begun_are_not_taken_for_slow_ones(tmp_path, capsys):
+    """Of a short loop, the time in which they begin is told, and left out of what a step takes."""
+    text = "import millrace\nfor x in millrace.load(range(30), batch_size=10, num_epochs=1, worker_count=1): pass"
+    assert _bench(tmp_path, text, "--json") == 0
+    loop = json.loads(capsys.readouterr().out)["measured"]
+    assert loop["steps"] * loop["elapsed"] < loop["start"]
+    assert loop["unready"] <= loop["waited"] <= loop["elapsed"]
+    assert _bench(tmp_path, text) == 0
+    assert "to begin, which is left out." in capsys.readouterr().out.splitlines()[1]
+
+
+def test_it_is_told_that_a_program_has_several_loops(tmp_path, capsys):
+    """What is shown is the one that took most of the time."""
+    text = (
+        "import time, millrace\nfor number in (3, 9, 5):\n"
+        "    for x in millrace.load(range(number), num_epochs=1): time.sleep(0.01)"
+    )
+    assert _bench(tmp_path, text) == 0
+    assert "Measured: 9 steps" in (second := capsys.readouterr().out.splitlines()[1])
+    assert "in the longest of 3 loops" in second
+
+
+def test_an_operation_that_fails_is_told_in_one_line(tmp_path, capsys):
+    """Of a loader that is named too, and by `millrace plan`."""
+    text = "import millrace\nloader = millrace.load([0], transformations=[lambda x: 1 / x])"
+    assert _bench(tmp_path, text, name=":loader") == 2
+    assert main(["plan", str(tmp_path / "train.py"), "--step-seconds", "1"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all("fails at line 2: ZeroDivisionError" in line and "record key 0" in line for line in lines)
+
+
+def test_the_page_and_the_trace_are_two_files(tmp_path, capsys):
+    """One would take the place of the other."""
+    both = str(tmp_path / "both")
+    assert _bench(tmp_path, "raise SystemExit(4)", "--html", both, "--trace", both) == 2
+    assert "name two files" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
+    """As `head`: nothing is printed on standard error."""
+    (tmp_path / "train.py").write_text("import millrace\nloader = millrace.load(range(100_000), batch_size=10_000)")
+    command = ["trace", "train.py", "--step", "3"]
+    run = [sys.executable, "-c", "import sys; from millrace.tools.command_line import main; sys.exit(main())", *command]
+    with subprocess.Popen(run, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""

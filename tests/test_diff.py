@@ -209,7 +209,8 @@ def test_the_command_compares_programs_and_checkpoints(tmp_path, capsys):
 
     program = tmp_path / "train.py"
     program.write_text(
-        "import millrace\ndef a(): return millrace.load(range(20), shuffle=True, seed=0, batch_size=4)\n"
+        "import millrace\nprint('the program prints this')\n"
+        "def a(): return millrace.load(range(20), shuffle=True, seed=0, batch_size=4)\n"
         "def b(): return millrace.load(range(20), shuffle=True, seed=0, batch_size=5)\n"
     )
     state = tmp_path / "state.json"
@@ -232,3 +233,12 @@ def test_the_command_compares_programs_and_checkpoints(tmp_path, capsys):
     capsys.readouterr()
     assert main(["diff", f"{program}:none", str(state)]) == 2
     assert "train.py has no none" in capsys.readouterr().err
+
+
+def test_of_orders_of_two_kinds_only_that_is_told():
+    """A loader that mixes nothing does not differ from a mix by its weights."""
+    found = millrace.diff(_mix(), _load())
+    assert [reason.what for reason in found.reasons] == ["source", "order"]
+    assert "kind 'MixedSource' → " in found.reasons[0].told
+    assert "kind 'MixSampler' → 'IndexSampler'" in found.reasons[1].told
+    assert "None" not in str(found)

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..errors import OutputError
 from ..showing.pictures import Pictures
-from .programs import Program
+from .programs import Program, told_of
 
 _EXAMPLE = """examples:
   millrace bench train.py                        run the program, with its own step, and see what that waits for
@@ -67,6 +68,8 @@ def seconds(text: str) -> float:
 def _bench(options: argparse.Namespace) -> int:
     from .diagnosis.diagnosis import Diagnosis
 
+    if options.html is not None and options.html == options.trace:
+        raise OutputError(f"{options.html} cannot be the page and the trace, too; name two files.")
     pictures = Pictures(options.html, options.trace)
     with pictures.of_loops():
         diagnosis: Diagnosis = _diagnosed(Program.parsed(options.program), options)
@@ -87,7 +90,7 @@ def _diagnosed(program: Program, options: argparse.Namespace) -> Any:
     with contextlib.nullcontext() if options.show_output else _quiet():
         if program.name is None:
             return diagnosed_program(program, arguments, options.steps, options.seconds)
-        with program.loader(arguments) as loader:
+        with program.loader(arguments) as loader, told_of(program.path):
             return diagnose(loader, steps=options.steps, step_seconds=options.step_seconds, seconds=options.seconds)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -34,7 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # names may hold what the terminal has no letters for
     try:
         status: int = options.run(options)
+        sys.stdout.flush()
         return status
+    except BrokenPipeError:  # who read it has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (MillraceError, OSError) as error:
         print(f"millrace: {error}", file=sys.stderr)
         return 2

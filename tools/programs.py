@@ -139,13 +139,23 @@ def told_of(path: Path) -> Iterator[None]:
         raise
     except SystemExit as end:
         if end.code not in (None, 0):
-            raise ProgramError(f"{path} ends with the exit status {shown(end.code)}; run it by itself first.") from end
+            how = f"the exit status {end.code}" if isinstance(end.code, int) else shown(end.code)
+            raise ProgramError(f"{path} ends with {how}; run it by itself first.") from end
     except Exception as error:
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
         at = f" at line {lines[-1]}" if lines else ""
+        where = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in _notes(error))
         raise ProgramError(
-            f"{path} fails{at}: {type(error).__name__}: {brief(error)}; run it by itself first."
+            f"{path} fails{at}: {type(error).__name__}: {brief(error)}{where}; run it by itself first."
         ) from error
+
+
+_OURS = "millrace: "
+
+
+def _notes(error: Exception) -> list[str]:
+    """Where in the pipeline it happened."""
+    return [note for note in getattr(error, "__notes__", ()) if note.startswith(_OURS)][:1]
 
 
 def _compiled(path: Path) -> Any:

@@ -18,8 +18,8 @@ LOOKS_SHARE_CLOSELY = 0.05
 CALL_SECONDS = 0.33e-6
 """What timing one call takes where all are timed; where few are, which no cache holds, twice as much. Measured by `mnist`."""
 
-LOOK_SECONDS = 14e-6
-"""What a look takes beside its calls: it asks twice how long the thread needed a processor. Measured: 6 µs each."""
+LOOK_SECONDS = 40e-6
+"""What a look takes beside its calls: it asks twice how long the thread needed a processor. Measured: 18 µs each."""
 
 FIRST_LOOKS = 1e-3
 """Seconds that it may take at once, after a worker's first task. Chosen: short runs tell of operations, too."""

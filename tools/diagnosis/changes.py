@@ -57,7 +57,7 @@ def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
     own = _OF.get(finding.kind)
     if own is not None:
         yield from own(measured, finding)
-    if finding.kind in _HELPED_BY_WORKERS:
+    if finding.kind in HELPED_BY_WORKERS:
         yield from _more_workers(measured)
     if finding.kind in ("operation", "small calls", "slow record", "stacking", "lock"):
         yield from _cheaper(measured)
@@ -65,7 +65,7 @@ def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
         yield from _threads(measured, finding)
 
 
-_HELPED_BY_WORKERS = (
+HELPED_BY_WORKERS = (
     "operation",
     "small calls",
     "slow record",
@@ -209,7 +209,7 @@ def _of_small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
     seconds = measured.own + max(measured.waited - measured.hand_over * (1 - 1 / LARGER), 0.0)
     larger = LARGER * max(records, 1)
     cure = "larger batches would cost less each record"
-    yield Change(f"larger batches: {larger:,} records, for each {records:,} of them", seconds, True, cure)
+    yield Change(f"batches of {larger:,} records (the numbers are for {records:,} of them)", seconds, True, cure)
 
 
 def _of_lock(measured: Measured, finding: Finding) -> Iterator[Change]:

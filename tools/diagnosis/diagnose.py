@@ -140,7 +140,8 @@ class Looks:
             if before.steps + LEAST <= after.steps and before.elapsed < after.elapsed:
                 return before, after
         raise ProgramError(
-            f"{after.steps} steps are too few to say what they wait for; pass a loader of {LEAST} or more, or more seconds."
+            f"{after.steps} step{'s are' if after.steps != 1 else ' is'} too few to say what they wait for; "
+            f"pass a loader of {LEAST} steps or more, or more seconds."
         )
 
 

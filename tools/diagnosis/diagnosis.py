@@ -9,9 +9,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from .changes import Change, changes
+from .changes import HELPED_BY_WORKERS, Change, changes
 from .measured import Measured, Part
-from .model import enough_workers, share_waited
+from .model import all_cores_work, enough_workers, share_waited
 from .verdict import Finding, found
 
 MOST_PARTS = 6
@@ -44,8 +44,8 @@ class Diagnosis:
     @property
     def sentence(self) -> str:
         """What is waited for, and what would hide it."""
-        cure = f"; {self.changes[0].cure}" if self.changes and self.changes[0].cure else ""
-        return f"{self._waits()}: {self._cause()}{cure}."
+        cure = (self.changes[0].cure if self.changes else "") or self._limit()
+        return f"{self._waits()}: {self._cause()}{'; ' * bool(cure)}{cure}."
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as plain values for JSON."""
@@ -59,7 +59,18 @@ class Diagnosis:
         rate, records = 1 / measured.elapsed, measured.records
         batch = f"{measured.steps} steps of {records:,.0f} records ({told_bytes(measured.nbytes)})"
         rates = f"{told_rate(rate)} a second, {told_rate(rate * records)} records/s"
-        return f"Measured: {batch}, {rates}; this machine has {measured.cores} cores."
+        loops = f", in the longest of {measured.loops} loops" if measured.loops > 1 else ""
+        start = f" Workers took {told(measured.start)} to begin, which is left out." if measured.start > 1e-3 else ""
+        return f"Measured: {batch}, {rates}{loops}; this machine has {measured.cores} cores.{start}"
+
+    def _limit(self) -> str:
+        """Why more workers would not help, if it is for want of cores."""
+        cores = self.measured.cores
+        if self.finding.kind not in HELPED_BY_WORKERS or not all_cores_work(self.measured):
+            return ""
+        return (
+            f"more workers would not help, as {f'all {cores} cores are' if cores > 1 else 'the only core is'} at work"
+        )
 
     def _waits(self) -> str:
         measured = self.measured
@@ -120,7 +131,7 @@ def _subject(measured: Measured, finding: Finding) -> str:
         return f"many small calls, as of `{finding.stage}`, take {told(calls)} a record"
     if part is not None and finding.stage != "hand-over":
         name = f"`{part.name}`" if part.kind in ("record", "batch", "stacking") else part.name
-        return f"{_sort(measured, finding)}{name} takes {_each(measured, part)}"
+        return f"{name} {_sort(measured, finding)}takes {_each(measured, part)}"
     return {**_HANDED, **_FED}[finding.kind].format(
         step=told(_handed(measured, finding)),
         records=f"{measured.records:,.0f}",
@@ -130,14 +141,14 @@ def _subject(measured: Measured, finding: Finding) -> str:
 
 def _sort(measured: Measured, finding: Finding) -> str:
     if finding.kind == "reading" and measured.source.evaluates:
-        return "with the maps of the datasets that are mixed, "
+        return "with the maps of the datasets that are mixed "
     return _SORTS.get(finding.kind, "")
 
 
 _SORTS = {
-    "groups": "whole groups of records are read for each one: ",
-    "small files": "many small files: ",
-    "waiting source": "a disk or a store that is waited for: ",
+    "groups": "decodes a whole group of records for each one, and ",
+    "small files": "opens many small files, and ",
+    "waiting source": "waits for a disk or a store, and ",
 }
 
 _HANDED = {

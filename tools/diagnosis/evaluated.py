@@ -116,7 +116,8 @@ def _taken_apart(measured: Measured, found: Sequence[Part]) -> Measured:
     others = measured.work - reading - measured.seconds_of("packing")
     at_work = (others * measured.at_work + moved * measured.source.at_work) / (others + moved)
     rest = [part for part in measured.parts if part.kind != "reading"]
-    return dataclasses.replace(measured, parts=(*apart, *rest), at_work=at_work)
+    source = dataclasses.replace(measured.source, evaluates=False)
+    return dataclasses.replace(measured, parts=(*apart, *rest), at_work=at_work, source=source)
 
 
 def _roots(source: Any) -> list[Node]:

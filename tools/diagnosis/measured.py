@@ -112,6 +112,8 @@ class Measured:
         step_known: there was a step of the user's; else batches were only taken, as fast as they came.
         source: what is read.
         feeding: of a device feeder.
+        start: seconds that the workers took to begin, in which the first batch was waited for. All else is without them.
+        loops: number of those that the program made; this is the one that took most of the time.
     """
 
     steps: int
@@ -131,6 +133,8 @@ class Measured:
     step_known: bool = True
     source: Source = Source("MemorySource", in_memory=True)
     feeding: Feeding | None = None
+    start: float = 0.0
+    loops: int = 1
 
     @property
     def own(self) -> float:

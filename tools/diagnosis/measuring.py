@@ -134,10 +134,12 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
     host = host_of(loop)
     pipeline, execution = host._pipeline, host._execution
     steps = max(after.steps - before.steps, 1)
-    elapsed, waited = after.elapsed - before.elapsed, after.waited - before.waited
     tasks = [task for task in after.host.tasks if task.taken > before.at]
+    start = _start(before, after, tasks)
+    tasks[:1] = [task._replace(asked=task.asked + start) for task in tasks[:1]]
+    elapsed, waited = after.elapsed - before.elapsed - start, after.waited - before.waited - start
     elements = sum(grown(before.host, after.host, stage, "rows") for stage in after.host.stages if stage.ends) or steps
-    unready = after.reading - before.reading if after.fed else _unready_share(tasks) * waited
+    unready = after.reading - before.reading - start if after.fed else _unready_share(tasks) * waited
     work = Work(pipeline, before.host, after.host, tasks, elements)
     found = _with_source(
         Measured(
@@ -158,6 +160,7 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
             step_known=step_known,
             feeding=_feeding(before, after, steps),
+            start=start,
         ),
         pipeline,
         execution,
@@ -179,6 +182,14 @@ def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
     if isinstance(execution.worker_count, str) and host.workers is not None:
         return max(host.workers.count, 1)
     return execution.workers
+
+
+def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
+    """Seconds in which the first batch was waited for while the workers had not begun."""
+    if before.steps or not tasks:
+        return 0.0
+    waited = after.reading if after.fed else after.waited
+    return min(max(tasks[0].times.began - tasks[0].asked, 0.0), waited)
 
 
 def _feeding(before: Look, after: Look, steps: int) -> Feeding | None:

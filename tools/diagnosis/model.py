@@ -17,6 +17,9 @@ HAND_OVER = 1e-4
 CLOSE = 1.03
 """A step that takes so many times the user's own is as good as one that never waits."""
 
+FULL = 0.8
+"""Share of the time of all cores. Chosen: what others and the system do takes the rest."""
+
 MOST_WORKERS = 512
 
 
@@ -48,6 +51,12 @@ def enough_workers(measured: Measured, saved: float = 0.0) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if step_seconds(measured, middle, saved=saved) <= goal else (middle + 1, high)
     return low
+
+
+def all_cores_work(measured: Measured) -> bool:
+    """Whether the processors of this machine have hardly anything left to give."""
+    needed = measured.processor + measured.own_processor
+    return measured.worker_kind != "ray" and needed > FULL * measured.cores * measured.elapsed
 
 
 def share_waited(measured: Measured, seconds: float) -> float:

@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -58,11 +59,10 @@ class Loops:
         """Whether one has made as many steps as are wanted."""
         return any(each.have_enough() for each in self._all[:])
 
-    def longest(self) -> Looks:
-        """That of the loop that took most of the time; what feeds from another one stands for both."""
+    def of_users(self) -> list[Looks]:
+        """Those that made a step; what feeds from another one stands for both."""
         inner = {id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)}
-        users = [each for each in self._all if id(each.loop) not in inner]
-        return max(users, key=lambda each: float(each.loop.stats().elapsed))
+        return [each for each in self._all if id(each.loop) not in inner and steps_of(each.loop)]
 
 
 def diagnosed_program(program: Program, arguments: Sequence[str], steps: int, seconds: float) -> Diagnosis:
@@ -79,8 +79,10 @@ def diagnosed_program(program: Program, arguments: Sequence[str], steps: int, se
             if interrupted:
                 raise ProgramError(_NO_STEP.format(program=program.path, seconds=seconds))
             return _of_only_loader(program, vars(own), steps, seconds)
-    longest = loops.longest()
-    return Diagnosis.of(measured(longest.loop, *longest.best(), lock, step_known=True))
+    users = loops.of_users()
+    longest = max(users, key=lambda each: float(each.loop.stats().elapsed))
+    found = measured(longest.loop, *longest.best(), lock, step_known=True)
+    return Diagnosis.of(replace(found, loops=len(users)))
 
 
 _NO_STEP = (

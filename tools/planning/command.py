@@ -6,10 +6,12 @@ In: parsed arguments. Out: a plan on standard output, and an exit status.
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import redirect_stdout
 from typing import Any
 
 from ..bench import seconds, steps
-from ..programs import Program
+from ..programs import Program, told_of
 
 
 def add_plan(tools: Any) -> None:
@@ -45,7 +47,8 @@ def _plan(options: argparse.Namespace) -> int:
     from ..diagnosis.diagnosis import told, told_bytes
     from .plan import Machines, Needs, Plan
 
-    with Program.parsed(options.program).loader(options.after_dashes) as loader:
+    program = Program.parsed(options.program)
+    with redirect_stdout(sys.stderr), program.loader(options.after_dashes) as loader, told_of(program.path):
         loop = work_alone(loader, options.steps, options.seconds)
     machines = Machines(
         options.cores or _default_cores(loop.cores), options.cores_per_node, options.bandwidth / 8 * 1e9

@@ -205,8 +205,14 @@ def _alike(one: _Side, two: _Side) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _of_source(saved: dict[str, Any], present: dict[str, Any]) -> Iterator[Reason]:
-    if told := differences({"source": saved["source"]}, {"source": present["source"]}):
+    if told := _differences("source", saved["source"], present["source"]):
         yield Reason("source", first_few(told), 0)
+
+
+def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
+    """In words; of two kinds nothing else is compared."""
+    kinds = [{"kind": each.get("kind")} for each in (one, two)]
+    return list(differences({what: kinds[0]}, {what: kinds[1]}) or differences({what: one}, {what: two}))
 
 
 def _of_operations(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[str, Any]) -> Iterator[Reason]:
@@ -244,7 +250,7 @@ def _of_order(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[s
     if one == two:
         return
     asked = [{name: value for name, value in each.items() if name not in PASSING} for each in (one, two)]
-    told = differences({"order": asked[0]}, {"order": asked[1]}) or differences({"order": one}, {"order": two})
+    told = _differences("order", *asked) or _differences("order", one, two)
     seeds = one.get("seed") != two.get("seed")
     if seeds and any(side.pipeline is not None and _draws(side.pipeline) for side in sides):
         yield Reason("seed", first_few(told), 0)
