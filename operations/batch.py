@@ -94,6 +94,7 @@ class Batch(Operation):
         step = BatchStep(self, then, context, number)
         context.take_all[number] = step.take_all
         context.at_end.append(step.finish)
+        context.at_failure.append(step.look)
         return step.push
 
 
@@ -160,23 +161,16 @@ class BatchStep:
 
     def _take_together(self, elements: Iterator[Element]) -> bool:
         waiting, limit = self._waiting, self._limit
-        try:
-            waiting.extend(islice(elements, limit - len(waiting)))
-        except Exception:
-            self._copy_before_failure()
-            raise
+        waiting.extend(islice(elements, limit - len(waiting)))
         more = len(waiting) == limit
         if more:
             self._copy()
         return more
 
-    def _copy_before_failure(self) -> None:
-        """What is wrong with an earlier element comes first, however many waited."""
-        try:
-            if self._waiting:
-                self._copy()
-        except Exception as earlier:
-            raise earlier from None
+    def look(self) -> None:
+        """Copy what waits, as something failed: what is wrong with an earlier element comes first, however many waited."""
+        if self._waiting:
+            self._copy()
 
     def _copy(self) -> None:
         context, rows, waiting = self._context, self._rows, self._waiting
@@ -185,6 +179,7 @@ class BatchStep:
         try:
             rows.add(self._count, waiting)
         except Exception:
+            waiting.clear()
             context.blame(self._number, rows.row)
             raise
         self._count += len(waiting)

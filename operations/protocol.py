@@ -68,6 +68,7 @@ class Context:
         tell: takes what the user should be told of a leaf.
         take_all: by the number of a batch, how to push many rows into it at a time, from an iterator.
         at_end: called in this order when a span has been pushed through, so that batches in the making are finished.
+        at_failure: called in this order when one could not be, so that what is wrong with an element that waits comes first.
         fault: of the exception that is on its way through the steps, if one is.
     """
 
@@ -79,6 +80,7 @@ class Context:
     tell: Tell = tell_nobody
     take_all: dict[int, Callable[[Iterator[Element]], None]] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)
+    at_failure: list[Callable[[], None]] = field(default_factory=list)
     fault: Fault | None = None
 
     def blame(self, number: int, row: int = 0) -> None:

@@ -434,16 +434,19 @@ def test_a_leaf_that_cannot_be_read_is_named_by_its_record(position):
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("restored", [False, True])
-def test_of_two_faults_in_a_batch_the_earlier_record_is_named(restored, workers):
-    """Whether rows are copied many at a time or few, and where the run began."""
+@pytest.mark.parametrize("observe", [False, True, "each"])
+def test_of_two_faults_in_a_batch_the_earlier_record_is_named(restored, workers, observe):
+    """Whether rows are copied many at a time or few, where the run began, and whether operations are timed."""
 
     def faulty(x):
         if x == 192:
             raise ValueError("a later fault")
         return np.zeros(2 if x == 138 else 3)
 
+    options = {"batch_size": 128, "num_epochs": 1, "transformations": [faulty], "observe": observe}
+
     def opened(worker_count):
-        return iter(load(range(256), batch_size=128, num_epochs=1, transformations=[faulty], worker_count=worker_count))
+        return iter(load(range(256), **options, worker_count=worker_count))
 
     with opened(workers) as iterator, opened(0) as other:
         next(other)
@@ -454,6 +457,23 @@ def test_of_two_faults_in_a_batch_the_earlier_record_is_named(restored, workers)
         with pytest.raises(BatchError) as caught:
             next(iterator)
     assert "record key 138 at position 138" in caught.value.__notes__[0]
+
+
+def test_a_fault_before_a_record_that_cannot_be_read_comes_first():
+    """Its row waits to be copied with others when the source fails."""
+
+    class Source:
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, key):
+            if key == 40:
+                raise OSError("unreadable")
+            return np.zeros(2 if key == 20 else 3)
+
+    with pytest.raises(BatchError) as caught:
+        next(iter(load(Source(), batch_size=64, num_epochs=1)))
+    assert "record key 20 at position 20" in caught.value.__notes__[0]
 
 
 LARGE = np.zeros(40_000)

@@ -144,17 +144,36 @@ class Chain:
             else:
                 self._push_each(inputs)
             if read_failure is not None:
+                self._look_at_waiting()
                 return self._failed(read_failure, inputs.count // self._inputs_per_unit)
             for finish in self._context.at_end:
                 finish()
             if self._clock is not None:
                 self._clock.end(inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1))
-        except Exception as error:
+        except Exception as last:
+            error = self._first_error(last)
             number = max(inputs.count - length_hint(inputs.elements) - 1, 0)
             tags, (first, at_fault) = inputs.tags(), self._at_fault(number)
             explained_ = self._explained(error, int(tags[at_fault]), int(tags[first]))
             return self._failed(explained_, number // self._inputs_per_unit)
         return self._block()
+
+    def _look_at_waiting(self) -> None:
+        """Raise what is wrong with an element that waits to be copied together with others."""
+        for look in self._context.at_failure:
+            look()
+
+    def _first_error(self, error: Exception) -> Exception:
+        """An error, or that of an earlier element, which waited."""
+        fault, self._context.fault = self._context.fault, None
+        try:
+            self._look_at_waiting()
+        except Exception as earlier:
+            if earlier.__context__ is error:
+                earlier.__context__ = None
+            return earlier
+        self._context.fault = fault
+        return error
 
     def _push_each(self, inputs: Inputs) -> None:
         """Push inputs one by one, and say of each where it stands, as far as anybody asks."""

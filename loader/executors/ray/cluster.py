@@ -18,6 +18,7 @@ from logging import WARNING
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 from ray.autoscaler.sdk import request_resources
 
 from ....errors import ClusterLostError, ClusterNotFoundError
@@ -78,13 +79,15 @@ def start(**options: Any) -> None:
     Args:
         **options: of `ray.init`.
     """
-    before = os.environ.get("PYTHONPATH")
+    before, as_uv_does = os.environ.get("PYTHONPATH"), ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = False  # under `uv run`, it copies the folder and installs all packages anew
     try:
         with warnings.catch_warnings():  # JAX's: a fork is no danger where another program begins in it at once
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             ray.init(address="local", include_dashboard=False, logging_level=WARNING, **options)
     finally:
+        ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = as_uv_does
         if before is None:
             del os.environ["PYTHONPATH"]
         else:
