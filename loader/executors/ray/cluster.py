@@ -81,7 +81,9 @@ def start(**options: Any) -> None:
     """
     before, as_uv_does = os.environ.get("PYTHONPATH"), ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = False  # under `uv run`, it copies the folder and installs all packages anew
+    ray_constants.RAY_ENABLE_UV_RUN_RUNTIME_ENV = (
+        False  # under `uv run`, it copies the folder and installs all packages anew
+    )
     try:
         with warnings.catch_warnings():  # JAX's: a fork is no danger where another program begins in it at once
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
