@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pipelines import chosen
 
 import millrace
 from millrace.loader.executors.processes.spawner import Spawner
@@ -30,7 +31,9 @@ def interrupted(what: str, every: int, seconds: float) -> list[str]:
     return run.stdout.splitlines()
 
 
-@pytest.mark.parametrize(("what", "every", "least"), [("opening", 40, 250), ("closing", 9, 50)])
+@pytest.mark.parametrize(
+    ("what", "every", "least"), chosen([("opening", 40, 250), ("closing", 9, 50)], ("closing", 9, 50))
+)
 def test_an_interrupt_in_opening_or_closing_workers_leaves_nothing(what, every, least):
     """It comes out once, the stream goes on after it, and no process, thread or descriptor is left."""
     *troubles, places = interrupted(what, every, 200)

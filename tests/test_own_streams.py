@@ -87,7 +87,7 @@ KINDS = ("below", "below a batch", "in the middle", "on a dataset with workers",
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("worker_count", [1, 2])
+@pytest.mark.parametrize("worker_count", chosen([1, 2], 2))
 def test_its_stream_does_not_depend_on_workers(kind, worker_count):
     """It is run through in one of them."""
     assert stream(chain(kind).mp_prefetch(worker_count)) == stream(chain(kind)) != []
