@@ -181,7 +181,7 @@ def _worker_count(count: Any, kind: str) -> int | Literal["cluster"] | Auto:
             raise ValueError(f'worker_count="cluster" goes with worker_kind="ray"; with {shown(kind)}, pass a number.')
         return "cluster"
     count = os.cpu_count() or 1 if count is None else count
-    return whole_number("worker_count", count, 0, None, "a number of workers, or None for one per CPU")
+    return whole_number("worker_count", count, 0, None, 'a number of workers, "auto", or None for one per CPU')
 
 
 OURS = (

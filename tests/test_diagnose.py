@@ -224,3 +224,10 @@ def test_operations_of_the_parts_of_a_mix_are_named(worker_count):
     assert parts["_twice"] > parts["reading"] > 0
     assert diagnosis.measured.at_work < 0.5
     assert sum(part.calls for part in diagnosis.measured.parts if part.kind == "record") == pytest.approx(4)
+
+
+def test_of_a_number_of_workers_that_is_looked_for_the_present_one_is_told():
+    """Not the largest that there may be: what would help is reckoned from those that there are."""
+    loader = millrace.load(range(10_000), transformations=[wait], batch_size=4, worker_count=millrace.Auto(most=50))
+    loop = millrace.diagnose(loader, steps=5).measured
+    assert loop.workers < 50

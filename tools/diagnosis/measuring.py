@@ -17,7 +17,7 @@ from typing import Any
 from ...loader.iterator import DataLoaderIterator
 from ...loader.observing.stats import StageStats
 from ...loader.observing.times import TaskEvent
-from ...loader.options import ExecutionOptions, ReadOptions
+from ...loader.options import Auto, ExecutionOptions, ReadOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
 from .evaluated import read_apart
@@ -178,7 +178,9 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """How many there are; where their number is not fixed, how many were at work."""
+    """How many there are; where their number is looked for, now; of a cluster, how many were at work."""
+    if isinstance(execution.worker_count, Auto):
+        return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:
         return max(host.workers.count, 1)
     return execution.workers
