@@ -242,3 +242,30 @@ def test_of_orders_of_two_kinds_only_that_is_told():
     assert "kind 'MixedSource' → " in found.reasons[0].told
     assert "kind 'MixSampler' → 'IndexSampler'" in found.reasons[1].told
     assert "None" not in str(found)
+
+
+def _packed(*, seed=0, shuffled=True, length=16, documents=300):
+    parts = {"web": [np.arange(4 + number % 7) for number in range(documents)], "books": [np.arange(5)] * 50}
+    whole = {name: MapDataset.source(part) for name, part in parts.items()}
+    ordered = {name: part.shuffle(seed=seed) if shuffled else part for name, part in whole.items()}
+    packed = {name: part.pack(length).repeat() for name, part in ordered.items()}
+    return MapDataset.mix(packed, {"web": 0.7, "books": 0.3}).batch(4)
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "told"),
+    [
+        ({"seed": 1}, "seed", "part 'web': Shuffle(length=300, seed=0"),
+        ({"shuffled": False}, "order", "part 'books': Shuffle(length=50, seed=0, reseeds=True) → none"),
+        ({"length": 32}, "operation", "part 'web': Pack(16"),
+        ({"documents": 200}, "source", "part 'web': MemorySource"),
+    ],
+)
+def test_what_differs_below_a_mix_is_named(change, what, told):
+    """Descriptions know such datasets by a digest; of two programs it is told what stands behind that."""
+    found = millrace.diff(_packed(), _packed(**change))
+    assert what in [reason.what for reason in found.reasons]
+    assert told in str(found)
+    assert "chain '" not in str(found)
+    assert found.step == 0
+    assert not millrace.diff(_packed(), _packed())

@@ -21,6 +21,7 @@ from ...loader.plan.skipped_steps import SkippedSteps
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
 from ...wording import first_few, shown
+from .chains import changed_chains
 from .orders import OrderDifference, first_difference
 from .stand import Described, states_of
 
@@ -101,7 +102,7 @@ def diff(one: Any, two: Any) -> Difference:
     sides = _Side.of(one), _Side.of(two)
     saved, present = _alike(*sides)
     found = [
-        *_of_source(saved, present),
+        *_of_source(sides, saved, present),
         *_of_operations(sides, saved, present),
         *_of_batches(sides),
         *_of_order(sides, saved, present),
@@ -204,9 +205,22 @@ def _alike(one: _Side, two: _Side) -> tuple[dict[str, Any], dict[str, Any]]:
     return saved, present
 
 
-def _of_source(saved: dict[str, Any], present: dict[str, Any]) -> Iterator[Reason]:
-    if told := _differences("source", saved["source"], present["source"]):
-        yield Reason("source", first_few(told), 0)
+def _of_source(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[str, Any]) -> Iterator[Reason]:
+    if not (told := _differences("source", saved["source"], present["source"])):
+        return
+    chains = list(_of_chains(sides))
+    yield from chains
+    if left := [each for each in told if not (chains and ": chain " in each)]:
+        yield Reason("source", first_few(left), 0)
+
+
+def _of_chains(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
+    """What differs in datasets below the order, which descriptions know by a digest; of loaders alone."""
+    one, two = (side.pipeline for side in sides)
+    if one is not None and two is not None:
+        for leaf, other in zip(one.leaves, two.leaves):
+            for what, told in changed_chains(leaf.source, other.source):
+                yield Reason(what, told, 0)
 
 
 def _differences(what: str, one: dict[str, Any], two: dict[str, Any]) -> list[str]:
