@@ -1,7 +1,7 @@
 """IterDatasets of a user's own class stand anywhere in a chain."""
 
 import pytest
-from pipelines import stream
+from pipelines import chosen, stream
 
 from millrace import IterDataset, MapDataset, ShardOptions
 from millrace.errors import CheckpointError
