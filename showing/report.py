@@ -83,7 +83,7 @@ def _sections(recording: Recording) -> Iterator[tuple[str, str, str]]:
     yield "A few steps", _TIMELINE, timeline_plot(shown)
     yield (
         "Time by operation",
-        "What the work of all workers together took, as far as it was timed.",
+        "What the work of all workers together took, as far as it was timed. Parts of a mix call theirs while they are read.",
         operations_plot(stages),
     )
     yield "Waits", "What each of the last steps waited for its batch, and what your own work took.", waits_plot(shown)

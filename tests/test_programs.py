@@ -48,11 +48,17 @@ def test_a_program_gets_its_arguments(tmp_path):
 
 
 BAD = {
+    "a chain": (
+        "import millrace\nweb = millrace.MapDataset.range(9)\nmore = web.map(abs)\n"
+        "whole = more.map(abs)\nstream = whole.batch(2)",
+        None,
+        "it has web, more, whole, stream: .*:stream",
+    ),
     "no loader": ("x = 1", None, "has no loaders at its top level"),
     "several": (
         "import millrace\na, b = millrace.load([1]), millrace.load([2])",
         None,
-        "has 2 loaders .* it has a, b: .*:a",
+        "has 2 loaders .* it has a, b: .*:b",
     ),
     "no such name": (LOADERS, "lodaer", "has no lodaer; it has loader: "),
     "not one": ("x = 1", "x", "gives an int; name a loader"),

@@ -89,9 +89,11 @@ class Program:
     def _others(self, names: Mapping[str, Any]) -> str:
         known = loaders_in(names)
         made = (
-            f"it has {first_few(known)}" if known else "name a loader, or a function without arguments that makes one"
+            f"it has {first_few(known, 8)}"
+            if known
+            else "name a loader, or a function without arguments that makes one"
         )
-        return f"{made}: {self.path}:{known[0] if known else 'name'}."
+        return f"{made}: {self.path}:{known[-1] if known else 'name'}."
 
 
 def loaders_in(names: Mapping[str, Any]) -> list[str]:

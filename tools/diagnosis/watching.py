@@ -18,7 +18,6 @@ from typing import Any
 
 from ...errors import ProgramError
 from ...loader.observing.listeners import listening
-from ...wording import first_few
 from ..programs import Program, as_module, loaders_in
 from .diagnose import Looks, diagnose
 from .diagnosis import Diagnosis
@@ -96,7 +95,7 @@ def _of_only_loader(program: Program, names: Mapping[str, Any], steps: int, seco
         return diagnose(names[known[0]], steps=steps, seconds=seconds)
     raise ProgramError(
         f"{program.path} ran to its end and took no batch from a loader of millrace; pass the name of a loader in it, or of a "
-        f"function that makes one: {program.path}:{first_few(known, 1) if known else 'name'}."
+        f"function that makes one: {program.path}:{known[-1] if known else 'name'}."
     )
 
 
