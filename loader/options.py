@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -213,6 +214,11 @@ def _address(address: Any, kind: str) -> str | None:
         return None
     if not isinstance(address, str):
         raise TypeError(f'address={shown(address)} is {a_kind_of(address)}; pass "host:port", "auto", or None.')
+    if address not in ("auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
+        raise ValueError(
+            f"address={shown(address)} is no address of a Ray cluster that this machine can be a node of; pass "
+            '"host:port", as `ray start --head` printed it, "auto", or None.'
+        )
     return _with_ray("address", address, kind)
 
 

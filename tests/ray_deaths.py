@@ -16,6 +16,7 @@ from ray.cluster_utils import Cluster
 
 from millrace import Batch, DataLoader, Filter, IndexSampler
 from millrace.errors import ClusterLostError
+from millrace.loader.executors.ray.cluster import start
 
 SETTINGS = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 STORE = 150 << 20
@@ -78,8 +79,22 @@ def during(what: Callable[[], None], **more: Any) -> Iterator[Any]:
         yield len({task.times.worker for task in iterator.stats().tasks})
 
 
+def before() -> None:
+    """The head, before the loop begins."""
+    start(num_cpus=1, object_store_memory=STORE)
+    next(one for one in psutil.Process().children(recursive=True) if one.name() == "gcs_server").kill()
+    began = time.monotonic()
+    try:
+        next(iter(_loader(worker_kind="ray", worker_count=1)))
+    except ClusterLostError as error:
+        print(json.dumps({"what": "before", "seconds": time.monotonic() - began, "error": str(error)}), flush=True)
+
+
 def main() -> None:
     """All of it, one after the other."""
+    if "before" in sys.argv:
+        before()
+        return
     cluster = Cluster(True, head_node_args={"num_cpus": 0, "object_store_memory": STORE, "_system_config": SETTINGS})
     for _ in range(2):
         cluster.add_node(num_cpus=2, object_store_memory=STORE)

@@ -20,7 +20,7 @@ from pipelines import loader, stream
 
 import millrace
 from millrace import Batch, DataLoader, Filter, IndexSampler, MapDataset
-from millrace.errors import MissingExtraError, PicklingError, WorkerCrashedError
+from millrace.errors import ClusterNotFoundError, MissingExtraError, PicklingError, WorkerCrashedError
 from millrace.loader.interrupts import wait_until
 from millrace.loader.options import ExecutionOptions
 
@@ -269,7 +269,7 @@ def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
     """An actor, a node: the same batches, and a warning each. The head: one error, within 10 s, and the state is right."""
     program = Path(__file__).parent / "ray_deaths.py"
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
-        ran = _program(program, folder=folder)
+        ran = _program(program, "worker", "node", "grow", "head", folder=folder)
     told = {one["what"]: one for line in ran.stdout.splitlines() if line.startswith("{") for one in [json.loads(line)]}
     assert list(told) == ["worker", "node", "grow", "head"], ran.stderr[-2000:]
     assert all(one["same"] for one in told.values())
@@ -279,6 +279,17 @@ def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
     assert told["grow"]["workers"] > 2
     assert told["head"]["seconds"] < 10
     assert "its head" in told["head"]["error"]
+
+
+@pytest.mark.long
+def test_a_head_that_died_before_the_loop_began_is_an_error():
+    """Within 10 s, where Ray would end the process."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
+        ran = _program(Path(__file__).parent / "ray_deaths.py", "before", folder=folder)
+    told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    assert [one["what"] for one in told] == ["before"], ran.stderr[-2000:]
+    assert told[0]["seconds"] < 10
+    assert "its head" in told[0]["error"]
 
 
 class _NotThere:
@@ -305,9 +316,36 @@ def test_options_of_ray_go_with_its_workers():
         ({"worker_kind": "ray", "ray_options": [1]}, TypeError, "pass a dict"),
         ({"worker_kind": "ray", "ray_options": {"max_restarts": 1}}, ValueError, "millrace sets itself"),
         ({"worker_kind": "ray", "address": 6379}, TypeError, "host:port"),
+        ({"worker_kind": "ray", "address": "nonsense"}, ValueError, "host:port"),
+        ({"worker_kind": "ray", "address": "host:x"}, ValueError, "host:port"),
+        ({"worker_kind": "ray", "address": "ray://127.0.0.1:10001"}, ValueError, "can be a node of"),
     ]:
         with pytest.raises(error, match=told):
             ExecutionOptions(**wrong)
+
+
+def test_options_that_ray_refuses_are_named_before_a_cluster_is_joined():
+    """Whatever is wrong with them, in a short message."""
+    for wrong in [
+        {"num_cpu": 1},
+        {"num_cpus": -1},
+        {"num_cpus": "a"},
+        {"resources": 3},
+        {1: 2},
+    ]:
+        with pytest.raises(ValueError, match=r"ray_options=.*cannot be passed on to Ray") as told:
+            next(iter(_loader([], ray_options=wrong, address="127.0.0.1:1")))
+        assert len(str(told.value)) < 500
+
+
+def test_the_environment_may_name_a_cluster_of_nodes_only(monkeypatch):
+    """A Ray client has no object store on its machine, so that blocks could not be read there."""
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
+    with pytest.raises(ClusterNotFoundError, match=r"RAY_ADDRESS='ray://127.0.0.1:10001'.*node of"):
+        next(iter(_loader([])))
 
 
 def test_without_ray_the_user_is_told_what_to_install(monkeypatch):

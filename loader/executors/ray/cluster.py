@@ -47,7 +47,7 @@ def join(address: str | None, workers: int) -> None:
             _join(address, workers)
             return
     joined_one = ray.get_runtime_context().gcs_address
-    if address is not None and ":" in address and "://" not in address and address != joined_one:
+    if address is not None and ":" in address and address != joined_one:
         raise ClusterNotFoundError(
             f"address={shown(address)}, but this process has joined the Ray cluster at {joined_one}; leave address= out, or "
             "call ray.shutdown() before."
@@ -56,7 +56,12 @@ def join(address: str | None, workers: int) -> None:
 
 def _join(address: str | None, workers: int) -> None:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
-    if ":" in address and "://" not in address and not reachable(address):
+    if "://" in address:
+        raise ClusterNotFoundError(
+            f"RAY_ADDRESS={shown(address)} is no cluster that this machine can be a node of; set it to the address that `ray "
+            "start --head` printed, or pass address=."
+        )
+    if ":" in address and not reachable(address):
         raise ClusterNotFoundError(
             f"no Ray cluster answers at address={shown(address)}; pass the address that `ray start --head` printed, or None "
             "to start a cluster on this machine."
@@ -138,8 +143,10 @@ class Cluster:
         self._head: str = context.gcs_address
         self.clock = time.time() - time.perf_counter()
         self._addresses: dict[str, str] = {}  # of Ray's processes on nodes, "host:port", by the node's id
+        self._here = ""
+        self._looked, self._lost_since = float("-inf"), 0.0
+        self.wait_for_head()  # it may have died since this process joined it
         self._here = self._address_of(context.get_node_id())
-        self._looked, self._lost_since = time.monotonic(), 0.0
         self._asked = 0
 
     def look(self) -> None:

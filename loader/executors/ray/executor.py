@@ -15,7 +15,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple, cast
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
-from ....wording import brief
+from ....wording import brief, shown
 from ...interrupts import Uninterrupted
 from ...observing.observer import Observer
 from ...observing.times import Moments, TaskTimes
@@ -108,13 +108,13 @@ class RayExecutor(PooledExecutor):
     """Runs tasks in actors."""
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> None:
+        depth = 1 + options.worker_buffer_size
+        ray_options = {"num_cpus": 1, **(options.ray_options or {})}
+        self._actors, self._needs = _described(ray_options, depth)
         join(options.address, options.workers)
         self._cluster = Cluster()
-        ray_options = {"num_cpus": 1, **(options.ray_options or {})}
-        self._needs = needs_of(ray_options)
         self._grows = options.worker_count == "cluster"
         self._options = options
-        depth = 1 + options.worker_buffer_size
         pool: WorkerPool[PooledHandle] = WorkerPool(self._room(), options.timeout, depth)
         super().__init__(pipeline, options, observer, pool)
         self._remotes: dict[int, _Remote] = {}
@@ -122,7 +122,6 @@ class RayExecutor(PooledExecutor):
         self._stalled: list[Sequence[PooledHandle]] = []  # what names rows that are made again
         self._begun = self._resized = time.monotonic()
         self._waited = False  # somebody, for an answer, since it was last asked how large the cluster is
-        self._actors = ray.remote(RayWorker).options(**ray_options, max_concurrency=depth)
         with Uninterrupted():
             self._finalizer = weakref.finalize(self, _close, self._remotes, self._cluster, os.getpid())
             OF_THIS_PROCESS.add(self)
@@ -347,6 +346,21 @@ class RayExecutor(PooledExecutor):
         self._finalizer()
         self._stalled.clear()
         self._payload = None
+
+
+def _described(ray_options: Mapping[str, Any], depth: int) -> tuple[Any, dict[str, float]]:
+    """What makes actors, and what each needs. Ray looks at most options here, before a cluster is joined or started.
+
+    Raises:
+        ValueError: options that Ray does not know, or values that it refuses.
+    """
+    try:
+        return ray.remote(RayWorker).options(**ray_options, max_concurrency=depth), needs_of(ray_options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"ray_options={shown(dict(ray_options))} cannot be passed on to Ray ({brief(error, 150)}); pass arguments of its "
+            "`.options()`, such as num_cpus, num_gpus, memory or resources."
+        ) from error
 
 
 def _description(error: RayError) -> str:
