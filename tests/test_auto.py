@@ -139,7 +139,7 @@ def test_the_stream_is_the_same_while_workers_come_and_go(kind, operations):
 
     found = []
     with iter(loader(worker_count="auto", worker_kind=kind)) as iterator:
-        while not (found and iterator._running._executor._tuner.settled):
+        while len(found) < 10 or not iterator._running._executor._tuner.settled:
             found.append(next(iterator).tolist())
             time.sleep(1e-3)
             if len(found) == 10:

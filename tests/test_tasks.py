@@ -74,6 +74,16 @@ def test_tasks_of_every_pipeline_can_be_done_elsewhere(name):
     assert executor.kinds == ({SpanTask} if len(one._pipeline.stages) == 1 else {SpanTask, GroupTask})
 
 
+def test_a_source_in_memory_is_sent_once():
+    """Its columns, which batches are taken from, are not sent beside it."""
+    array = np.zeros((1000, 1000))
+    pipeline = load(array, batch_size=8)._pipeline
+    assert pipeline.columns is not None
+    buffers = []
+    cloudpickle.dumps(pipeline, protocol=5, buffer_callback=buffers.append)
+    assert sum(buffer.raw().nbytes for buffer in buffers) == array.nbytes
+
+
 def test_a_task_is_a_few_numbers():
     """Whatever the size of its rows, which stay where they are."""
     pipeline = load(np.zeros((64, 1000)), transformations=[Filter(lambda row: True), Batch(32)])._pipeline

@@ -223,6 +223,10 @@ class Pipeline:
         assert self.identity is not None
         return self.identity.in_the_form_of(saved, self.fingerprint)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the columns: the source has them, and they would be sent twice."""
+        return {name: value for name, value in vars(self).items() if name != "columns"}
+
     def with_leaf(self, leaf: Leaf) -> Pipeline:
         """The same pipeline over another leaf."""
         return dataclasses.replace(self, leaves=(leaf,))

@@ -115,8 +115,10 @@ class RayExecutor(PooledExecutor):
         self._cluster = Cluster()
         self._grows = options.worker_count == "cluster"
         self._options = options
-        pool: WorkerPool[PooledHandle] = WorkerPool(self._room(), options.timeout, depth)
+        pool: WorkerPool[PooledHandle] = WorkerPool(room := self._room(), options.timeout, depth)
         super().__init__(pipeline, options, observer, pool)
+        if self._grows:
+            observer.worker_count = room
         self._remotes: dict[int, _Remote] = {}
         self._gone = {LOST}  # nodes, by their ids
         self._stalled: list[Sequence[PooledHandle]] = []  # what names rows that are made again
@@ -321,7 +323,7 @@ class RayExecutor(PooledExecutor):
             self._resized = now
             if self._grows:
                 self._grow()
-            elif now - self._begun > NO_ROOM_SECONDS:
+            if now - self._begun > NO_ROOM_SECONDS:
                 self._tell_of_no_room()
 
     def _grow(self) -> None:
@@ -329,16 +331,19 @@ class RayExecutor(PooledExecutor):
         room = self._room()
         self._cluster.ask_for(room + self._waited, self._needs)
         self._act(self._pool.resize(room))
+        self._observer.worker_count = room
         self._waited = False
 
     def _tell_of_no_room(self) -> None:
         """Say once that workers wait for a place in the cluster."""
         self._begun = float("inf")
-        if (ready := self._pool.ready_count) < self._options.workers:
+        wanted = 1 if self._grows else self._options.workers
+        if (ready := self._pool.ready_count) < wanted:
             needs = ", ".join(f"{amount:g} {name}" for name, amount in self._needs.items())
+            fewer = "" if self._grows else 'a smaller worker_count=, worker_count="cluster", or '
             LOGGER.warning(
-                f"{ready} of {self._options.workers} workers found a place in the Ray cluster, where each needs {needs}; the "
-                'others wait for one. Pass a smaller worker_count= or ray_options=, or worker_count="cluster".'
+                f"{ready} of {wanted} workers found a place in the Ray cluster, where each needs {needs}; the others wait for "
+                f"one. Pass {fewer}ray_options= that ask for less."
             )
 
     def close(self) -> None:

@@ -112,7 +112,7 @@ class RayWorker:
     def _answer(self, task: Task, blocks: Blocks, reading: Reading) -> tuple[tuple[Any, ...], StoredRows]:
         INSIDE_A_TASK.set(True)
         began = time.perf_counter()
-        block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading.records)
+        block = Block([], failure=self._unready) if self._unready else self._run(task, blocks, reading)
         error = None if block.failure is None else errors.encode(block.failure.error)
         try:
             rows, size = stored(block.elements, self._pool)
@@ -125,6 +125,12 @@ class RayWorker:
         times = None if block.times is None else block.times.until(ended).packed()
         told = block.skipped, block.notices
         return tuple(Answer(block.count, tags, error, *told, ended - began, size, block.stand, times)), rows
+
+    def _run(self, task: Task, blocks: Blocks, reading: Reading) -> Block:
+        try:
+            return self._worker.run(task, blocks, reading.records)
+        except KeyboardInterrupt as error:  # Ray would take it for a call that was cancelled
+            raise SystemExit("an operation raised KeyboardInterrupt") from error
 
 
 class _Turns:
