@@ -23,6 +23,7 @@ import warnings
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # an accelerator may add up in another order each time
+os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"  # under `uv run`, Ray would install all packages anew for the nodes
 os.environ.pop("PYTHONWARNINGS", None)  # Ray's own processes are not held to it
 import jax
 import jax.numpy as jnp

@@ -272,6 +272,7 @@ def _program(*arguments, folder):
         **os.environ,
         "RAY_TMPDIR": folder,
         "RAY_AUTH_MODE": "disabled",
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # under `uv run`, it would install all packages anew
         "RAY_memory_monitor_refresh_ms": "0",
     }
     return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=150)
