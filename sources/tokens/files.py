@@ -8,6 +8,7 @@ Format of `.npy`: https://numpy.org/doc/stable/reference/generated/numpy.lib.for
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -116,8 +117,13 @@ def map_integers(path: str, dtype: DType | None = None, name: str = "") -> Array
         raise SourceError(f"{brief(name or path)} cannot be read: {brief(error)}") from error
 
 
+_HEADERS = threading.Lock()
+"""Held while NumPy parses a header: Python's parser, which it uses, fails now and then on two threads at once (3.11)."""
+
+
 def _map_npy(path: str, dtype: DType | None, name: str) -> Array:
-    found: np.memmap[Any, Any] = np.load(path, mmap_mode="r")
+    with _HEADERS:
+        found: np.memmap[Any, Any] = np.load(path, mmap_mode="r")
     tokens_of_header(name, found.shape, found.dtype, dtype)
     return np.ndarray(found.shape, found.dtype, map_readable(path), found.offset)
 
