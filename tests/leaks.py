@@ -32,7 +32,7 @@ def present(temporary: Path) -> Kinds:
     return {
         "thread": _threads(),
         "process": _processes(),
-        "descriptor": _descriptors(),
+        "descriptor": descriptors(),
         "temporary file": _files(temporary),
         "shared memory": _shared_memory(),
     }
@@ -103,7 +103,7 @@ def _end(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _descriptors() -> dict[str, str]:
+def descriptors() -> dict[str, str]:
     """By number and what it stands for: a number may be given away again."""
     found = {}
     for number in _names(DESCRIPTORS):

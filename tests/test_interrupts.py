@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from own_processes import zygote, zygotes
 from pipelines import chosen
 
 import millrace
@@ -181,11 +182,11 @@ def test_the_zygote_is_born_deaf_to_interrupts():
     spawner = Spawner()
     spawner.begin()
     try:
-        (zygote,) = psutil.Process().children()
+        maker = zygote()
         bit = 1 << (signal.SIGINT - 1)
-        assert signals(zygote.pid, "SigBlk:") & bit
-        assert wait_until(lambda: bool(signals(zygote.pid, "SigIgn:") & bit), 60)
-        assert wait_until(lambda: not signals(zygote.pid, "SigBlk:") & bit, 60)
+        assert signals(maker.pid, "SigBlk:") & bit
+        assert wait_until(lambda: bool(signals(maker.pid, "SigIgn:") & bit), 60)
+        assert wait_until(lambda: not signals(maker.pid, "SigBlk:") & bit, 60)
     finally:
         spawner.close()
 
@@ -201,8 +202,7 @@ def test_a_stopped_zygote_does_not_stop_the_stream(caplog):
     )
     with iter(loader) as iterator:
         iterator.start_prefetch()
-        (zygote,) = psutil.Process().children()
-        zygote.suspend()
+        zygote().suspend()
         assert [batch.tolist() for batch in iterator] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     assert "is started again" in caplog.text
 
@@ -255,15 +255,14 @@ def test_closing_ends_a_zygote_that_does_not_answer(monkeypatch):
         monkeypatch.setattr("millrace.loader.executors.processes.spawner.GRACE_SECONDS", seconds)
         iterator = iter(millrace.load(range(100), batch_size=4, worker_count=1))
         next(iterator)
-        (zygote,) = psutil.Process().children()
-        zygote.suspend()
+        zygote().suspend()
         if interrupts:
             threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
             with pytest.raises(KeyboardInterrupt):
                 iterator.close()
         else:
             iterator.close()
-        assert not psutil.Process().children()
+        assert not zygotes()
 
 
 def slowly(x: int) -> int:

@@ -10,8 +10,8 @@ from collections import Counter
 import device_programs
 import numpy as np
 import orbax.checkpoint as ocp
-import psutil
 import pytest
+from own_processes import workers
 from pipelines import stream
 
 from millrace import IterDataset, MapDataset, ShardOptions
@@ -132,8 +132,7 @@ def test_killed_workers_change_no_mix_and_no_pack(name):
         for step, element in enumerate(iterator):
             got += stream([element])
             if step in (1, 6):
-                (zygote,) = psutil.Process().children()
-                zygote.children()[0].send_signal(signal.SIGKILL)
+                workers()[0].send_signal(signal.SIGKILL)
     assert got == expected
 
 

@@ -9,8 +9,8 @@ import os
 import tarfile
 
 import numpy as np
-import psutil
 import pytest
+from own_processes import workers
 from source_conformance import SourceConformance, open_files
 
 import millrace
@@ -89,8 +89,7 @@ def test_new_workers_on_a_file_that_changed_end_in_one_error(kind, change):
             got.extend(batch)
             if len(got) == 5:
                 doing(path, write)
-                (worker,) = psutil.Process().children()[-1].children()
-                worker.kill()
+                workers()[0].kill()
     assert got == (expected * 500)[: len(got)]
 
 

@@ -9,20 +9,21 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
+import leaks
 import numpy as np
 import psutil
 import pytest
+from own_processes import everything, workers
 from pipelines import chosen, loader, stream
 
 import millrace
 from millrace import Batch, DataLoader, IndexSampler
 from millrace.loader.executors.processes.transport.channel import Channel
 from millrace.loader.executors.processes.transport.messages import Done
-
-ME = psutil.Process()
 
 
 def run_program(text: str, folder: Path, *prefix: str, timeout: float = 120) -> str:
@@ -88,11 +89,10 @@ def test_a_stopped_and_continued_worker_changes_nothing():
     expected = stream(loader("map, batch, map", records=200))
     with iter(loader("map, batch, map", records=200, worker_count=2)) as iterator:
         got = stream([next(iterator)])
-        (zygote,) = ME.children()
-        for child in zygote.children():
+        for child in workers():
             child.suspend()
         time.sleep(0.2)
-        for child in zygote.children():
+        for child in workers():
             child.resume()
         got += stream(iterator)
     assert got == expected
@@ -194,7 +194,7 @@ def _proportional_bytes(processes: list[psutil.Process]) -> int:
 
 def _footprint() -> tuple[int, int, int]:
     gc.collect()
-    return ME.num_fds(), ME.num_threads(), len(ME.children(recursive=True))
+    return len(leaks.descriptors()), threading.active_count(), len(everything())
 
 
 def _more_than(before: tuple[int, int, int]) -> list[str]:
@@ -209,13 +209,13 @@ def test_many_iterators_leave_nothing(iterators):
     short = millrace.load(np.arange(4096), batch_size=512, num_epochs=1, worker_count=2)
     for _ in range(8):
         next(iter(short))
-    before, resident = _footprint(), ME.memory_info().rss
+    before, resident = _footprint(), psutil.Process().memory_info().rss
     for _ in range(iterators):
         iterator = iter(short)
         next(iterator)
         del iterator
     assert not _more_than(before)
-    assert ME.memory_info().rss - resident < 4 << 20
+    assert psutil.Process().memory_info().rss - resident < 4 << 20
 
 
 @pytest.mark.parametrize("epochs", chosen([4, 20], 4))
@@ -231,7 +231,7 @@ def test_many_epochs_leave_nothing(epochs):
                 last // 2,
                 last - 10,
             ):  # to measure takes long, and long steps need one batch more than short ones
-                held.append(_proportional_bytes([ME, *ME.children(recursive=True)]))
+                held.append(_proportional_bytes(everything()))
     assert step == last
     batch = 16 * 50_000 * 4  # how many are in use at most depends on who waits for whom; a leak adds up
     assert held[2] - held[1] < 8 * batch
@@ -246,7 +246,7 @@ def test_a_further_worker_costs_little_memory():
         with iter(loader) as iterator:
             for _ in range(4 * workers):
                 next(iterator)
-            return _proportional_bytes([ME, *ME.children(recursive=True)])
+            return _proportional_bytes(everything())
 
     cost(1)
     one, five = cost(1), cost(5)
