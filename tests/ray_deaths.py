@@ -69,20 +69,29 @@ def _actor() -> psutil.Process:
     return next(one for one in mine if "".join(one.cmdline()).startswith("ray::RayWorker"))
 
 
-def during(what: Callable[[], None], **more: Any) -> Iterator[Any]:
+def _workers(iterator: Any) -> int:
+    """How many did the latest tasks."""
+    return len({task.times.worker for task in iterator.stats().tasks})
+
+
+def during(what: Callable[[], None], until: Callable[[int], bool] | None = None, **more: Any) -> Iterator[Any]:
     """The batches of a loader, in the middle of which something happens; and last, how many workers made them."""
     with iter(_loader(_slow, worker_kind="ray", **more)) as iterator:
         for number, batch in enumerate(iterator):
             if number == 10:
                 what()
             yield batch[:, 0].tolist()
-        yield len({task.times.worker for task in iterator.stats().tasks})
+            if number > 10 and until is not None and not until(_workers(iterator)):
+                time.sleep(1)  # of the user's own work, while others begin to work
+        yield _workers(iterator)
 
 
 def before() -> None:
     """The head, before the loop begins."""
     start(num_cpus=1, object_store_memory=STORE)
-    next(one for one in psutil.Process().children(recursive=True) if one.name() == "gcs_server").kill()
+    head = next(one for one in psutil.Process().children(recursive=True) if one.name() == "gcs_server")
+    head.kill()
+    head.wait()  # Ray, which is asked something while it dies, ends this process a minute later
     began = time.monotonic()
     try:
         next(iter(_loader(worker_kind="ray", worker_count=1)))
@@ -112,7 +121,6 @@ def main() -> None:
 
     def add_node() -> None:
         cluster.add_node(num_cpus=2, object_store_memory=STORE)
-        time.sleep(4)  # of the user's own work
 
     which = sys.argv[1:] or ["worker", "node", "grow", "head"]
     if "worker" in which:
@@ -120,7 +128,7 @@ def main() -> None:
     if "node" in which:
         ran("node", lambda: _actor().parent().kill(), worker_count=4)
     if "grow" in which:
-        ran("grow", add_node, worker_count="cluster")
+        ran("grow", add_node, worker_count="cluster", until=lambda workers: workers > 2)
     if "head" in which:
         iterator = iter(_loader(_slow, worker_kind="ray", worker_count=2))
         got = [next(iterator)[:, 0].tolist() for _ in range(5)]

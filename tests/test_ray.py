@@ -275,7 +275,7 @@ def _program(*arguments, folder):
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # under `uv run`, it would install all packages anew
         "RAY_memory_monitor_refresh_ms": "0",
     }
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=150)
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.long
@@ -287,9 +287,13 @@ def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
     told = {one["what"]: one for line in ran.stdout.splitlines() if line.startswith("{") for one in [json.loads(line)]}
     assert list(told) == ["worker", "node", "grow", "head"], ran.stderr[-2000:]
     assert all(one["same"] for one in told.values())
-    assert [len(one["warnings"]) for one in told.values()] == [1, 1, 0, 0]
-    assert "its work is done again" in told["worker"]["warnings"][0]
-    assert "node" in told["node"]["warnings"][0]
+    deaths = {
+        what: [text for text in one["warnings"] if "its work is done again" in text] for what, one in told.items()
+    }
+    assert [len(texts) for texts in deaths.values()] == [1, 1, 0, 0], (
+        told
+    )  # on a busy machine, workers also wait for a place
+    assert "node" in deaths["node"][0]
     assert told["grow"]["workers"] > 2
     assert told["head"]["seconds"] < 10
     assert "its head" in told["head"]["error"]

@@ -145,7 +145,6 @@ class Cluster:
         self._addresses: dict[str, str] = {}  # of Ray's processes on nodes, "host:port", by the node's id
         self._here = ""
         self._looked, self._lost_since = float("-inf"), 0.0
-        self.wait_for_head()  # it may have died since this process joined it
         self._here = self._address_of(context.get_node_id())
         self._asked = 0
 
@@ -214,7 +213,7 @@ class Cluster:
 
     def _address_of(self, node: str) -> str:
         if node not in self._addresses:
-            self._addresses.update((one["NodeID"], _address(one)) for one in ray.nodes() if one["Alive"])
+            self._addresses.update((one["NodeID"], _address(one)) for one in self._nodes())
         return self._addresses.get(node, "")
 
     def told(self, node: str) -> str:
@@ -227,11 +226,14 @@ class Cluster:
             request_resources(bundles=[dict(needs)] * workers)
             self._asked = workers
 
-    @staticmethod
-    def room(needs: Mapping[str, float]) -> int:
+    def room(self, needs: Mapping[str, float]) -> int:
         """How many workers with these needs the nodes have room for, if nobody else is there. At least one."""
-        nodes = [one["Resources"] for one in ray.nodes() if one["Alive"]]
-        return max(sum(_room(node, needs) for node in nodes), 1)
+        return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        """Those that are there. Ray would wait for a head that is gone, and then end the process."""
+        self.wait_for_head()
+        return [one for one in ray.nodes() if one["Alive"]]
 
 
 def _room(node: Mapping[str, float], needs: Mapping[str, float]) -> int:
