@@ -15,8 +15,8 @@ from ..loader.iterator import DataLoaderIterator
 from ..loader.plan.build import not_empty
 from ..loader.plan.compile import compiled
 from ..loader.plan.pipeline import Pipeline
-from ..loader.plan.skipped_steps import NONE_SKIPPED
-from ..loader.plan.steps import number_of
+from ..loader.plan.steps.lookup import number_of
+from ..loader.plan.steps.skipped import NONE_SKIPPED
 from ..samplers.mix.order import MixOrder
 from .arguments import as_named
 from .iter_joins import Exhausted, interleaved, mixed, run_through, zipped

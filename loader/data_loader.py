@@ -19,12 +19,12 @@ from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
 from .iterator import DataLoaderIterator
 from .options import Auto, ExecutionOptions, ReadOptions
-from .plan import steps
 from .plan.build import make_pipeline, not_empty
 from .plan.compile import with_operations
 from .plan.pipeline import Pipeline
-from .plan.ranges import ranges_of
-from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
+from .plan.steps import lookup as steps
+from .plan.steps.ranges import ranges_of
+from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 
 
 @dataclass(frozen=True)

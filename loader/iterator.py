@@ -21,8 +21,8 @@ from .observing.summary import StageNames, stage_stats, worker_stats
 from .options import ExecutionOptions, ReadOptions
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
-from .plan.ranges import Ranges
-from .plan.skipped_steps import NONE_SKIPPED, SkippedSteps
+from .plan.steps.ranges import Ranges
+from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from .state.changed_mix import check_left, going_on
 from .state.loader_state import LoaderState
 from .state.mark import Mark

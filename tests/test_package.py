@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,18 @@ def test_no_file_of_the_library_is_over_400_lines():
         first = path.relative_to(CHECKOUT).parts[0]
         if first not in {"tests", "benchmarks", "examples"} and not first.startswith("."):
             assert len(path.read_text().splitlines()) <= 400, path
+
+
+def test_no_folder_of_the_library_holds_more_than_14_modules():
+    """A folder over a dozen files is two storeys."""
+    modules = Counter(
+        path.parent.relative_to(CHECKOUT) for path in CHECKOUT.rglob("*.py") if path.name != "__init__.py"
+    )
+    for folder, count in modules.items():
+        if not (
+            folder.parts and (folder.parts[0] in {"tests", "benchmarks", "examples"} or folder.parts[0].startswith("."))
+        ):
+            assert count <= 14, folder
 
 
 def test_names_of_grain_say_where_they_are():

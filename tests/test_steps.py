@@ -12,7 +12,7 @@ from pipelines import PIPELINES, chosen, loader, stream, tries
 
 import millrace
 from millrace import Batch, DataLoader, Filter, IndexSampler, RecordMetadata, ShardOptions
-from millrace.loader.plan.ranges import union, without
+from millrace.loader.plan.steps.ranges import union, without
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda pair: (pair[0], sum(pair))), max_size=4)
 

@@ -25,7 +25,7 @@ from ..loader.iterator import DataLoaderIterator
 from ..loader.options import ExecutionOptions
 from ..loader.plan.compile import with_operations
 from ..loader.plan.pipeline import Pipeline
-from ..loader.plan.skipped_steps import NONE_SKIPPED, SkippedSteps
+from ..loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from ..loader.state.loader_state import LoaderState
 from ..operations.trees import flatten
 from ..wording import first_few, shown

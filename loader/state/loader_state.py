@@ -15,7 +15,7 @@ from ...wording import shown
 from ..plan.cursor import Cursor, Unfinished
 from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
 from ..plan.lineage import Lineage
-from ..plan.skipped_steps import NONE_SKIPPED, SkippedSteps
+from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from . import version1
 
 VERSION = 2

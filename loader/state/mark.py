@@ -14,9 +14,9 @@ from ...checks import whole_number
 from ...wording import shown
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
-from ..plan.ranges import within
-from ..plan.skipped_steps import SkippedSteps
-from ..plan.steps import number_of, part_epochs, part_records, records_of_step
+from ..plan.steps.lookup import number_of, part_epochs, part_records, records_of_step
+from ..plan.steps.ranges import within
+from ..plan.steps.skipped import SkippedSteps
 from ..stream.rows import Rows
 from .loader_state import LoaderState
 

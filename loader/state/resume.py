@@ -19,8 +19,8 @@ from ..plan.cursor import Cursor, Note, Unfinished
 from ..plan.fingerprint import differences
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
-from ..plan.ranges import Ranges, count_of, union
-from ..plan.skipped_steps import SkippedSteps
+from ..plan.steps.ranges import Ranges, count_of, union
+from ..plan.steps.skipped import SkippedSteps
 from .changed_mix import lasting
 from .loader_state import LoaderState
 from .unfinished import (

@@ -21,8 +21,8 @@ from ..plan.cursor import Cursor, Unfinished
 from ..plan.leaf import Leaf
 from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
-from ..plan.ranges import Ranges, kept
 from ..plan.stages import MIN_SPAN, Stage, spans
+from ..plan.steps.ranges import Ranges, kept
 from ..work.tasks import SpanTask
 from .in_order import InOrder
 from .join import JoinedRuns

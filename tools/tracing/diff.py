@@ -16,8 +16,8 @@ from typing import Any
 from ...errors import CheckpointError
 from ...loader.plan.fingerprint import differences
 from ...loader.plan.pipeline import Pipeline
-from ...loader.plan.ranges import within
-from ...loader.plan.skipped_steps import SkippedSteps
+from ...loader.plan.steps.ranges import within
+from ...loader.plan.steps.skipped import SkippedSteps
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
 from ...wording import first_few, shown

@@ -22,8 +22,8 @@ from ...loader.iterator import DataLoaderIterator
 from ...loader.options import ExecutionOptions, ReadOptions
 from ...loader.plan.cursor import Cursor
 from ...loader.plan.pipeline import Pipeline
-from ...loader.plan.ranges import within
-from ...loader.plan.skipped_steps import NONE_SKIPPED, SkippedSteps
+from ...loader.plan.steps.ranges import within
+from ...loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from ...loader.state.loader_state import LoaderState
 from ...loader.state.mark import Mark
 from ...samplers import ShardOptions

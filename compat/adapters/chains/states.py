@@ -21,12 +21,12 @@ from ....loader.plan.cursor import Cursor, Note, cursor_of_join
 from ....loader.plan.leaf import Leaf
 from ....loader.plan.nodes import Apply, Joined, Node, Read
 from ....loader.plan.pipeline import Pipeline
-from ....loader.plan.ranges import union
 from ....loader.plan.rules.in_turn import InTurn
 from ....loader.plan.rules.mix import MixRows
 from ....loader.plan.rules.of_one import Again, All, First
-from ....loader.plan.skipped_steps import SkippedSteps
 from ....loader.plan.stages import runs_of, unit_of
+from ....loader.plan.steps.ranges import union
+from ....loader.plan.steps.skipped import SkippedSteps
 from ....loader.state.loader_state import LoaderState
 from ....operations import Operation
 from ....wording import shown

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checks import whole_number
-from ...wording import shown
-from .cursor import Cursor
-from .leaf import Leaf
-from .pipeline import Pipeline
+from ....checks import whole_number
+from ....wording import shown
+from ..cursor import Cursor
+from ..leaf import Leaf
+from ..pipeline import Pipeline
+from ..stages import Stage
 from .ranges import MAX_STEP, count_of
-from .skipped_steps import NONE_SKIPPED, SkippedSteps
-from .stages import Stage
+from .skipped import NONE_SKIPPED, SkippedSteps
 
 
 class Place(NamedTuple):
