@@ -1,7 +1,7 @@
 """The commands `bench`, `plan`, `convert`, `verify`, `trace`, `diff`, and `checkpoint …`, and `millrace --version`.
 
 In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences; 2 for
-what cannot be done.
+what cannot be done; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -40,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who read it has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:
+        print("millrace: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except (MillraceError, OSError) as error:
         print(f"millrace: {error}", file=sys.stderr)
         return 2
