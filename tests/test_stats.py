@@ -80,7 +80,7 @@ def test_a_feeder_tells_what_the_loader_did_too():
 
 
 @pytest.mark.parametrize(
-    ("waited", "workers", "word"), [(0.01, 0, "nothing"), (1.0, 0, "your thread"), (1.0, 2, "larger")]
+    ("waited", "workers", "word"), [(0.01, 0, "nothing"), (1.0, 0, "your thread"), (1.0, 2, "allow more")]
 )
 def test_an_iterators_stats_print_as_a_table_that_says_what_to_do(waited, workers, word):
     """Workers where there are none, more where they are too few."""
