@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -149,15 +150,30 @@ def test_what_cannot_be_diagnosed_is_one_clear_error(arguments, error):
     assert len(str(caught.value)) < 500
 
 
-def _texts(number):
-    return [str(each + number) for each in range(5_000)]
+SECONDS_TO_UNPICKLE = 0.05
+
+
+def _unpickled():
+    time.sleep(SECONDS_TO_UNPICKLE)
+
+
+class Slow:
+    """What takes long to unpickle."""
+
+    def __init__(self, records):
+        self.records = records
+
+    def __reduce__(self):
+        return _unpickled, ()
 
 
 def test_objects_that_are_unpickled_count_as_waited_for():
     """The user's thread unpickles what workers could not share: that is no work of the user's."""
-    texts = millrace.load(range(60), transformations=[_texts], worker_count=1, num_epochs=1)
-    diagnosis = millrace.diagnose(texts, steps=5)
-    assert diagnosis.measured.share_waited > 0.5
+    operations = [millrace.Batch(2, batch_fn=Slow)]
+    sampler = millrace.IndexSampler(60, num_epochs=1)
+    loader = millrace.DataLoader(data_source=range(60), sampler=sampler, operations=operations, worker_count=1)
+    diagnosis = millrace.diagnose(loader, steps=5)
+    assert diagnosis.measured.waited >= SECONDS_TO_UNPICKLE
     assert diagnosis.finding.kind != "step"
 
 

@@ -44,13 +44,9 @@ def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
     """What is worth doing; the first one is the cure."""
     now = measured.elapsed
     known = [change for change in _known(measured, finding) if change.seconds * WORTH < now]
-    first = [change for change in known if _cures(finding, change)][:1]
+    first = [change for change in known if change.cure][:1]
     others = sorted((change for change in known if change not in first), key=lambda change: change.seconds)
     return (*first, *others)
-
-
-def _cures(finding: Finding, change: Change) -> bool:
-    return bool(change.cure)
 
 
 def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
