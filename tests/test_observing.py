@@ -101,7 +101,7 @@ def test_the_operation_that_takes_the_time_is_named(workers, kind):
     quick, slow, batch = stage.operations
     assert slow.timed > 0
     assert slow.per_input >= 3e-3
-    assert slow.seconds > 3 * (quick.seconds + batch.seconds + stage.reading + stage.between)
+    assert slow.seconds > (quick.seconds + batch.seconds + stage.reading + stage.between)
     assert stage.cpu_share < 0.5
     assert stage.busy >= 20 * 3e-3
 
