@@ -26,6 +26,10 @@ from millrace.loader.options import ExecutionOptions
 
 ON_RAY = {"worker_count": 2, "worker_kind": "ray"}
 
+BUSY_SECONDS = 30
+"""In which the loss of the head is told on a machine that is busy with other tests; on a quiet one, 8 s (measured). Ray ends
+the process after 60."""
+
 
 def _loader(operations, records=40, **more):
     sampler = IndexSampler(records, num_epochs=1)
@@ -280,7 +284,7 @@ def _program(*arguments, folder):
 
 @pytest.mark.long
 def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
-    """An actor, a node: the same batches, and a warning each. The head: one error, within 10 s, and the state is right."""
+    """An actor, a node: the same batches, and a warning each. The head: one error soon, and the state is right."""
     program = Path(__file__).parent / "ray_deaths.py"
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
         ran = _program(program, "worker", "node", "grow", "head", folder=folder)
@@ -295,18 +299,18 @@ def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
     )  # on a busy machine, workers also wait for a place
     assert "node" in deaths["node"][0]
     assert told["grow"]["workers"] > 2
-    assert told["head"]["seconds"] < 10
+    assert told["head"]["seconds"] < BUSY_SECONDS
     assert "its head" in told["head"]["error"]
 
 
 @pytest.mark.long
 def test_a_head_that_died_before_the_loop_began_is_an_error():
-    """Within 10 s, where Ray would end the process."""
+    """Soon, where Ray would end the process."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
         ran = _program(Path(__file__).parent / "ray_deaths.py", "before", folder=folder)
     told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     assert [one["what"] for one in told] == ["before"], ran.stderr[-2000:]
-    assert told[0]["seconds"] < 10
+    assert told[0]["seconds"] < BUSY_SECONDS
     assert "its head" in told[0]["error"]
 
 
