@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..errors import ConversionError
-from ..files.urls import name_of
+from ..files.urls import is_remote, name_of
 from ..wording import brief, first_few
 from .inputs.formats import split_name
 from .job import Part, Shard
@@ -24,10 +24,11 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
     >>> [shard.name for shard in shard_for_shard(["in/a/x.tfrecord.gz", "in/b/x.tfrecord-0-of-2"], ".array_record")]
     ['a/x.array_record', 'b/x-0-of-2.array_record']
     """
-    folder = os.path.commonpath([os.path.dirname(name) for name in names]) if names else ""
+    folders = {name: os.path.dirname(name if is_remote(name) else os.path.abspath(name)) for name in names}
+    common = _common(folders)
     shards: dict[str, Shard] = {}
-    for name in names:
-        place = os.path.relpath(os.path.dirname(name), folder) if folder else os.path.dirname(name)
+    for name, folder in folders.items():
+        place = os.path.relpath(folder, common)
         stem, _, number = split_name(name_of(name))
         shard = posixpath.normpath(posixpath.join(*place.split(os.sep), f"{stem}{number}{suffix}"))
         if shard in shards:
@@ -37,6 +38,16 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
             )
         shards[shard] = Shard(shard, (Part(name),))
     return list(shards.values())
+
+
+def _common(folders: Mapping[str, str]) -> str:
+    try:
+        return os.path.commonpath(folders.values())
+    except ValueError:
+        raise ConversionError(
+            f"{first_few(list(folders))}: files in a store and files of this machine have no folder in common; pass shards=, "
+            "or convert them on their own."
+        ) from None
 
 
 def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> list[Shard]:

@@ -20,7 +20,7 @@ from .job import Input, Job, OnDamage, Output, Part
 from .outputs.array_record import ArrayRecordOutput
 from .outputs.parquet import ParquetOutput, schema_of
 from .outputs.tokens import TokensOutput
-from .steps import DECODERS, SingleNumbers, Step, identity_of
+from .steps import DECODERS, SingleNumbers, Step, identity_of, raised_at
 from .target import Target
 
 LOOKED_AT = 1000
@@ -148,15 +148,15 @@ def _first(found: Input, steps: tuple[Step, ...], skips: bool) -> list[Any]:
 
 
 def _prepared(found: Input, steps: tuple[Step, ...], on_damage: OnDamage) -> Iterator[Any]:
-    for name in found.names():
-        for chunk in found.read(Part(name), on_damage):
-            for _, record in chunk.records:
+    for part in map(Part, found.names()):
+        for chunk in found.read(part, on_damage):
+            for place, record in chunk.records:
                 try:
                     for step in steps:
                         record = step(record)
                 except Exception as error:
                     if on_damage is None:
-                        raise
+                        raised_at(error, found.place(part, place))
                     on_damage(error)
                 else:
                     yield record

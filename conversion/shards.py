@@ -6,9 +6,9 @@ import os
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from ..errors import MillraceError
 from ..wording import brief
 from .job import Chunk, Job, OnDamage, Part, Receipt, Report, Shard, ShardWriter
+from .steps import raised_at
 from .target import Target, writes_to
 
 
@@ -103,8 +103,5 @@ class _Writing:
             if self._job.skips:
                 self._leave_out(f"{where}: {brief(error)}")
                 return False
-            if isinstance(error, MillraceError):
-                raise type(error)(f"{where}: {brief(error, 400)}") from error
-            error.add_note(f"at {where}")
-            raise
+            raised_at(error, where)
         return True

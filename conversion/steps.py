@@ -6,15 +6,23 @@ import functools
 import json
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from ..described import described, digest
-from ..errors import ConversionError
+from ..errors import ConversionError, MillraceError
 from ..wording import brief, shown
 
 Step: TypeAlias = Callable[[Any], Any]
+
+
+def raised_at(error: Exception, where: str) -> NoReturn:
+    """Raise what went wrong with a record: our own error with its place, one of a user's function as it is, with a note."""
+    if isinstance(error, MillraceError):
+        raise type(error)(f"{where}: {brief(error, 400)}") from error
+    error.add_note(f"at {where}")
+    raise error
 
 
 def decode_example(record: Any) -> Any:

@@ -29,6 +29,7 @@ class Convert(Protocol):
 
 _BYTES, _FLOATS, _INTEGERS = 1, 2, 3
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
+_MOST = np.iinfo(np.int64).max
 _FEW = 12
 """So many bytes of varints, or numbers, are read or written one by one; NumPy is faster with more."""
 
@@ -261,7 +262,7 @@ def encode_example(record: Mapping[str, Any]) -> bytes:
             integers and booleans as `int64`, others as `float32`.
 
     Raises:
-        TypeError: a value is something else, or an integer of more than 64 bits.
+        TypeError: a value is something else, or an integer that does not fit `int64`.
 
     >>> encode_example({"x": [1, 2]})
     b'\n\r\n\x0b\n\x01x\x12\x06\x1a\x04\n\x02\x01\x02'
@@ -278,10 +279,10 @@ def _feature(name: str, value: Any) -> bytes:
     numbers = np.asarray(several).reshape(-1)
     if numbers.dtype.kind == "f":
         return _field(_field(numbers.astype("<f4").tobytes()), _FLOATS)
-    if numbers.dtype.kind in "biu":
+    if numbers.dtype.kind in "biu" and not (numbers.size and numbers.max() > _MOST):
         return _field(_field(_written(numbers)), _INTEGERS)
     raise TypeError(
-        f"feature {shown(name)}={shown(value)}: pass bytes, strings, integers or floats, or arrays of them."
+        f"feature {shown(name)}={shown(value)}: pass bytes, strings, integers of int64 or floats, or arrays of them."
     )
 
 

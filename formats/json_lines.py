@@ -75,7 +75,8 @@ def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
     """
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(
-            f"{brief(file.path)} is compressed with gzip: single lines cannot be read from it. Unpack it, or convert it."
+            f"{brief(file.path)} is compressed with gzip: single lines cannot be read from it. Unpack it, or "
+            "convert it under a name that ends in .gz."
         )
     found, starts_at, has_text = [], 0, False
     for offset in range(0, file.size, _AT_ONCE):

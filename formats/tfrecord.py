@@ -236,7 +236,8 @@ def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
         )
     if begin.startswith(b"\x1f\x8b"):
         return SourceError(
-            f"{brief(name)} is compressed with gzip: single records cannot be read from it. Unpack it, or convert it."
+            f"{brief(name)} is compressed with gzip: single records cannot be read from it. Unpack it, or "
+            "convert it under a name that ends in .gz."
         )
     return SourceError(f"{brief(name)}: not a TFRecord file, or damaged at its beginning.")
 

@@ -91,4 +91,6 @@ class IteratorStats:
             return "nothing; batches are there when you ask for them."
         if self.worker_count == 0:
             return "your thread reads and transforms; pass worker_count=, or make operations and source faster."
-        return "workers are slower than your loop; allow more (worker_count=, Auto(most=)), or make the operations faster."
+        return (
+            "workers are slower than your loop; allow more (worker_count=, Auto(most=)), or make the operations faster."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 import warnings
 from io import BytesIO
@@ -215,3 +216,14 @@ def test_an_exception_of_the_users_stays_what_it_is(tfrecords, tmp_path):
         with pytest.raises(KeyError, match="20") as caught:
             convert(tfrecords / "b.tfrecord.gz", tmp_path / f"out {workers}", transform=fail, workers=workers)
         assert "b.tfrecord.gz, byte 0" in caught.value.__notes__[0]
+
+
+def test_files_may_be_told_by_absolute_and_relative_paths_together(tmp_path, monkeypatch):
+    """And by paths that lead upwards: names are what they have below their common folder."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    paths = [write_tfrecord(tmp_path / folder / "x.tfrecord", RECORDS[:2]) for folder in ("one", "two")]
+    for source in ([paths[0], "../two/x.tfrecord"], ["../one/x.tfrecord", "../two/x.tfrecord"]):
+        made = convert(source, tmp_path / "out")
+        assert [shard.name for shard in made.shards] == ["one/x.array_record", "two/x.array_record"]
+        shutil.rmtree(tmp_path / "out")

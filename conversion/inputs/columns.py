@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..outputs.parquet import VALUE, pyarrow
+from ..outputs.arrow_values import pyarrow
+from ..outputs.parquet import VALUE
 
 
 def schema_of_columns(columns: Any) -> Any:

@@ -20,7 +20,22 @@ from ..job import OnDamage
 GUESSED_FROM = 1000
 """So many rows."""
 
-_TYPES: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "text": str}
+FIELD_CHARACTERS = 1 << 28
+"""Of a value, at most: a quote that nobody closed does not fill the memory."""
+
+
+def _number(kind: type) -> Callable[[str], Any]:
+    """Python takes `12_34` and digits of all scripts for numbers, too; here they are text."""
+
+    def number(value: str) -> Any:
+        if "_" in value or not value.isascii():
+            raise ValueError(f"{shown(value)} is no {kind.__name__}")
+        return kind(value)
+
+    return number
+
+
+_TYPES: dict[str, Callable[[str], Any]] = {"int": _number(int), "float": _number(float), "text": str}
 """From the narrowest to the widest."""
 
 
@@ -77,23 +92,27 @@ def read_records(
 
 def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with the number of their first line."""
-    reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), strict=True)
+    csv.field_size_limit(max(csv.field_size_limit(), FIELD_CHARACTERS))  # one for the process, and 128 KiB
+    reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline=""), strict=True)
     line = 1
     try:
         for row in reader:
             if row:
                 yield line, row
             line = reader.line_num + 1
-    except (csv.Error, UnicodeError) as error:
-        raise SourceError(f"{brief(name)}, line {line} is no CSV in UTF-8: {brief(error)}.") from error
+    except csv.Error as error:
+        raise SourceError(f"{brief(name)}, line {line} is no CSV: {brief(error)}.") from error
 
 
 def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
     columns = next(rows, (0, []))[1]
+    if not _is_utf8(columns):
+        raise SourceError(f"{brief(name)}, line 1 is not in UTF-8 ({shown(columns)}); convert files in UTF-8.")
     if not columns or len(set(columns)) < len(columns):
         raise SourceError(f"{brief(name)}: the first line must name the columns, each once; it is {shown(columns)}.")
-    if len(columns) == 1 and "\t" in columns[0]:
-        raise SourceError(f"{brief(name)}: the first line has tabs and no commas ({shown(columns[0])}); use commas.")
+    if len(columns) == 1 and ("\t" in columns[0] or ";" in columns[0]):
+        other = "tabs" if "\t" in columns[0] else "semicolons"
+        raise SourceError(f"{brief(name)}: the first line has {other} and no commas ({shown(columns[0])}); use commas.")
     return columns
 
 
@@ -111,7 +130,18 @@ def _fit(values: list[str], kind: Callable[[str], Any]) -> bool:
     return True
 
 
+def _is_utf8(row: list[str]) -> bool:
+    """Bytes that are none were read as halves of surrogate pairs."""
+    try:
+        "".join(row).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _record(row: list[str], columns: list[str], convert: list[Callable[[str], Any]]) -> dict[str, Any]:
     if len(row) != len(columns):
         raise ValueError(f"number of values {len(row)}, of columns {len(columns)}")
+    if not _is_utf8(row):
+        raise ValueError(f"it is not in UTF-8: {shown(row)}")
     return {column: kind(value) if value or kind is str else None for column, kind, value in zip(columns, convert, row)}

@@ -138,7 +138,7 @@ def _example(record: Mapping[str, Any]) -> bytes:
             )
     try:
         return encode_example({name: value for name, value in record.items() if value is not None})
-    except TypeError as error:
+    except (TypeError, UnicodeError) as error:
         raise ConversionError(
             f'{brief(error)} Or pass encode="json", or encode=, a function that makes bytes of a record.'
         ) from error
@@ -158,7 +158,14 @@ def as_json(record: Any) -> bytes:
     """
     if isinstance(record, (bytes, bytearray, memoryview)):
         return bytes(record)
-    return json.dumps(record, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        return _dumped(record, False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON has as \ud83d and UTF-8 has not
+        return _dumped(record, True).encode()
+
+
+def _dumped(record: Any, ensure_ascii: bool) -> str:
+    return json.dumps(record, default=_plain, ensure_ascii=ensure_ascii, separators=(",", ":"))
 
 
 def _plain(value: Any) -> Any:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...checks import whole_number
-from ...errors import ConversionError, MissingExtraError
+from ...errors import ConversionError
 from ...wording import brief, first_few, shown
+from .arrow_values import array_of, pyarrow
 
 VALUE = "value"
 """The column of records that are arrays or numbers."""
@@ -41,6 +42,7 @@ class ParquetOutput:
     def __init__(self, schema: Any, options: Mapping[str, Any]) -> None:
         self._schema = schema
         self._names = frozenset(schema.names)
+        _check_columns(schema)
         self._options = {name: value for name, value in options.items() if name != "row_group_size"}
         try:
             rows = options.get("row_group_size", GROUP_ROWS)
@@ -62,7 +64,9 @@ class ParquetOutput:
         rows = list(map(_row, records))
         for row in rows:
             self._check(row)
-        return pyarrow().Table.from_pylist(list(map(_plain, rows)), schema=self._schema)
+        plain = list(map(_plain, rows))
+        columns = [array_of(field.name, [row.get(field.name) for row in plain], field.type) for field in self._schema]
+        return pyarrow().Table.from_arrays(columns, schema=self._schema)
 
     def _check(self, row: Mapping[str, Any]) -> None:
         if not row.keys() <= self._names:
@@ -80,6 +84,15 @@ class ParquetOutput:
     def files_of(self, name: str) -> tuple[str, ...]:
         """One file."""
         return (name,)
+
+
+def _check_columns(schema: Any) -> None:
+    import pyarrow.parquet as pq
+
+    try:
+        pq.ParquetWriter(io.BytesIO(), schema).close()
+    except pyarrow().ArrowException as error:
+        raise ConversionError(f"columns for Parquet: {brief(error)}; pass transform= to make others.") from error
 
 
 class _Writer:
@@ -118,7 +131,7 @@ def schema_of(records: Sequence[Any]) -> Any:
     """The Arrow schema of the first records; types come from the values.
 
     Raises:
-        ConversionError: records have no columns, or a column has values of several types.
+        ConversionError: records are no dicts or have no columns, or a column has values of several types.
     """
     rows = list(map(_row, records))
     fields = []
@@ -126,11 +139,15 @@ def schema_of(records: Sequence[Any]) -> Any:
         values = [_plain(row).get(name) for row in rows]
         try:
             fields.append((name, pyarrow().array(values).type))
-        except (pyarrow().ArrowException, ValueError, TypeError) as error:
+        except (pyarrow().ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ConversionError(
                 f"column {shown(name)} of the first {len(records)} records has no one type: {brief(error)}; pass transform= "
                 "to give it one."
             ) from error
+    if rows and not fields:
+        raise ConversionError(
+            f"the first {len(records)} records have no columns; pass transform=, a function that gives them some."
+        )
     return pyarrow().schema(fields)
 
 
@@ -157,16 +174,3 @@ def _value(value: Any) -> Any:
     if isinstance(value, np.datetime64) and value.dtype == _DAYS:
         return value.item()  # Arrow takes no scalars of this dtype
     return value.tolist() if getattr(value, "ndim", 0) > 1 else value
-
-
-def pyarrow() -> Any:
-    """The library.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise MissingExtraError('to="parquet" needs pyarrow: pip install "millrace[parquet]"') from error
-    return pyarrow

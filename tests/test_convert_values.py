@@ -1,0 +1,147 @@
+"""Values that a conversion would change, or has no place for. In: small files. Out: errors that name them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conversions import convert, read
+
+import millrace
+from millrace.conversion.outputs.parquet import ParquetOutput
+from millrace.errors import ConversionError, SourceError
+from millrace.formats.example import decode_example
+
+
+def _lines(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+DAY = datetime.datetime(2026, 1, 2, 3)
+CHANGED = [
+    (1, 2.5),
+    (None, 2.5),
+    ([1], [1, 2.5]),
+    ({"x": 1}, {"x": 1, "y": 2}),
+    ([{"x": 1}], [{"x": 1}, {"y": 2}]),
+    ({"x": {"z": 1}}, {"x": {"z": 1.5}}),
+    ({"x": 1}, {"x": float("nan")}),
+    (1, "one"),
+]
+
+
+@pytest.mark.parametrize(("first", "later"), CHANGED)
+def test_a_value_that_its_column_would_change_is_an_error(first, later):
+    """Arrow makes 2 of 2.5, and leaves out names that a struct has not; beside others of their kind too."""
+    output = ParquetOutput(pa.schema({"a": pa.array([first]).type}), {})
+    assert output.encode([{"a": first}, {"a": None}, {}]).num_rows == 3
+    for rows in ([later], [first, later], [None, later, first]):
+        with pytest.raises(
+            ConversionError, match=r"column 'a' is .*, as the first records are, and .*; pass transform="
+        ):
+            output.encode([{"a": value} for value in rows])
+
+
+def test_a_time_is_no_day():
+    """Arrow leaves its hours out."""
+    with pytest.raises(ConversionError, match=r"column 'a' is date32"):
+        ParquetOutput(pa.schema({"a": pa.date32()}), {}).encode([{"a": DAY}])
+
+
+def test_values_that_stay_the_same_in_another_type_are_taken():
+    """Whole numbers for numbers, and the types of Arrow that Python has not."""
+    same = [
+        (pa.int64(), 2.0, 2),
+        (pa.float64(), 2, 2.0),
+        (pa.int16(), np.int64(5), 5),
+        (pa.large_string(), "x", "x"),
+        (pa.map_(pa.string(), pa.int64()), [("x", 1)], [("x", 1)]),
+        (pa.list_(pa.float32(), 2), [1, 2], [1.0, 2.0]),
+        (pa.timestamp("ns"), DAY, DAY),
+        (pa.struct([("x", pa.int64()), ("y", pa.int64())]), {"y": 1}, {"x": None, "y": 1}),
+    ]
+    for kind, value, expected in same:
+        table = ParquetOutput(pa.schema({"a": kind}), {}).encode([{"a": value}, {"a": None}])
+        assert table["a"].to_pylist() == [expected, None], kind
+
+
+def test_a_value_of_another_type_after_the_first_records_is_named(tmp_path):
+    """By file and offset; with "skip" it is counted, and all others are there."""
+    _lines(tmp_path / "a.jsonl", *[{"a": 1, "b": {"x": 1}}] * 1000, {"a": 2.5}, {"b": {"x": 1, "y": 2}}, {"a": 7})
+    with pytest.raises(ConversionError, match=r"a\.jsonl, byte 24000: column 'a' is int64, .* and 2\.5 is not"):
+        convert(tmp_path / "a.jsonl", tmp_path / "out", "parquet")
+    made = convert(tmp_path / "a.jsonl", tmp_path / "out", "parquet", on_error="skip")
+    assert (made.records, made.shards[0].left_out) == (1001, 2)
+    assert millrace.ParquetDataSource(tmp_path / "out")[1000]["a"] == 7
+
+
+def test_a_column_of_other_parquet_files_has_the_type_of_the_first(tmp_path):
+    """Fractions of a second file are no whole numbers."""
+    for name, value in (("a", 1), ("b", 2.5)):
+        pq.write_table(pa.table({"x": [value]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(ConversionError, match=r"b\.parquet, record 0: column 'x' is int64"):
+        convert(tmp_path / "*.parquet", tmp_path / "out", "parquet", shards=1)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({}, "have no columns; pass transform="),
+        ({"a": {}}, "columns for Parquet: .*; pass transform="),
+        ({"a": 2**64}, "no one type"),
+    ],
+)
+def test_rows_that_parquet_cannot_hold_are_refused(row, message, tmp_path):
+    """Rows without columns would be none."""
+    with pytest.raises(ConversionError, match=message):
+        convert(_lines(tmp_path / "a.jsonl", row, row), tmp_path / "out", "parquet")
+    assert not (tmp_path / "out").exists()
+
+
+def test_damage_among_the_first_records_is_named_by_its_place(tmp_path):
+    """Where the columns are looked for, too; an error of the user's own function is noted with it."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        convert(_lines(tmp_path / "a.jsonl", 1, 0), tmp_path / "out", "parquet", transform=lambda x: {"x": 1 / x})
+    assert caught.value.__notes__ == [f"at {tmp_path}/a.jsonl, byte 2"]
+
+
+def test_integers_that_an_example_cannot_hold_are_refused(tmp_path):
+    """They came back as negative ones."""
+    rows = [{"x": np.uint64(2**63 - 1)}, {"x": np.array([1, 2**63], np.uint64)}]
+    with pytest.raises(ConversionError, match=r"record 1: feature 'x'.*integers of int64"):
+        convert(rows, tmp_path / "out")
+    convert(rows[:1], tmp_path / "out")
+    assert decode_example(read(tmp_path / "out")[0])["x"] == [2**63 - 1]
+
+
+def test_half_a_surrogate_pair_stays_in_json(tmp_path):
+    """UTF-8 has no such characters, JSON has; a `tf.train.Example` is told."""
+    row = {"x": "ü \ud83d"}
+    convert(_lines(tmp_path / "a.jsonl", row), tmp_path / "out")
+    assert json.loads(read(tmp_path / "out")[0]) == row
+    with pytest.raises(ConversionError, match=r'byte 0: .*surrogates not allowed.* pass encode="json"'):
+        convert(tmp_path / "a.jsonl", tmp_path / "two", encode="example")
+
+
+def test_a_row_of_csv_that_is_not_in_utf8_is_left_out_alone(tmp_path):
+    """All others are there, and the error names its line."""
+    (tmp_path / "a.csv").write_bytes(b"n,text\n" + b"1,caf\xc3\xa9\n" * 700 + b"2,caf\xe9\n" + b"3,x\n")
+    with pytest.raises(SourceError, match=r"a\.csv, line 702: it is not in UTF-8"):
+        convert(tmp_path / "a.csv", tmp_path / "out", "parquet")
+    made = convert(tmp_path / "a.csv", tmp_path / "out", "parquet", on_error="skip")
+    assert (made.records, made.shards[0].left_out) == (701, 1)
+    (tmp_path / "b.csv").write_bytes("né\n1\n".encode("utf-16"))
+    with pytest.raises(SourceError, match=r"b\.csv, line 1 is not in UTF-8"):
+        convert(tmp_path / "b.csv", tmp_path / "two", "parquet", on_error="skip")
+
+
+def test_text_of_csv_is_no_number_and_may_be_long(tmp_path):
+    """`12_34` is a number for Python alone; a document may have more than the 128 KiB that its csv module allows."""
+    (tmp_path / "a.csv").write_text(f"id,digits,text\n12_34,\u0661,{'x' * 200_000}\n")
+    convert(tmp_path / "a.csv", tmp_path / "out", "parquet")
+    assert millrace.ParquetDataSource(tmp_path / "out")[0] == {"id": "12_34", "digits": "\u0661", "text": "x" * 200_000}
