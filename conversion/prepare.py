@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from ..checks import one_of, whole_number
 from ..errors import ConversionError
 from ..files.storage_options import StorageOptionsLike, storage_options_of
@@ -25,6 +27,9 @@ from .target import Target
 
 LOOKED_AT = 1000
 """So many records tell the columns of Parquet."""
+
+_BEGIN = 60
+"""So many characters of a value are kept for that, and for messages."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +148,20 @@ def _dtype(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -
 
 
 def _first(found: Input, steps: tuple[Step, ...], skips: bool) -> list[Any]:
-    """The first records, as they are after some steps."""
-    return list(islice(_prepared(found, steps, _ignored if skips else None), LOOKED_AT))
+    """The first records, as they are after some steps; of long values as much as tells their types."""
+    return list(map(_short, islice(_prepared(found, steps, _ignored if skips else None), LOOKED_AT)))
+
+
+def _short(record: Any) -> Any:
+    if isinstance(record, dict):
+        return {name: _begin(value) for name, value in record.items()}
+    return _begin(record) if isinstance(record, np.ndarray) else record
+
+
+def _begin(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.ndim:
+        return value[:2].copy()
+    return value[:_BEGIN] if isinstance(value, (bytes, str)) else value
 
 
 def _prepared(found: Input, steps: tuple[Step, ...], on_damage: OnDamage) -> Iterator[Any]:

@@ -145,3 +145,10 @@ def test_text_of_csv_is_no_number_and_may_be_long(tmp_path):
     (tmp_path / "a.csv").write_text(f"id,digits,text\n12_34,\u0661,{'x' * 200_000}\n")
     convert(tmp_path / "a.csv", tmp_path / "out", "parquet")
     assert millrace.ParquetDataSource(tmp_path / "out")[0] == {"id": "12_34", "digits": "\u0661", "text": "x" * 200_000}
+
+
+def test_documents_of_lists_are_no_tokens(tmp_path):
+    """Neither those of one length, nor those of several."""
+    for document in ([[1], [2]], [[1], [2, 3]]):
+        with pytest.raises(ConversionError, match=r"byte 0: a document is a list .*, not a list of whole numbers"):
+            convert(_lines(tmp_path / "a.jsonl", {"tokens": document}), tmp_path / "out", "tokens")

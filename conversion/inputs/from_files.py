@@ -19,9 +19,6 @@ from ..job import Chunk, OnDamage, Part
 from .formats import Format, Opening, Records
 from .from_source import CHUNK_BYTES, CHUNK_RECORDS, read_source
 
-_FIRST_CHUNK = 16
-"""Records, of a size that nobody knows yet."""
-
 
 class FileInput:
     """Files of one format; `Input` says what it does."""
@@ -103,25 +100,22 @@ class FileInput:
             return None
 
     def _from_stream(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
-        """Some records at a time: a number of them, or of bytes, by the size of those before."""
+        """Some records at a time: a number of them, or of bytes, where places tell."""
         tells = self.form.place == "byte" and compression_of(part.name) is None
         records = self._records_of(part, on_damage)
         first: int | None = None
-        some = _FIRST_CHUNK
-        while found := self._next_some(records, some, first is None, on_damage):
+        while found := self._next_some(records, first is None, on_damage):
             first, last = found[0][0] if first is None else first, found[-1][0]
             yield Chunk(found, float(last - first) if tells else 0.0)
-            if self.form.place == "byte":
-                each = (last - found[0][0]) // len(found) + 1
-                some = min(CHUNK_RECORDS, CHUNK_BYTES // each + 1)
         yield Chunk([], self.weight(part))
 
-    def _next_some(
-        self, records: Iterator[tuple[int, Any]], count: int, are_first: bool, on_damage: OnDamage
-    ) -> list[tuple[int, Any]]:
+    def _next_some(self, records: Records, are_first: bool, on_damage: OnDamage) -> list[tuple[int, Any]]:
         found: list[tuple[int, Any]] = []
         try:
-            found.extend(islice(records, count))
+            for record in islice(records, CHUNK_RECORDS):
+                found.append(record)
+                if record[0] - found[0][0] > CHUNK_BYTES:
+                    break
         except SourceError as error:  # what follows is lost, as in a file that is cut off; not what came before
             is_another = are_first and not found and not isinstance(error, CutOffError)
             if on_damage is None or is_another:

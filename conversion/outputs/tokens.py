@@ -81,7 +81,10 @@ class TokensOutput:
 
     def _fitting(self, tokens: Any) -> Any:
         """As the file has them; `TokenWriter` would say the same, but end."""
-        found = np.asarray(tokens)
+        try:
+            found = np.asarray(tokens)
+        except ValueError:  # lists of several lengths
+            found = np.empty((0, 0))
         if isinstance(tokens, np.integer):
             raise ConversionError(
                 f"a document is one number, {tokens}: where do documents begin? Divide .npy files into pieces by options="
