@@ -70,6 +70,12 @@ CHAINS = {
     "full rows": lambda g: g.experimental.ConcatThenSplitIterDataset(
         documents(g), length_struct={"x": 4}, split_full_length_features=False
     ),
+    "rows of numbered documents": lambda g: g.experimental.ConcatThenSplitIterDataset(
+        odd(g).map(lambda x: {"x": np.arange(1 + x % 5), "id": x}),
+        length_struct={"x": 7, "id": 9},
+        meta_features=["id"],
+    ),
+    "repeated bins": lambda g: g.experimental.RepeatIterDataset(CHAINS["bins"](g), 2),
     "windows": lambda g: g.experimental.WindowShuffleIterDataset(numbers(g).to_iter_dataset(), window_size=7, seed=5),
     "windows after a filter": lambda g: (
         g.experimental.WindowShuffleIterDataset(odd(g), window_size=4, seed=5).filter(lambda x: x % 2).batch(2)

@@ -172,3 +172,17 @@ def test_a_mix_that_repeats_begins_it_anew():
     """From its beginning."""
     mixed = IterDataset.mix([Count(3), MapDataset.range(10, 90)], when_exhausted="repeat")
     assert [x for x in mixed.limit(18) if x < 10] == [0, 1, 2] * 3
+
+
+def test_threads_run_through_it_once():
+    """It need not go to a state for each task."""
+    begun = []
+
+    class Noted(Count):
+        def __iter__(self):
+            begun.append(self)
+            return super().__iter__()
+
+    dataset = Noted(3000).map(lambda x: x).batch(2).with_options(worker_count=3, worker_kind="thread")
+    assert stream(dataset) == stream(Count(3000).batch(2))
+    assert len(begun) == 1

@@ -1,6 +1,7 @@
 """The executor with worker threads, for operations that release the GIL and for Python without one.
 
-In: tasks. Out: blocks. Each thread has a `Worker` of its own. Records are read ahead on other threads, where that helps.
+In: tasks. Out: blocks. Each thread has a `Worker` of its own; sources that can only be run through
+are run through once, by whichever thread. Records are read ahead on other threads, where that helps.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import threading
 from ..observing.profiles import profiled
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
+from ..work.run_through import run_throughs_of
 from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
@@ -28,6 +30,7 @@ class ThreadExecutor(Executor):
         self._observes = options.observe
         self._own = threading.local()
         self._workers: list[Worker] = []
+        self._run_throughs = run_throughs_of(pipeline)
         self._ahead = ReadAhead(pipeline, options.reading)
         self._pool = Pool(workers, "millrace-worker")
 
@@ -56,7 +59,7 @@ class ThreadExecutor(Executor):
         worker: Worker | None = getattr(self._own, "worker", None)
         if worker is None:
             stopwatch = stopwatches(len(self._workers), self._observes)
-            worker = self._own.worker = Worker(self._pipeline, stopwatch=stopwatch)
+            worker = self._own.worker = Worker(self._pipeline, stopwatch=stopwatch, run_throughs=self._run_throughs)
             self._workers.append(worker)
         with profiled("task"):
             return worker.run(task, blocks, reading.records)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Lock
 from typing import Any
 
 from ..options import INSIDE_A_TASK
@@ -18,36 +19,38 @@ from .tasks import SpanTask, Stand
 
 
 class RunThrough:
-    """The iterator of a source, moved from task to task. For one thread."""
+    """The iterator of a source, moved from task to task. For one thread at a time."""
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
         self._iterator: Any = None
         self._position = -1  # local
+        self._state: str | None = None  # at that position; another way to it, from a state of Grain's, is another place
         self._ended = False
+        self._at_work = Lock()  # threads share it: a task that nobody waits for any more may still be at work
 
-    def records(self, task: SpanTask) -> tuple[list[Any], Exception | None]:
-        """The elements of a span, fewer at the end; and why no more came, if that was a failure."""
+    def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, Stand]:
+        """The elements of a span, fewer at the end; why no more came, if that was a failure; where the source stands then."""
+        with self._at_work, self._place():
+            records, failure = self._records(task)
+            if failure is not None:  # nothing more is asked for
+                return records, failure, Stand("", True, len(records))
+            self._state = self._leaf.source.state_of(self._iterator)
+            return records, None, Stand(self._state, self._ended, len(records))
+
+    def _records(self, task: SpanTask) -> tuple[list[Any], Exception | None]:
         found: list[Any] = []
         position = task.start
         try:
-            with self._place():
-                self._go_to(task)
-                while position < task.stop and self._next(found):
-                    position += 1
+            self._go_to(task)
+            while position < task.stop and self._next(found):
+                position += 1
         except Exception as error:
             self._position = -1
             where = f"on element {self._leaf.position(position)} of a dataset that is run through"
             return found, explained(error, where, READING)
         self._position = position
         return found, None
-
-    def stand(self, count: int) -> Stand:
-        """Where the source stands after a span of which so many elements were read."""
-        if self._position < 0:  # it failed: nothing more is asked for
-            return Stand("", True, count)
-        with self._place():
-            return Stand(self._leaf.source.state_of(self._iterator), self._ended, count)
 
     def close(self) -> None:
         """Stop the work that the source has others do."""
@@ -61,10 +64,12 @@ class RunThrough:
         return nullcontext() if self._leaf.source.has_workers else _here()
 
     def _go_to(self, task: SpanTask) -> None:
-        if self._iterator is not None and self._position == task.start:
+        at, state = task.since or (0, "")
+        stands_there = self._iterator is not None and (self._position, self._state) == (task.start, state)
+        self._state = None  # until all is read: an interrupt may come between
+        if stands_there:
             return
         self.close()
-        at, state = task.since or (0, "")
         self._iterator, self._ended = self._leaf.source.open(state), False
         passed: list[Any] = []
         for _ in range(at, task.start):

@@ -18,7 +18,7 @@ from .chain import Chain
 from .explain import told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
-from .run_through import run_throughs_of
+from .run_through import RunThrough, run_throughs_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
 from .stopwatch import OperationClock, Stopwatch
@@ -37,6 +37,7 @@ class Worker:
         allocate: gives the memory of batches.
         stacks_rows: rows may be put into columns, to go to another process.
         stopwatch: makes what times the tasks of a stage. None: nothing is timed.
+        run_throughs: what reads sources that can only be run through, where several threads share it.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Worker:
         allocate: Allocate | None = None,
         stacks_rows: bool = False,
         stopwatch: Callable[[], Stopwatch] | None = None,
+        run_throughs: dict[int, RunThrough] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._stopwatches = [] if stopwatch is None else [stopwatch() for _ in pipeline.stages]
@@ -55,7 +57,7 @@ class Worker:
         self._inputs = 0  # … so many positions; or it is about so many rows
         self._stacks_rows = [stacks_rows and _makes_rows(pipeline, stage) for stage in pipeline.stages]
         self._readers = readers_of(pipeline)
-        self._run_throughs = run_throughs_of(pipeline)
+        self._run_throughs = run_throughs_of(pipeline) if run_throughs is None else run_throughs
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
         self._notices = Notices()
@@ -111,14 +113,14 @@ class Worker:
         """Do a task on a source that can only be run through."""
         reader = self._run_throughs[task.stage]
         began = perf_counter()
-        records, failure = reader.records(task)
+        records, failure, stand = reader.read(task)
         self._reading, self._inputs = perf_counter() - began, len(records)
         block = self._run_whole(task, NO_BLOCKS, records)
         if block.failure is not None and self._pipeline.skips_errors:
             block = self._without_failures(task, NO_BLOCKS, block.failure, records)
         if block.failure is None and failure is not None:
             block.failure = Failure(failure)
-        block.stand = reader.stand(len(records))
+        block.stand = stand
         block.notices = self._notices.take()
         return block
 

@@ -211,17 +211,17 @@ class ConcatThenSplitIterator(DatasetIterator[Any]):
         if state["starts"] is not None:
             before = self._before
             whole = self._whole(next(self._parent), before)
-            self._rest = _Piece(whole.features, before, state["starts"], whole.stops)
+            self._rest = _Piece(whole.features, before, {**whole.starts, **state["starts"]}, whole.stops)
         for _ in range(state["delivered"]):
             next(self)
         self._before, self._starts, self._delivered = (lambda: state["parent"]), state["starts"], state["delivered"]
 
 
 def _of_grains(state: dict[str, Any]) -> dict[str, Any]:
-    """Grain's state as ours: there, -1 is for no rest."""
-    starts = {name: start for name, (start, _) in state["remainder_slices"].items()}
+    """Grain's state as ours: there, -1 is for what was not cut; meta features have no slices."""
+    cut = {name: start for name, (start, _) in state["remainder_slices"].items() if start >= 0}
     return {
         "parent": state["parent_state"],
-        "starts": None if -1 in starts.values() else starts,
+        "starts": cut or None,
         "delivered": state["elements_from_buffer_after_checkpoint"],
     }
