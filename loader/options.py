@@ -72,7 +72,8 @@ class Auto:
     """A number of workers that is found out while the stream runs, as `worker_count`; "auto" is one with the defaults.
 
     It begins with none, or one; more are tried as long as the stream gets faster by it and your loop waits at all, and then
-    longer buffers. After at most 30 seconds nothing changes any more. The stream is the same as with any number.
+    longer buffers. After at most 30 seconds, not counting pauses such as for compiling, nothing changes any more. The stream
+    is the same as with any number.
 
     Attributes:
         most: workers that there may be. Default: four for each CPU, at most 32 of them or one for each CPU: work that waits for

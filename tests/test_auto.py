@@ -15,6 +15,7 @@ from millrace.loader.executors.auto import executor as auto
 from millrace.loader.executors.auto.tuner import ENOUGH, Setting, Stretch, Tuner
 from millrace.loader.executors.pooled.pool import Give, Kill, Spawn, WorkerPool
 from millrace.loader.executors.thread_pool import Pool
+from millrace.loader.observing.observer import Observer
 from millrace.loader.options import ExecutionOptions
 
 MACHINES = {
@@ -93,6 +94,63 @@ def test_when_time_is_up_the_best_so_far_is_kept():
     assert tuner.setting == Setting(2, 1)
     assert tuner.settle() == Setting(1, 1)
     assert tuner.note(Stretch(1.0, 1000, 1.0, 0)) == Setting(1, 1)
+
+
+class PlayedTeam:
+    """Workers that are there at once; nothing is done."""
+
+    def resize(self, workers, buffer):
+        pass
+
+    def has_begun(self):
+        return True
+
+    def submit(self, task, blocks):
+        pass
+
+
+class PlayedLoop:
+    """A loop with a clock of its own over an "auto" executor, whose tasks take 20 ms on one worker."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.observer = 1.0, Observer()
+        monkeypatch.setattr(auto, "perf_counter", lambda: self.now)
+        pipeline = iter(load(range(100), batch_size=8))._pipeline
+        options = ExecutionOptions(worker_count=Auto(most=8))
+        self.executor = auto.AutoExecutor(pipeline, options, self.observer, lambda workers: PlayedTeam())
+        self.executor._at_work = PlayedTeam()
+
+    def task(self):
+        """One is done, and another one submitted; how many workers there are then."""
+        self.executor.submit(None)
+        self.now += 0.02 / max(self.observer.worker_count, 1)
+        sums = self.observer.stage(0)
+        sums.inputs, sums.tasks = sums.inputs + 8, sums.tasks + 1
+        return self.observer.worker_count
+
+    def step(self, seconds):
+        """A batch is waited for, and the user is away for so long."""
+        self.observer.waits.begin(self.now)
+        workers = self.task()
+        self.observer.waits.end(self.now)
+        self.now += seconds
+        return workers
+
+
+@pytest.mark.parametrize("pauses", [[40.0, 30.0], [0.001] * 30 + [25.0]], ids=["compiles", "evaluates"])
+def test_pauses_do_not_count(pauses, monkeypatch):
+    """JAX compiles in the first two steps, and others evaluate or save: that is not a loop that hardly waits."""
+    loop = PlayedLoop(monkeypatch)
+    for seconds in pauses:
+        loop.step(seconds)
+    assert max(loop.step(0.001) for _ in range(2000)) == 8
+
+
+def test_a_wait_that_goes_on_counts(monkeypatch):
+    """A batch for which a filter goes through very many records is waited for while settings are tried."""
+    loop = PlayedLoop(monkeypatch)
+    loop.observer.waits.begin(loop.now)
+    assert max(loop.task() for _ in range(2000)) == 8
 
 
 class Restless(Tuner):

@@ -133,14 +133,15 @@ class Flow:
 
         Raises what a task failed with, at its place in the stream.
         """
+        waits = self._observer.waits
         while True:
-            began = time.perf_counter()
+            waits.begin(time.perf_counter())
             with profiled("next rows"):
                 run = self._runs.next(wait=True)
                 assert run is not None, "it was waited for"
                 if not isinstance(run, Ended):
                     run.unpack()
-            self._observer.waits.note(began, time.perf_counter())
+            waits.end(time.perf_counter())
             if isinstance(run, Ended):
                 if run.failure is not None:
                     raise run.failure.error

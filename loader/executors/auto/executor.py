@@ -85,6 +85,8 @@ class AutoExecutor(Executor):
         self._then, self._at = then, at
 
     def _begin_stretch(self, now: float) -> None:
+        self._ends += self._observer.waits.paused
+        self._observer.waits.forget_pauses()
         self._before = self._standing(now)
         self._next(self._measure, now + STRETCH_SECONDS)
 
@@ -92,15 +94,18 @@ class AutoExecutor(Executor):
         """The time, inputs and tasks that came through so far, and seconds that the user waited."""
         sums = [self._observer.stage(stage.number) for stage in self._pipeline.stages if stage.leaf is not None]
         inputs, tasks = sum(one.inputs for one in sums), sum(one.tasks for one in sums)
-        return now, inputs, tasks, self._observer.waits.seconds
+        return now, inputs, tasks, self._observer.waits.until(now)
 
     def _measure(self, now: float) -> None:
+        """See what the stretch gave. Pauses do not count: JAX compiles in the first two steps, others evaluate or save."""
+        paused = self._observer.waits.paused
         seconds, inputs, tasks, waited = map(sub, self._standing(now), self._before)
-        if tasks < LEAST_TASKS and seconds < LONGEST_SECONDS:
+        seconds -= paused
+        if seconds < (STRETCH_SECONDS if tasks >= LEAST_TASKS else LONGEST_SECONDS):
             self._next(self._measure, now + POLL_SECONDS)
             return
         self._tuner.note(Stretch(seconds, int(inputs), waited, self._observer.slab_bytes))
-        if now > self._ends:
+        if now - paused > self._ends:
             self._tuner.settle()
         self._change(now)
 
