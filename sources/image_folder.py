@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any, ClassVar, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -82,8 +83,8 @@ class ImageFolderDataSource:
     Raises:
         SourceNotFoundError: nothing is found under a path.
         SourceError: there are no images, one lies beside the folders of classes, or is of a class that `classes` does not name.
-        ValueError: `paths` is an empty list.
-        TypeError: a path is no path.
+        ValueError: `paths` is an empty list, or a class is named twice.
+        TypeError: a path is no path, or names are not in a list.
 
     Attributes:
         classes: names of the classes; a label is a place in it.
@@ -118,8 +119,8 @@ class ImageFolderDataSource:
         storage_options: StorageOptionsLike = None,
     ) -> None:
         self._paths = tuple(text_of(path) for path in path_list(paths))
-        self._wanted = None if classes is None else tuple(classes)
-        self._extensions = tuple(extension.lower() for extension in extensions)
+        self._wanted = None if classes is None else _names("classes", classes)
+        self._extensions = tuple(extension.lower() for extension in _names("extensions", extensions))
         self._storage = storage_options_of(storage_options)
         self._list()
 
@@ -195,6 +196,14 @@ class ImageFolderDataSource:
         return f"ImageFolderDataSource({len(self)} images of {len(self.classes)} classes in {first_few(self._paths)})"
 
 
+def _names(argument: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"{argument}={shown(given)} must be a list of strings.")
+    if len(set(given)) < len(given):
+        raise ValueError(f"{argument}={shown(given)} names one twice; name each once.")
+    return tuple(given)
+
+
 def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> Iterator[_Image]:
     """The images that a path stands for, sorted."""
     files = file_system_of(path, storage)
@@ -217,14 +226,35 @@ def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> 
 
 
 def _image(path: str, class_name: str, place: str) -> _Image:
-    return _Image(path, class_name, place, None if is_remote(path) else stamp_of(path))
+    try:
+        return _Image(path, class_name, place, None if is_remote(path) else stamp_of(path))
+    except OSError as error:
+        raise _unreadable(error) from error
 
 
 def _below(root: str) -> Iterator[str]:
-    """All files below a folder of this machine."""
-    for folder, _, names in os.walk(root, followlinks=True):
+    """All files below a folder of this machine; links to folders are followed, but for those that lead back."""
+    for folder, folders, names in os.walk(root, onerror=_raise, followlinks=True):
+        folders[:] = [name for name in folders if not _leads_back(os.path.join(folder, name))]
         for name in names:
             yield os.path.join(folder, name)
+
+
+def _leads_back(folder: str) -> bool:
+    """Whether a link leads to a folder that it lies in, which would be listed without end."""
+    return os.path.islink(folder) and PurePath(os.path.realpath(os.path.dirname(folder))).is_relative_to(
+        os.path.realpath(folder)
+    )
+
+
+def _raise(error: OSError) -> None:
+    raise _unreadable(error) from error
+
+
+def _unreadable(error: OSError) -> SourceError:
+    return SourceError(
+        f"{brief(error.filename)} cannot be looked at: {brief(error.strerror)}; mend that, or remove it."
+    )
 
 
 def _check_classes(images: Sequence[_Image], classes: tuple[str, ...]) -> None:

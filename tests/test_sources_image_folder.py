@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -127,3 +130,45 @@ def test_labels_are_stacked(folder, worker_count):
     )
     (batch,) = loader
     np.testing.assert_array_equal(batch["y"], [0, 1])
+
+
+def test_links_are_followed_but_not_in_circles(folder):
+    """Images of a folder that a link leads to count once for each way that ends."""
+    train = folder / "train"
+    (train / "a" / "back").symlink_to(train)
+    (train / "a" / "here").symlink_to(train / "a")
+    (train / "d").symlink_to(folder / "more")
+    images = ["train/a/1.jpg", "train/b/1.jpg", "more/b/2.jpg", "more/c/é.jpg"]
+    assert told(ImageFolderDataSource(train)) == (("a", "b", "d"), list(zip(images, (0, 1, 2, 2))))
+
+
+WITHOUT_PRIVILEGES = """
+import sys, millrace
+try:
+    millrace.ImageFolderDataSource(sys.argv[1])
+except millrace.errors.SourceError as error:
+    print(error)
+"""
+
+
+def test_what_cannot_be_listed_is_an_error(folder):
+    """An image that is a link to nowhere, and a folder that one may not read, whose images were left out."""
+    link = folder / "train" / "a" / "nowhere.png"
+    link.symlink_to("missing")
+    with pytest.raises(SourceError, match=r"nowhere\.png cannot be looked at: No such file"):
+        ImageFolderDataSource(folder / "train")
+    link.unlink()
+    (folder / "more" / "b").chmod(0)
+    command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    said = subprocess.check_output([*command, sys.executable, "-c", WITHOUT_PRIVILEGES, folder / "more"], text=True)
+    (folder / "more" / "b").chmod(0o700)
+    assert "more/b cannot be looked at: Permission denied" in said
+
+
+def test_names_come_in_a_list_each_once(folder):
+    """A string of one extension was one of each of its letters."""
+    for argument in ("classes", "extensions"):
+        with pytest.raises(TypeError, match=f"{argument}='.jpg' must be a list of strings"):
+            ImageFolderDataSource(folder, **{argument: ".jpg"})
+    with pytest.raises(ValueError, match="names one twice"):
+        ImageFolderDataSource(folder, classes=["a", "b", "a"])
