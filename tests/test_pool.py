@@ -51,6 +51,14 @@ def test_a_job_goes_to_the_worker_with_the_least_to_do():
     assert pool.assign([jobs[3]], 1.0) == [Give(0, [jobs[3]])]
 
 
+def test_jobs_of_a_series_go_to_one_worker_while_it_is_there():
+    """Though others have less to do; and another series to another worker."""
+    pool, jobs = _pool(2), [Job(number, False, 1.0, series) for number, series in enumerate([7, 8, 7, 7, 8, 7])]
+    assert [pool.assign([job], 0.0) for job in jobs[:5]] == [[Give(w, [j])] for w, j in zip([0, 1, 0, 0, 1], jobs)]
+    assert pool.ended(0, "by a bug", 0.0)[2:] == [Give(2, [job]) for job in (jobs[0], jobs[2], jobs[3])]
+    assert pool.assign(jobs[5:], 0.0) == [Give(2, jobs[5:])]
+
+
 def test_jobs_that_come_together_go_to_one_worker_in_one_message():
     """Groups that were gathered stay together."""
     pool, jobs = _pool(2), _jobs(3)

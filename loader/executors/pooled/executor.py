@@ -33,9 +33,16 @@ class PooledHandle(Job):
     __slots__ = ("_executor", "block", "blocks", "task")
 
     def __init__(
-        self, executor: PooledExecutor, number: int, divisible: bool, cost: float, task: Task, blocks: Blocks
+        self,
+        executor: PooledExecutor,
+        number: int,
+        divisible: bool,
+        cost: float,
+        task: Task,
+        blocks: Blocks,
+        series: int | None = None,
     ) -> None:
-        super().__init__(number, divisible, cost)
+        super().__init__(number, divisible, cost, series)
         self._executor = executor
         self.task = task
         self.blocks = blocks  # that the task names: they live as long as it may have to be done again
@@ -79,6 +86,8 @@ class PooledExecutor(Executor):
             {stage.number: pipeline.spans[stage.leaf] for stage in pipeline.stages if stage.leaf is not None},
             len(pipeline.stages),
         )
+        on_leaves = [(stage.number, pipeline.leaves[stage.leaf]) for stage in pipeline.stages if stage.leaf is not None]
+        self._in_order = frozenset(number for number, leaf in on_leaves if leaf.in_order)
         self._gathered: list[PooledHandle] = []
         self._next_task = 0
         self._pool = pool
@@ -112,8 +121,10 @@ class PooledExecutor(Executor):
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
-        divisible = isinstance(task, SpanTask) and self._is_divisible(task)
-        handle = PooledHandle(self, self._next_task, divisible, self._pace.expected_seconds(task), task, blocks)
+        series = task.stage if task.stage in self._in_order else None
+        divisible = isinstance(task, SpanTask) and series is None and self._is_divisible(task)
+        seconds = self._pace.expected_seconds(task)
+        handle = PooledHandle(self, self._next_task, divisible, seconds, task, blocks, series)
         self._next_task += 1
         if isinstance(task, SpanTask):
             self._act(self._pool.assign([handle], time.monotonic()))
@@ -124,8 +135,7 @@ class PooledExecutor(Executor):
         return handle
 
     def _is_divisible(self, task: SpanTask) -> bool:
-        stage = self._pipeline.stages[task.stage]
-        return task.stop - task.start > stage.unit and not self._pipeline.leaf_of(stage).in_order
+        return task.stop - task.start > self._pipeline.stages[task.stage].unit
 
     def send_gathered(self) -> None:
         """Give the groups that were gathered to a worker."""

@@ -5,6 +5,8 @@ In: jobs and events, each with the time. Out: actions, which the caller carries 
 The rules:
 * jobs go to the worker that has the least to do; a worker that is missing is made before. With a `depth`, workers that have
   begun have that many messages at most, and jobs wait for room, in their order: a worker may take long to be made.
+* each job of a series goes on where the one before it ended. So all go to one worker, while it is there and has room: another
+  one had to go there first. Series begin at the worker that has the fewest of them.
 * a worker ends: its jobs are given again, each alone. The one that it was at is divided if that is possible. If not, and it
   was given alone, it counts one more try, and after `MAX_TRIES` it is given up.
 * workers are lost that no job is to blame for: their jobs are given again, with no try counted.
@@ -17,8 +19,8 @@ The rules:
 from __future__ import annotations
 
 from bisect import insort
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -28,12 +30,13 @@ MAX_TRIES = 3
 class Job:
     """Something to be done."""
 
-    __slots__ = ("alone", "cost", "divisible", "number", "tries")
+    __slots__ = ("alone", "cost", "divisible", "number", "series", "tries")
 
-    def __init__(self, number: int, divisible: bool, cost: float) -> None:
+    def __init__(self, number: int, divisible: bool, cost: float, series: int | None = None) -> None:
         self.number = number  # jobs that are given again are given in this order
         self.divisible = divisible  # it has parts that can be tried on their own
         self.cost = cost  # seconds that it is expected to take
+        self.series = series  # it goes on where the job before it ended that has the same
         self.alone = True  # its worker got it without others, so that it is known to be at fault if that ends
         self.tries = 0  # workers that ended at it
 
@@ -124,6 +127,7 @@ class WorkerPool(Generic[J]):
         self._depth = depth
         self._workers: dict[int, _Worker[J]] = {}
         self._leaving: set[int] = set()  # workers that are given nothing any more, and go when they have nothing left
+        self._had_last: dict[int, int] = {}  # by series, the worker that was given its last job
         self._waiting: list[Sequence[J]] = []  # jobs that nobody has yet, each sequence a message
         self._made = 0
         self._failed_starts = 0
@@ -181,7 +185,7 @@ class WorkerPool(Generic[J]):
     def give_waiting(self, now: float) -> list[Action[J]]:
         """Give jobs for which there is room."""
         actions: list[Action[J]] = []
-        while self._waiting and (worker := self._with_room()) is not None:
+        while self._waiting and (worker := self._worker_for(self._waiting[0][0])) is not None:
             jobs = self._waiting.pop(0)
             if not worker.jobs:
                 worker.began = now
@@ -194,14 +198,24 @@ class WorkerPool(Generic[J]):
             actions.append(Give(worker.number, jobs))
         return actions
 
-    def _with_room(self) -> _Worker[J] | None:
-        """Of the workers that may be given jobs, that which has the least to do."""
+    def _worker_for(self, job: J) -> _Worker[J] | None:
+        """Of the workers that may be given jobs, that which has the least to do, or had the job before in the series."""
         workers: Iterable[_Worker[J]] = self._workers.values()
         if self._leaving:
             workers = [worker for worker in workers if worker.number not in self._leaving]
         if self._depth is not None:
             workers = [worker for worker in workers if worker.ready and worker.messages < self._depth]
-        return min(workers, key=_LOAD, default=None)
+        if job.series is None:
+            return min(workers, key=_LOAD, default=None)
+        return self._worker_of_series(job.series, {worker.number: worker for worker in workers})
+
+    def _worker_of_series(self, series: int, workers: Mapping[int, _Worker[J]]) -> _Worker[J] | None:
+        counts = Counter(self._had_last.values())
+        fewest = min(workers.values(), key=lambda worker: (counts[worker.number], worker.load), default=None)
+        worker = workers.get(self._had_last.get(series, -1), fewest)
+        if worker is not None:
+            self._had_last[series] = worker.number
+        return worker
 
     def take_back(self, worker: int, jobs: Sequence[J]) -> None:
         """A worker will not get these jobs, which were a message; they are to be assigned again."""
