@@ -134,12 +134,12 @@ def _converted(
     done = manifest_in(target)
     if done is not None:
         _check_same(target, {"source": done.source, "options": done.options}, identity)
-        if all(map(target.holds, done.shards)):
+        if len(target.held(done.shards)) == len(done.shards):
             target.folder.clean()
             return done
     with target.folder.locked(), _or_nothing(target, job):
         plan = _plan(target, job, identity, shards, workers, anew=done is None)
-        receipts = {shard.name: shard for shard in done.shards if target.holds(shard)} if done is not None else {}
+        receipts = target.held(done.shards) if done is not None else {}
         receipts.update(target.receipts())
         missing = [shard for shard in plan if shard.name not in receipts]
         if missing:

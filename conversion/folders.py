@@ -19,6 +19,7 @@ from ..files.stamps import stamp_of
 from ..files.storage_options import StorageOptions
 from ..files.streams import open_stream
 from ..files.urls import is_remote, local_path
+from ..sources.parts import of_each
 from ..wording import brief
 
 WORKPLACE = ".conversion"
@@ -270,9 +271,8 @@ class StoreFolder:
         yield
 
     def clean(self) -> None:
-        """File by file."""
-        for name in self.names_in(WORKPLACE):
-            self.remove(f"{WORKPLACE}/{name}")
+        """File by file, several at a time."""
+        of_each(lambda name: self.remove(f"{WORKPLACE}/{name}"), self.names_in(WORKPLACE))
 
     def undo(self) -> None:
         """There are no empty folders."""

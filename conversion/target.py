@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import ConversionError, MillraceError
 from ..files.storage_options import StorageOptions, storage_options_of
+from ..sources.parts import of_each
 from ..wording import brief
 from .folders import WORKPLACE, Folder, digest_of, folder_at
 from .job import Receipt, WrittenFile
@@ -55,21 +56,24 @@ class Target:
 
     def receipts(self) -> dict[str, Receipt]:
         """Of the shards that are done, if their files are there."""
-        told = [self._read(name) for name in self._receipt_names()]
-        found = [Receipt.from_json(values) for values in told if values is not None]
-        return {receipt.name: receipt for receipt in found if self.holds(receipt)}
+        told = of_each(self._read, self._receipt_names())
+        return self.held([Receipt.from_json(values) for values in told if values is not None])
 
     def _receipt_names(self) -> list[str]:
         names = self.folder.names_in(WORKPLACE)
         return [f"{WORKPLACE}/{name}" for name in names if name.startswith("receipt-")]
 
-    def holds(self, receipt: Receipt) -> bool:
-        """Whether the files of a receipt are there, by their sizes."""
+    def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
+        """Those whose files are there, by their sizes."""
+        found = of_each(self._holds, receipts)
+        return {receipt.name: receipt for receipt, is_there in zip(receipts, found) if is_there}
+
+    def _holds(self, receipt: Receipt) -> bool:
         return all(self.folder.size(file.name) == file.bytes for file in receipt.files)
 
     def there(self, names: Sequence[str]) -> list[str]:
         """Which of some files are there."""
-        return [name for name in names if self.folder.size(name) >= 0]
+        return [name for name, size in zip(names, of_each(self.folder.size, names)) if size >= 0]
 
     def forget(self) -> None:
         """Nothing was done."""

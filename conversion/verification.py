@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from ..errors import ConversionError, SourceError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike, storage_options_of
+from ..sources.parts import of_each
 from ..wording import brief
 from .job import WrittenFile
 from .manifest import manifest_in
@@ -41,9 +42,8 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
     if manifest is None:
         raise ConversionError(_no_manifest(folder))
     files = [file for shard in manifest.shards for file in shard.files]
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        found = threads.map(lambda file: _difference(folder, file), files)
-        return [text for text in found if text] + list(_unknown(folder, files))
+    found = of_each(partial(_difference, folder), files)
+    return [text for text in found if text] + list(_unknown(folder, files))
 
 
 def _no_manifest(folder: Target) -> str:

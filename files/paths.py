@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import re
 import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -17,6 +18,9 @@ from ..errors import SourceError, SourceNotFoundError
 from ..wording import TEXT, brief, first_few, shown
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
+
+_LOST_SLASH = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
+"""How URLs begin that were made a `Path`."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = PathLike | Sequence[PathLike]
@@ -154,7 +158,8 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
         if not found:
             raise SourceNotFoundError(f"no file matches the pattern {shown(name, TEXT)}")
         return found
-    raise SourceNotFoundError(f"no file or directory {shown(name, TEXT)}")
+    hint = "; pass a URL as a string, as Path takes a slash out of it" if _LOST_SLASH.match(name) else ""
+    raise SourceNotFoundError(f"no file or directory {shown(name, TEXT)}{hint}")
 
 
 def _check_name(file: str) -> None:

@@ -13,7 +13,7 @@ def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
     True
     """
     if not pattern or not parts:
-        return not pattern and not parts
+        return not parts and set(pattern) <= {"**"}
     if pattern[0] == "**":
         return matches(pattern[1:], parts) or matches(pattern, parts[1:])
     return fnmatch.fnmatchcase(parts[0], pattern[0]) and matches(pattern[1:], parts[1:])

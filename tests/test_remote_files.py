@@ -139,11 +139,20 @@ def test_streams_and_copies_of_remote_files(store, to_store):
         ("train/[ab].bin", ["train/a.bin", "train/b.bin"]),
         ("**/*.bin", ["one.bin", "train/a.bin", "train/b.bin", "train/deep/c.bin"]),
         ("*/b.*", ["train/b.bin"]),
+        ("train/deep/**", ["train/deep/c.bin"]),
+        ("", ["one.bin"]),
     ],
 )
 def test_paths_in_a_store_give_the_same_files_as_local_ones(to_store, path, names):
     """A file, a folder, patterns; sorted by name."""
-    assert find_files(f"s3://{BUCKET}/{path}", ("*.bin",), to_store) == [f"s3://{BUCKET}/{name}" for name in names]
+    url = f"s3://{BUCKET}/{path}" if path else f"s3://{BUCKET}"
+    assert find_files(url, ("*.bin",), to_store) == [f"s3://{BUCKET}/{name}" for name in names]
+
+
+def test_a_url_that_was_made_a_path_is_told(to_store):
+    """It is no URL any more: `s3:/data`."""
+    with pytest.raises(SourceNotFoundError, match="pass a URL as a string, as Path takes a slash out of it"):
+        find_files(Path("s3://data/one.bin"), (), to_store)
 
 
 def test_other_schemes(store, to_store, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
@@ -14,6 +14,7 @@ from ...files.stamps import Stamp, check_unchanged, stamp_of
 from ...files.storage_options import StorageOptions
 from ...files.streams import compression_of, open_stream
 from ...files.urls import is_remote
+from ...sources.parts import of_each
 from ...wording import brief
 from ..job import Chunk, OnDamage, Part
 from .formats import Format, Opening, Records
@@ -27,7 +28,7 @@ class FileInput:
 
     def __init__(self, paths: Sequence[str], form: Format, opening: Opening) -> None:
         self.form, self._storage, self._given = form, opening.storage, opening
-        self._stamps = {path: _stamp(path, opening.storage) for path in paths}
+        self._stamps = dict(zip(paths, of_each(partial(_stamp, storage=opening.storage), paths)))
 
     def names(self) -> Sequence[str]:
         """The paths."""

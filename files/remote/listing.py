@@ -21,13 +21,18 @@ class RemoteFileSystem:
 
     def is_file(self, path: str) -> bool:
         """Whether a file has this URL."""
-        if path.endswith("/"):
+        if path.endswith("/") or self._is_root(path):
             return False
         try:
             self._asked(path, lambda store, key: store.stamp(key))
         except SourceNotFoundError:
             return False
         return True
+
+    def _is_root(self, path: str) -> bool:
+        """Whether a URL is that of a bucket, which answers as if it were a file."""
+        store, key = store_of(path, self._options)
+        return not key and store.has_folders()
 
     def is_directory(self, path: str) -> bool:
         """Whether there are files below this URL."""
@@ -51,7 +56,7 @@ class RemoteFileSystem:
         parts = key.split("/")
         fixed = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts))
         rest = parts[fixed:]
-        found = self._below("/".join([root, *parts[:fixed]]), everything=len(rest) > 1)
+        found = self._below("/".join([root, *parts[:fixed]]), everything=len(rest) > 1 or rest == ["**"])
         return [url for url in found if matches(rest, split_url(url)[1].split("/")[fixed:])]
 
     def _below(self, url: str, everything: bool = True) -> list[str]:
