@@ -1,5 +1,6 @@
 """Documents of tokens, as slices of mapped files; and the writer of such files, killed wherever one can kill it."""
 
+import itertools
 import os
 import pickle
 import signal
@@ -354,18 +355,26 @@ def test_arguments_that_cannot_be_are_told(tmp_path, arguments, error, text):
         TokenSource(spoilt(tmp_path, TOKENS), **arguments)
 
 
+_LOOKS = (
+    lambda source: source[0],
+    lambda source: source.lengths,
+    lambda source: source.fingerprint,
+    lambda source: source.file_place(0),
+)
+
+
 @pytest.mark.parametrize("name", ["x.npy", "x.npy.offsets"])
 def test_a_file_that_was_changed_is_told(tmp_path, name):
-    """Files that were cut off or written anew after the source was made are an error, and end no process."""
+    """Files that were cut off after the source was made are an error, and end no process, whatever looks at them."""
     write(tmp_path / "x.npy", [[1, 2, 3], [4]])
     source = TokenSource(tmp_path / "x.npy")
     unread = pickle.loads(pickle.dumps(source))
     os.truncate(tmp_path / name, 0)
-    for one in (source, unread):
+    for one, look in itertools.product((source, unread), _LOOKS):
         with pytest.raises(
             SourceError, match=rf"{name}: the file was changed after the source was made \(\d+ → 0 bytes\)"
         ):
-            one[0]
+            look(one)
 
 
 def test_a_file_that_was_removed_stays_readable(tmp_path):

@@ -75,8 +75,6 @@ class DocumentFile:
             SourceError: the file was changed, or cannot be read.
         """
         tokens, offsets = self._open()
-        # A page that is no longer in the file would end the process (SIGBUS): this is the last moment for an error.
-        self._check_unchanged()
         return tokens.many(offsets[places], offsets[places + 1])
 
     def prefetch(self, places: npt.NDArray[np.int64]) -> None:
@@ -107,9 +105,15 @@ class DocumentFile:
         self._opened = None
 
     def _open(self) -> tuple[Tokens, Array]:
+        """What is looked at now.
+
+        Raises:
+            SourceError: a file was changed, or cannot be read.
+        """
+        # A page that is no longer in the file would end the process (SIGBUS): this is the last moment for an error.
+        self._check_unchanged()
         opened = self._opened
         if opened is None:
-            self._check_unchanged()
             self._opened = opened = self._map()
         return opened
 
