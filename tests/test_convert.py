@@ -146,7 +146,7 @@ def test_any_source_and_function_goes(tmp_path):
 
 
 def test_a_hugging_face_dataset_on_disk_is_found_by_its_folder(tmp_path):
-    """Also one split of several."""
+    """Also one split of several. The columns have the types of the dataset, one without any value among the first rows, too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # What datasets and what it imports say at import is not ours.
         import datasets
@@ -160,6 +160,13 @@ def test_a_hugging_face_dataset_on_disk_is_found_by_its_folder(tmp_path):
         assert list(millrace.ParquetDataSource(tmp_path / "out" / source)) == ROWS
     with pytest.raises(ConversionError, match="has the splits train; pass split="):
         convert(tmp_path / "two", tmp_path / "out" / "three", split="test")
+    types = {"a": datasets.Value("int8"), "b": {"c": datasets.Value("float32")}}
+    late = {"a": [None] * 1000 + [7], "b": [{"c": 0.5}] * 1001}
+    typed = datasets.Dataset.from_dict(late, features=datasets.Features(types))
+    shard = convert(typed, tmp_path / "typed", "parquet").shards[0].name
+    table = pq.read_table(tmp_path / "typed" / shard)
+    assert table.schema.types == [pa.int8(), pa.struct({"c": pa.float32()})]
+    assert table["a"].to_pylist() == late["a"]
 
 
 def test_images_in_folders_become_examples(tmp_path):

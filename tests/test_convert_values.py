@@ -12,6 +12,7 @@ import pytest
 from conversions import convert, read
 
 import millrace
+from millrace.conversion.outputs.array_record import as_example
 from millrace.conversion.outputs.parquet import ParquetOutput
 from millrace.errors import ConversionError, SourceError
 from millrace.formats.example import decode_example
@@ -152,3 +153,10 @@ def test_documents_of_lists_are_no_tokens(tmp_path):
     for document in ([[1], [2]], [[1], [2, 3]]):
         with pytest.raises(ConversionError, match=r"byte 0: a document is a list .*, not a list of whole numbers"):
             convert(_lines(tmp_path / "a.jsonl", {"tokens": document}), tmp_path / "out", "tokens")
+
+
+def test_an_image_of_pillow_is_no_example(tmp_path):
+    """As `datasets` gives them: it would be a list of numbers without a shape."""
+    image = pytest.importorskip("PIL.Image").new("RGB", (4, 4))
+    with pytest.raises(ConversionError, match="'image' has several axes, and tf.train.Example keeps no shapes"):
+        as_example({"image": image})

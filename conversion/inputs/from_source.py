@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...sources import as_source, fingerprint_of, reader_of
+from ...sources import HuggingFaceDataSource, as_source, fingerprint_of, reader_of
 from ..job import Chunk, OnDamage, Part
 from .columns import schema_of_columns
 
@@ -35,7 +35,9 @@ class SourceInput:
         return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
     def schema(self) -> Any:
-        """Known of arrays in memory."""
+        """Known of arrays in memory, and of datasets of Hugging Face."""
+        if isinstance(self._source, HuggingFaceDataSource):
+            return self._source.arrow_schema
         return schema_of_columns(getattr(self._source, "columns", None))
 
     def count(self, name: str, on_damage: OnDamage) -> int:

@@ -129,9 +129,7 @@ def _example(record: Mapping[str, Any]) -> bytes:
     from ...formats.example import encode_example
 
     for name, value in record.items():
-        if getattr(value, "ndim", 0) > 1 or (
-            isinstance(value, (list, tuple)) and value and isinstance(value[0], (list, tuple))
-        ):
+        if _has_axes(value):
             raise ConversionError(
                 f"{shown(name)} has several axes, and tf.train.Example keeps no shapes; pass encode=, a function that makes "
                 "bytes of a record, or transform= to make bytes of the array."
@@ -142,6 +140,14 @@ def _example(record: Mapping[str, Any]) -> bytes:
         raise ConversionError(
             f'{brief(error)} Or pass encode="json", or encode=, a function that makes bytes of a record.'
         ) from error
+
+
+def _has_axes(value: Any) -> bool:
+    """Whether it has several; an image of PIL, which NumPy takes for an array, too."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and isinstance(value[0], (list, tuple))
+    axes = getattr(value, "ndim", None)
+    return bool((np.ndim(value) if axes is None and hasattr(value, "__array_interface__") else axes or 0) > 1)
 
 
 def _as_npy(array: Any) -> bytes:

@@ -110,6 +110,16 @@ class HuggingFaceDataSource:
         lengths = {name: _lengths(column, places) for name, column in self._columns.items()}
         return {name: found for name, found in lengths.items() if found is not None} or None
 
+    @property
+    def arrow_schema(self) -> Any:
+        """The types of the rows in Arrow; None where rows are not read from the table, or have types that not all files keep."""
+        import pyarrow
+
+        if not self._reads_table:
+            return None
+        fields = [self.dataset.data.table.schema.field(name) for name in self.dataset.format["columns"]]
+        return pyarrow.schema(fields) if all(_is_plain(field.type) for field in fields) else None
+
     @cached_property
     def _as_python(self) -> bool:
         return bool(self.dataset.format["type"] != "numpy")
@@ -166,6 +176,15 @@ def _with_columns(dataset: Any) -> HuggingFaceDataSource:
     if source._reads_table:
         source._columns  # noqa: B018  a cached property
     return source
+
+
+def _is_plain(kind: Any) -> bool:
+    """Not so are types that `datasets` makes, and lists of a fixed size: Parquet gives no missing ones back."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_fixed_size_list(kind) or pa.types.is_float16(kind):
+        return False
+    return all(_is_plain(kind.field(number).type) for number in range(kind.num_fields))
 
 
 class _LastPlaces:
