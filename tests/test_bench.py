@@ -130,6 +130,21 @@ def test_a_program_may_clean_up_and_end_as_it_likes_when_it_is_interrupted(tmp_p
     assert "Measured: " in capsys.readouterr().out
 
 
+def test_a_program_that_goes_on_whatever_comes_is_ended(tmp_path):
+    """One line says why; nothing is left running."""
+    (tmp_path / "train.py").write_text(
+        "import millrace\nloader = millrace.load(range(9))\nwhile True:\n  try:\n    for x in loader: pass\n  except: pass"
+    )
+    run = (
+        "import sys; from millrace.tools.diagnosis import watching; watching.AGAIN_SECONDS = watching.PATIENCE_SECONDS = 0.2; "
+        "from millrace.tools.command_line import main; sys.exit(main(['bench', 'train.py', '--seconds', '0.5']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "the program goes on, 0.2 s after it was interrupted" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
 def test_ctrl_c_ends_the_bench(tmp_path, capsys):
     """With the exit status that a shell knows, and without our own frames."""
     text = "import signal\nsignal.raise_signal(signal.SIGINT)"

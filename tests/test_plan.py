@@ -60,6 +60,8 @@ def test_work_that_has_room_here_needs_no_nodes():
     here = Plan.of(Needs(work=1.0, processor=0.01, nbytes=1e6, step=0.05), Machines(1, 8, 1e9))
     assert (here.workers, here.nodes, here.hidden) == (22, 0, True)
     assert "22 workers hide the work of a step of 50.0 ms, on this machine." in str(here)
+    one = Plan.of(Needs(work=0.01, processor=0.01, nbytes=1e6, step=0.05), Machines(1, 8, 1e9))
+    assert "1 worker hides the work of a step of 50.0 ms, on this machine." in str(one)
 
 
 def test_a_network_that_is_too_slow_is_told():

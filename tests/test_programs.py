@@ -64,6 +64,11 @@ BAD = {
     "not one": ("x = 1", "x", "gives an int; name a loader"),
     "fails": ("x = 1\nint('x')\n", None, "fails at line 2: ValueError: invalid literal"),
     "function fails": ("def make():\n    return 1 / 0", "make", "fails at line 2: ZeroDivisionError"),
+    "function with arguments": (
+        "def make(args):\n    return 1",
+        "make",
+        r"make needs arguments \(missing a required argument: 'args'\); name a function without any",
+    ),
     "no Python": ("x = = 1", None, "SyntaxError"),
     "exits": ("import sys; sys.exit(3)", None, "exit status 3"),
 }

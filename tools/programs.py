@@ -5,9 +5,10 @@ In: what stands on the command line. Out: the program's names, and its loader. W
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,11 +75,22 @@ class Program:
             raise ProgramError(f"{self.path} has no {name}; {self._others(names)}")
         found = names[name]
         if callable(found) and not isinstance(found, LOADERS):
+            self._check_called(name, found)
             with told_of(self.path):
                 found = found()
         if not isinstance(found, LOADERS):
             raise ProgramError(f"{self.path}:{name} gives {a_kind_of(found)}; {self._others(names)}")
         return found
+
+    def _check_called(self, name: str, function: Callable[..., Any]) -> None:
+        try:
+            inspect.signature(function).bind()
+        except TypeError as error:
+            raise ProgramError(
+                f"{self.path}:{name} needs arguments ({brief(error)}); name a function without any that calls it, or a loader."
+            ) from None
+        except ValueError:  # it does not tell
+            return
 
     def _only(self, names: Mapping[str, Any]) -> Any:
         found = loaders_in(names)

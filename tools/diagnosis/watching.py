@@ -8,6 +8,7 @@ its loops do then is what they do for a user.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -28,6 +29,9 @@ LOOK_SECONDS = 0.05
 
 AGAIN_SECONDS = 3.0
 """After which a program that goes on in spite of it is interrupted again."""
+
+PATIENCE_SECONDS = 60.0
+"""After which a program that still goes on is ended. Chosen: time to save a checkpoint."""
 
 
 class Enough(KeyboardInterrupt):
@@ -88,6 +92,11 @@ _NO_STEP = (
     "{program} took no batch from a loader of millrace in {seconds:g} s; pass --seconds, or name one: {program}:name."
 )
 
+_GOES_ON = (
+    "millrace: the program goes on, {seconds:g} s after it was interrupted as by Ctrl-C; let KeyboardInterrupt end it, or "
+    "name a loader in it: PROGRAM.py:name.\n"
+)
+
 
 def _of_only_loader(program: Program, names: Mapping[str, Any], steps: int, seconds: float) -> Diagnosis:
     known = loaders_in(names)
@@ -103,7 +112,8 @@ class _UntilEnough:
     """Runs a program until its loops have made enough steps, or for so many seconds.
 
     A thread looks, and interrupts the program. Whenever that comes, nobody takes it for somebody's Ctrl-C: before the end of
-    the program it is `Enough`, after it nothing.
+    the program it is `Enough`, after it nothing. One that goes on in spite of it is ended at last with the process, as
+    nothing else ends it.
     """
 
     def __init__(self, loops: Loops, seconds: float) -> None:
@@ -141,10 +151,19 @@ class _UntilEnough:
 
     def _look(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
-            self._enough = self._enough or self._loops.have_enough() or time.monotonic() > self._late
+            self._enough = self._loops.have_enough() or time.monotonic() > self._late
             if self._enough:
-                signal.pthread_kill(self._program, signal.SIGINT)
-                self._ended.wait(AGAIN_SECONDS)
+                self._interrupt()
+                return
+
+    def _interrupt(self) -> None:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < until:
+            signal.pthread_kill(self._program, signal.SIGINT)
+            if self._ended.wait(AGAIN_SECONDS):
+                return
+        os.write(2, _GOES_ON.format(seconds=PATIENCE_SECONDS).encode())  # what Python writes to may be elsewhere
+        os._exit(2)
 
     def _interrupted(self, number: int, frame: Any) -> None:
         if not self._enough:

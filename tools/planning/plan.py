@@ -98,14 +98,16 @@ class Plan:
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        step, workers = told(self.needs.step), f"{self.workers} worker{'s' * (self.workers > 1)}"
+        step, many = told(self.needs.step), self.workers > 1
+        workers = f"{self.workers} worker{'s' * many}"
         if not self.hidden:
             return (
                 f"The network is too slow for a step of {step}: a batch of {told_bytes(self.needs.nbytes)} takes "
-                f"{told(self.seconds)}, which {workers} on {_nodes(self.nodes)} keep up with; send fewer bytes."
+                f"{told(self.seconds)}, which {workers} on {_nodes(self.nodes)} keep{'s' * (not many)} up with; send "
+                "fewer bytes."
             )
         where = f'on {_nodes(self.nodes)} of {self.machines.cores_per_node} cores, with worker_kind="ray"'
-        return f"{workers} hide the work of a step of {step}, {where if self.nodes else 'on this machine'}."
+        return f"{workers} hide{'s' * (not many)} the work of a step of {step}, {where if self.nodes else 'on this machine'}."
 
     def _table(self) -> list[str]:
         needs, machines = self.needs, self.machines
