@@ -155,8 +155,8 @@ def test_documents_of_lists_are_no_tokens(tmp_path):
             convert(_lines(tmp_path / "a.jsonl", {"tokens": document}), tmp_path / "out", "tokens")
 
 
-def test_an_image_of_pillow_is_no_example(tmp_path):
+def test_an_image_of_pillow_is_no_example():
     """As `datasets` gives them: it would be a list of numbers without a shape."""
     image = pytest.importorskip("PIL.Image").new("RGB", (4, 4))
-    with pytest.raises(ConversionError, match="'image' has several axes, and tf.train.Example keeps no shapes"):
+    with pytest.raises(ConversionError, match=r"'image' has several axes, and tf\.train\.Example keeps no shapes"):
         as_example({"image": image})

@@ -112,7 +112,7 @@ class HuggingFaceDataSource:
 
     @property
     def arrow_schema(self) -> Any:
-        """The types of the rows in Arrow; None where rows are not read from the table, or have types that not all files keep."""
+        """The types of the rows in Arrow; None where rows are not read from the table, or not all files keep the types."""
         import pyarrow
 
         if not self._reads_table:
