@@ -18,12 +18,14 @@ from ..errors import CheckpointError
 from ..loader.plan.cursor import Cursor
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
-from ..samplers import IndexSampler
+from ..samplers import IndexSampler, SequentialSampler
 from ..samplers.order import Remainder
+from ..samplers.protocol import ScalarSampler
 from ..wording import first_few, shown
 
 VERSION = 2
 
+_KINDS = ("IndexSampler", "SequentialSampler")  # Grain's; their texts tell their arguments
 _ARGUMENT = re.compile(r"(num_records|shard_index|shard_count|drop_remainder|shuffle|num_epochs|seed)=([\w.-]+)")
 
 
@@ -102,24 +104,39 @@ def _steps(reached: tuple[int, ...], pipeline: Pipeline) -> int:
 
 
 def _check_sampler(told: str, sampler: Any) -> None:
-    if not isinstance(sampler, IndexSampler) or sampler.algorithm != "grain":
-        raise CheckpointError(
-            "Grain's states go on in Grain's order: give the loader a "
-            'millrace.IndexSampler(…, algorithm="grain") with the arguments of the sampler that Grain had.'
-        )
-    shard = sampler.shard_options
-    names = (
-        ("shard_index", "shard_count") if shard.shard_count == 1 else ("shard_index", "shard_count", "drop_remainder")
-    )
-    ours = {
-        **{name: getattr(sampler, name) for name in ("num_records", "shuffle", "num_epochs", "seed")},
-        **{name: getattr(shard, name) for name in names},
-    }
-    theirs = dict(_ARGUMENT.findall(told)) if told.startswith("IndexSampler(") else {}
-    changed = [
-        f"{name} {theirs[name]} → {value}" for name, value in ours.items() if theirs.get(name, str(value)) != str(value)
-    ]
+    here = _kind_of(sampler)
+    there = next((kind for kind in _KINDS if told.startswith(f"{kind}(")), None)
+    if there is not None and there != here:
+        raise CheckpointError(f"Grain's state belongs to another sampler, {shown(told)}; pass the same one.")
+    changed = _changed(dict(_ARGUMENT.findall(told)), sampler) if there is not None else []
     if changed:
         raise CheckpointError(
             f"Grain's state belongs to another sampler ({first_few(changed)}); pass the same arguments."
         )
+
+
+def _kind_of(sampler: Any) -> str | None:
+    """Which of Grain's samplers gives the same order; None: it is a user's own."""
+    if isinstance(sampler, SequentialSampler):
+        return "SequentialSampler"
+    if isinstance(sampler, IndexSampler) and sampler.algorithm == "grain":
+        return "IndexSampler"
+    if isinstance(sampler, ScalarSampler):
+        return None
+    raise CheckpointError(
+        "Grain's states go on in Grain's order: give the loader a "
+        'millrace.IndexSampler(…, algorithm="grain") with the arguments of the sampler that Grain had.'
+    )
+
+
+def _changed(theirs: dict[str, str], sampler: IndexSampler) -> list[str]:
+    """The arguments that differ, of those that Grain's text has."""
+    names = ["num_records", "shuffle", "num_epochs", "seed"]
+    ours = {name: getattr(sampler, name) for name in names}
+    if not isinstance(sampler, SequentialSampler):  # whose shards are those of its loader
+        shard = sampler.shard_options
+        names = ["shard_index", "shard_count", *(["drop_remainder"] if shard.shard_count > 1 else [])]
+        ours |= {name: getattr(shard, name) for name in names}
+    return [
+        f"{name} {theirs[name]} → {value}" for name, value in ours.items() if theirs.get(name, str(value)) != str(value)
+    ]

@@ -12,7 +12,8 @@ from millrace.errors import CheckpointError
 
 RECORDS = list(range(23))
 
-SHARDS = [(kind, index, count, drop) for kind in "slq" for index, count in ((0, 1), (1, 3)) for drop in (False, True)]
+PLACES = ((0, 1), (0, 3), (1, 3))  # of 46 records, the first of three shards could have one more
+SHARDS = [(kind, *place, drop) for kind in "slq" for place in PLACES for drop in (False, True)]
 """Shards of the sampler, of the loader alone, of a sampler in order."""
 
 
@@ -122,6 +123,40 @@ def test_states_of_grains_loader_go_on():
     other = json.dumps({**state, "sampler": state["sampler"].replace("seed=5", "seed=6")}).encode()
     with pytest.raises(CheckpointError, match="seed 6 → 5"):
         iterator.set_state(other)
+
+
+class Backwards:
+    """A sampler of a user's own."""
+
+    def __init__(self, g):
+        self.metadata = g.RecordMetadata
+
+    def __len__(self):
+        return 23
+
+    def __getitem__(self, index):
+        return self.metadata(index, 22 - index)
+
+
+@pytest.mark.parametrize("shard", [(0, 1), (1, 3)])
+def test_states_of_grains_loader_go_on_with_any_sampler(shard):
+    """In order, or the user's own; not with one of another kind."""
+
+    def iterator_of(g, sampler):
+        options = {"data_source": RECORDS, "shard_options": g.sharding.ShardOptions(*shard)}
+        return iter(g.DataLoader(**options, sampler=sampler, operations=[g.transforms.Batch(2)]))
+
+    for sampler in (lambda g: g.samplers.SequentialSampler(23), Backwards):
+        theirs = iterator_of(real, sampler(real))
+        next(theirs), next(theirs)
+        state = theirs.get_state()
+        ours = iterator_of(grain, sampler(grain))
+        ours.set_state(state)
+        assert both.told(list(ours)) == both.told(list(theirs))
+    in_order = iterator_of(real, real.samplers.SequentialSampler(23)).get_state()
+    for other in (grain.samplers.IndexSampler(23, num_epochs=1), Backwards(grain)):
+        with pytest.raises(CheckpointError, match=r"another sampler, .?SequentialSampler\(num_records=23"):
+            iterator_of(grain, other).set_state(in_order)
 
 
 def test_transforms_need_something_to_do():

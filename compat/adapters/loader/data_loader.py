@@ -119,7 +119,8 @@ def _on_records(operations: Sequence[Any], sampler: Any) -> bool:
 def _run_through(operations: Sequence[Any], data_source: Any, sampler: Any, shard_options: Any) -> dict[str, Any]:
     order = as_vector_sampler(sampler)
     shard = shard_options or NoSharding()
-    stream = RecordStream(as_source(data_source), sampler, shard.length(len(order)), shard, operations)
+    length = len(order) // shard.shard_count  # of every shard, as in Grain
+    stream = RecordStream(as_source(data_source), sampler, length, shard, operations)
     everything = ChainOrder((), ENDLESS, ENDLESS, None)
     return {"data_source": RunThroughSource(stream), "sampler": everything, "shard_options": None}
 
