@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from ..described import described, digest
-from ..errors import ConversionError, MillraceError
+from ..errors import ConversionError, MillraceError, StopIterationError
 from ..wording import brief, shown
 
 Step: TypeAlias = Callable[[Any], Any]
@@ -21,6 +21,10 @@ def raised_at(error: Exception, where: str) -> NoReturn:
     """Raise what went wrong with a record: our own error with its place, one of a user's function as it is, with a note."""
     if isinstance(error, MillraceError):
         raise type(error)(f"{where}: {brief(error, 400)}") from error
+    if isinstance(error, StopIteration):  # it would end whoever reads the records
+        raise StopIterationError(
+            f"{where}: transform= or encode= raised StopIteration; give next(…) a default, or use a loop."
+        ) from error
     error.add_note(f"at {where}")
     raise error
 

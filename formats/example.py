@@ -262,13 +262,19 @@ def encode_example(record: Mapping[str, Any]) -> bytes:
             integers and booleans as `int64`, others as `float32`.
 
     Raises:
-        TypeError: a value is something else, or an integer that does not fit `int64`.
+        TypeError: a name is no string; a value is something else, or an integer that does not fit `int64`.
 
     >>> encode_example({"x": [1, 2]})
     b'\n\r\n\x0b\n\x01x\x12\x06\x1a\x04\n\x02\x01\x02'
     """
-    entries = (_field(_field(name.encode()) + _field(_feature(name, value), 2)) for name, value in record.items())
+    entries = (_field(_field(_name(name)) + _field(_feature(name, value), 2)) for name, value in record.items())
     return _field(b"".join(entries))
+
+
+def _name(name: Any) -> bytes:
+    if not isinstance(name, str):
+        raise TypeError(f"feature {shown(name)} has a name that is no string.")
+    return name.encode()
 
 
 def _feature(name: str, value: Any) -> bytes:

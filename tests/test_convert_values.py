@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from conversions import convert, read
 import millrace
 from millrace.conversion.outputs.array_record import as_example
 from millrace.conversion.outputs.parquet import ParquetOutput
-from millrace.errors import ConversionError, SourceError
+from millrace.errors import ConversionError, SourceError, StopIterationError, WorkerCrashedError
 from millrace.formats.example import decode_example
 
 
@@ -160,3 +161,24 @@ def test_an_image_of_pillow_is_no_example():
     image = pytest.importorskip("PIL.Image").new("RGB", (4, 4))
     with pytest.raises(ConversionError, match=r"'image' has several axes, and tf\.train\.Example keeps no shapes"):
         as_example({"image": image})
+
+
+def test_names_of_columns_are_strings(tmp_path):
+    """Those of features, too."""
+    with pytest.raises(ConversionError, match="column 1 has a name that is no string; pass transform="):
+        convert([{1: 2}], tmp_path / "out", "parquet")
+    with pytest.raises(ConversionError, match="record 0: feature 1 has a name that is no string"):
+        convert([{1: 2}], tmp_path / "out")
+
+
+@pytest.mark.parametrize("to", ["array_record", "parquet"])
+def test_stop_iteration_of_the_users_is_told_as_such(to, tmp_path):
+    """With the record; it became `RuntimeError: generator raised StopIteration`."""
+    with pytest.raises(StopIterationError, match=r"record 0: transform= or encode= raised StopIteration; give next"):
+        convert([1], tmp_path / "out", to, transform=lambda record: next(iter(())))
+
+
+def test_a_worker_that_ends_is_told_with_its_shard(tmp_path):
+    """By the name of the file that it made."""
+    with pytest.raises(WorkerCrashedError, match=r"exit code 3 while it made out-00000-of-00001\.array_record\. What"):
+        convert([1], tmp_path / "out", transform=lambda record: os._exit(3), workers=1)

@@ -136,6 +136,8 @@ def schema_of(records: Sequence[Any]) -> Any:
     rows = list(map(_row, records))
     fields = []
     for name in dict.fromkeys(name for row in rows for name in row):
+        if not isinstance(name, str):
+            raise ConversionError(f"column {shown(name)} has a name that is no string; pass transform= to make it one.")
         values = [_plain(row).get(name) for row in rows]
         try:
             fields.append((name, pyarrow().array(values).type))

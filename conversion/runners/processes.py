@@ -115,8 +115,9 @@ class _Worker:
         status = self._process.wait()
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
         hint = " (the system may have run out of memory: use fewer workers)" if -status == signal.SIGKILL else ""
+        what = brief(getattr(self.task, "name", self.task))
         return WorkerCrashedError(
-            f"a worker ended by {how}{hint} while it made {brief(self.task)}. What was whole stays; run the same again."
+            f"a worker ended by {how}{hint} while it made {what}. What was whole stays; run the same again."
         )
 
     def _end(self) -> None:
