@@ -129,6 +129,29 @@ def test_maps_below_a_mix_are_told_as_part_of_reading():
     assert "reading with the maps of the datasets that are mixed takes 2.5 ms a record" in Diagnosis.of(loop).sentence
 
 
+def _collate(rows):
+    time.sleep(0.005)
+    return rows
+
+
+def test_a_function_that_makes_batches_is_named():
+    """It is the user's own: columns would not do without it."""
+    loader = millrace.DataLoader(
+        data_source=range(1000), sampler=millrace.IndexSampler(1000), operations=[millrace.Batch(4, batch_fn=_collate)]
+    )
+    found_ = millrace.diagnose(loader, steps=5)
+    assert (found_.finding.kind, found_.finding.stage) == ("operation", "_collate")
+    assert "columns" not in str(found_)
+
+
+def test_a_slow_sampler_is_not_taken_for_batching():
+    """What lies in memory is read in microseconds."""
+    parts = Part("reading", "reading", 0.040, 16), Part("Batch", "stacking", 0.001)
+    diagnosis = Diagnosis.of(dataclasses.replace(LOOP, parts=parts))
+    assert "reading with the sampler's work takes 2.5 ms a record" in diagnosis.sentence
+    assert "columns" not in str(diagnosis)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

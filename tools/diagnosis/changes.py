@@ -124,7 +124,7 @@ def _of_small_calls(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _columns(measured: Measured, cure: str = "") -> Iterator[Change]:
-    if measured.source.in_memory and not measured.source.columns:
+    if measured.source.in_memory and not measured.source.columns and not measured.reads_memory_slowly:
         saved = measured.seconds_of("reading", "between", "stacking")
         what = "columns: pass the source as a dict of arrays, and put the Batch first"
         yield _saving(measured, saved, what, cure=cure)
@@ -137,10 +137,12 @@ def _of_stacking(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def _of_reading(measured: Measured, finding: Finding) -> Iterator[Change]:
+    saved = measured.seconds_of("reading") / 2
+    if measured.reads_memory_slowly:
+        yield _saving(measured, saved, "a sampler, or a file that is mapped to memory, twice as fast")
+        return
     yield from _columns(measured)
-    yield _saving(
-        measured, measured.seconds_of("reading") / 2, "a source that reads twice as fast: `__getitems__`, fewer columns"
-    )
+    yield _saving(measured, saved, "a source that reads twice as fast: `__getitems__`, fewer columns")
 
 
 def _of_groups(measured: Measured, finding: Finding) -> Iterator[Change]:

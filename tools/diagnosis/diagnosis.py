@@ -142,6 +142,8 @@ def _subject(measured: Measured, finding: Finding) -> str:
 def _sort(measured: Measured, finding: Finding) -> str:
     if finding.kind == "reading" and measured.source.evaluates:
         return "with the maps of the datasets that are mixed "
+    if finding.kind == "reading" and measured.reads_memory_slowly:
+        return "with the sampler's work "
     return _SORTS.get(finding.kind, "")
 
 

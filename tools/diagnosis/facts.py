@@ -41,10 +41,10 @@ def called(operation: Operation) -> str:
     >>> from millrace import Batch, MapTransform
     >>> def decode(record):
     ...     return record
-    >>> called(MapTransform(decode)), called(Batch(2)), called(MapTransform(lambda x: x))
-    ('decode', 'Batch', 'lambda')
+    >>> called(MapTransform(decode)), called(Batch(2)), called(Batch(2, batch_fn=decode)), called(MapTransform(lambda x: x))
+    ('decode', 'Batch', 'decode', 'lambda')
     """
-    function = getattr(operation, "function", operation)
+    function = _makes_batches(operation) or getattr(operation, "function", operation)
     function = operation if getattr(function, "__self__", None) is operation else getattr(function, "func", function)
     name = getattr(function, "__name__", None) or type(function).__name__
     return "lambda" if name == "<lambda>" else str(name)
@@ -56,9 +56,15 @@ def kinds_of(pipeline: Pipeline, stage: Stage) -> list[PartKind]:
     batched = _batched_below(pipeline, stage.input)
     for operation in stage.operations:
         takes = operation.takes is not None
-        kinds.append("stacking" if takes else "batch" if batched else "record")
+        stacks = takes and _makes_batches(operation) is None
+        kinds.append("stacking" if stacks else "batch" if batched or takes else "record")
         batched = batched or takes
     return kinds
+
+
+def _makes_batches(operation: Operation) -> Any:
+    """The function of the user's that makes its batches, if there is one."""
+    return getattr(operation, "batch_fn", None)
 
 
 def _batched_below(pipeline: Pipeline, below: PlanPart | None) -> bool:

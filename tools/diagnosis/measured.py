@@ -12,6 +12,9 @@ PartKind: TypeAlias = Literal["reading", "record", "batch", "stacking", "between
 """Reading; an operation on single records, or on batches; one that makes one element of several; millrace's own work between
 operations; making rows ready for another process."""
 
+SLOW_MEMORY = 50e-6
+"""Seconds for a record: no record that lies in memory takes so long. Chosen."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -157,6 +160,11 @@ class Measured:
         reading = self.seconds_of("reading")
         packing = self.seconds_of("packing")
         return (self.work - reading - packing) * self.at_work + reading * self.source.at_work + packing
+
+    @property
+    def reads_memory_slowly(self) -> bool:
+        """Whether reading takes longer than memory can: it is the sampler, or a file that is mapped to memory."""
+        return self.source.in_memory and self.seconds_of("reading") > SLOW_MEMORY * self.records
 
     @property
     def hand_over(self) -> float:

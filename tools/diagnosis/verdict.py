@@ -150,7 +150,7 @@ def _stacking_of_memory(measured: Measured) -> Part | None:
     """The batch, where records that lie in memory are gathered one by one and stacked, and little else is done."""
     batch = next((part for part in measured.parts if part.kind == "stacking"), None)
     gathered = measured.seconds_of("reading", "stacking", "between")
-    listed = measured.source.in_memory and not measured.source.columns
+    listed = measured.source.in_memory and not measured.source.columns and not measured.reads_memory_slowly
     return batch if listed and gathered > measured.work / 2 else None
 
 
