@@ -13,17 +13,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
 
 from ..errors import ConversionError, MillraceError
 from ..files.storage_options import StorageOptions, storage_options_of
 from ..sources.parts import of_each
 from ..wording import brief
 from .folders import WORKPLACE, Folder, digest_of, folder_at
-from .job import Receipt, WrittenFile
+from .job import Part, Receipt, WrittenFile
+
+ReadT = TypeVar("ReadT")
 
 MANIFEST = "manifest.json"
 _PLAN = f"{WORKPLACE}/plan.json"
@@ -48,16 +50,16 @@ class Target:
         Raises:
             ConversionError: it cannot be read.
         """
-        return self._read(MANIFEST)
+        return self._read(MANIFEST, dict)
 
     def plan(self) -> dict[str, Any] | None:
         """The plan of a conversion that is not done, if there is one."""
-        return self._read(_PLAN)
+        return self._read(_PLAN, _plan_of)
 
     def receipts(self) -> dict[str, Receipt]:
         """Of the shards that are done, if their files are there."""
-        told = of_each(self._read, self._receipt_names())
-        return self.held([Receipt.from_json(values) for values in told if values is not None])
+        told = of_each(lambda name: self._read(name, Receipt.from_json), self._receipt_names())
+        return self.held([receipt for receipt in told if receipt is not None])
 
     def _receipt_names(self) -> list[str]:
         names = self.folder.names_in(WORKPLACE)
@@ -110,18 +112,28 @@ class Target:
         with writes_to(self, name):
             self.folder.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read(self, name: str, parse: Callable[[Any], ReadT]) -> ReadT | None:
         try:
             data = self.folder.read(name)
-            return None if data is None else dict(json.loads(data))
+            return None if data is None else parse(json.loads(data))
         except OSError as error:
             raise ConversionError(
                 f"{brief(self.folder.place(name))} cannot be read: {brief(error)}; mend that, or pass another target."
             ) from error
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise ConversionError(
                 f"{brief(self.folder.place(name))} cannot be read: {brief(error)}; remove it, and convert anew."
             ) from error
+
+
+def _plan_of(values: Any) -> dict[str, Any]:
+    """The plan that these plain values are; raises as Python does if they are none."""
+    shards = [
+        {"name": str(shard["name"]), "parts": [asdict(Part(**part)) for part in shard["parts"]]}
+        for shard in values["shards"]
+    ]
+    identity = {part: dict(values["identity"][part]) for part in ("source", "options")}
+    return {"identity": identity, "shards": shards}
 
 
 @contextmanager

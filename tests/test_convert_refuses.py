@@ -166,3 +166,17 @@ def test_gzip_that_is_none_is_told(tmp_path):
     for name, message in (("a.tfrecord.gz", "cannot be unpacked"), ("b.tfrecord", "is compressed with gzip")):
         with pytest.raises(SourceError, match=message):
             convert(tmp_path / name, tmp_path / "out", on_error="skip")
+
+
+@pytest.mark.parametrize("file", ["plan.json", "receipt-*.json"])
+def test_notes_of_an_unfinished_conversion_that_are_none_are_told(file, tmp_path):
+    """As another version may have left them: the file, and what to do."""
+    write_tfrecord(tmp_path / "in" / "a.tfrecord", RECORDS[:2])
+    (tmp_path / "in" / "b.tfrecord").write_bytes(b"damaged")
+    with pytest.raises(SourceError):
+        convert(tmp_path / "in", tmp_path / "out")
+    path = next((tmp_path / "out" / ".conversion").glob(file))
+    for notes in ("[]", '{"shards": [{}]}'):
+        path.write_text(notes)
+        with pytest.raises(ConversionError, match=f"{path.name} cannot be read: .*; remove it, and convert anew"):
+            convert(tmp_path / "in", tmp_path / "out")
