@@ -202,7 +202,8 @@ def test_files_without_records_are_no_matter(suffix, shards, tmp_path):
 
 
 def test_types_of_csv_hold_for_all_files(tmp_path):
-    """They are those of the first file; empty numbers are nulls, and a value of another type is an error with its line."""
+    """Those of the first file that has rows; empty numbers are nulls, a value of another type is an error with its line."""
+    (tmp_path / "0.csv").write_text("n,text\n")
     (tmp_path / "a.csv").write_text('n,text\n1,"a, b"\n,\n')
     (tmp_path / "b.csv").write_text("n,text\n2,x\nthree,y\n")
     with pytest.raises(SourceError, match=r"b\.csv, line 3: invalid literal .*three"):

@@ -1,7 +1,7 @@
 """Rows of CSV files. In: a stream of bytes, and the type of each column. Out: dicts, with the number of their line.
 
-The first line names the columns. There is no standard for types: they are guessed once, from the first rows of the first file,
-and hold for all files, so that all shards have the same columns. Format: https://www.rfc-editor.org/rfc/rfc4180.
+The first line names the columns. There is no standard for types: they are guessed once, from the first rows of the first
+file that has some, and hold for all files, so that all shards have the same columns. Format: https://www.rfc-editor.org/rfc/rfc4180.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ _TYPES: dict[str, Callable[[str], Any]] = {"int": _number(int), "float": _number
 """From the narrowest to the widest."""
 
 
-def guessed_types(stream: BinaryIO, name: str) -> dict[str, str]:
-    r"""The narrowest type that all first values of each column have; empty ones do not count.
+def guessed_types(stream: BinaryIO, name: str) -> tuple[dict[str, str], int]:
+    r"""The narrowest type that all first values of each column have, and of how many rows; empty values do not count.
 
     >>> guessed_types(io.BytesIO(b"a,b,c\n1,2.5,x\n2,,\n"), "x.csv")
-    {'a': 'int', 'b': 'float', 'c': 'text'}
+    ({'a': 'int', 'b': 'float', 'c': 'text'}, 2)
     """
     rows = _rows(stream, name)
     columns = _columns(rows, name)
     found: list[list[str]] = []
     with suppress(SourceError):  # it is told when the rows are converted
         found.extend(row for _, row in islice(rows, GUESSED_FROM) if len(row) == len(columns))
-    return {column: _narrowest([row[place] for row in found]) for place, column in enumerate(columns)}
+    types = {column: _narrowest([row[place] for row in found]) for place, column in enumerate(columns)}
+    return types, len(found)
 
 
 def read_records(

@@ -44,14 +44,18 @@ class FileInput:
         return replace(self._given, types=self._types())
 
     def _types(self) -> dict[str, str]:
-        """Of the columns of CSV files; those of the first file hold for all."""
+        """Of the columns of CSV files; those of the first file with rows hold for all."""
         if self.form.name != "csv":
             return {}
         from .comma_separated import guessed_types
 
-        first = self.names()[0]
-        with open_stream(first, "auto", self._storage) as stream:
-            return guessed_types(stream, first)
+        types: dict[str, str] = {}
+        for name in self.names():
+            with open_stream(name, "auto", self._storage) as stream:
+                types, rows = guessed_types(stream, name)
+            if rows:
+                break
+        return types
 
     def schema(self) -> Any:
         """Of the first file, if its format has one."""
