@@ -18,6 +18,7 @@ from ..errors import CheckpointError
 from ..loader.plan.cursor import Cursor
 from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
+from ..operations import FlatMap
 from ..samplers import IndexSampler, SequentialSampler
 from ..samplers.order import Remainder
 from ..samplers.protocol import ScalarSampler
@@ -25,6 +26,7 @@ from ..wording import first_few, shown
 
 VERSION = 2
 
+_TAKEN, _WORKERS = "next_index_in_buffer", "iterators_in_use_states"
 _KINDS = ("IndexSampler", "SequentialSampler")  # Grain's; their texts tell their arguments
 _ARGUMENT = re.compile(r"(num_records|shard_index|shard_count|drop_remainder|shuffle|num_epochs|seed)=([\w.-]+)")
 
@@ -36,8 +38,45 @@ def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> Loade
         CheckpointError: the bytes are no such state, or that of another sampler.
     """
     state = _parsed(data)
+    if pipeline.leaf.in_order:
+        raise CheckpointError(
+            "Grain's state of a DataLoader with operations on iterators of records, or a random map after a batch or with a "
+            "sampler of your own, cannot be gone on with; let that run end in Grain, and begin the next one here."
+        )
     _check_sampler(str(state.get("sampler")), pipeline.leaf.sampler)
+    if _TAKEN in state or _WORKERS in state:
+        return _inside_flat_map(state, pipeline)
     return after_records(_reached(state, pipeline), pipeline)
+
+
+def _inside_flat_map(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
+    """That of a loader with a FlatMap, whose state in Grain tells the next record, and how much was taken of what it becomes.
+
+    Raises:
+        CheckpointError: the state is damaged, or does not tell enough.
+    """
+    states, operations = state.get(_WORKERS, [state]), pipeline.stages[0].operations
+    others = [operation for operation in operations if not isinstance(operation, FlatMap)]
+    flat_maps = sum(isinstance(operation, FlatMap) for operation in pipeline.operations)
+    if (
+        len(states) != 1
+        or flat_maps != 1
+        or len(others) == len(operations)
+        or not all(one.one_to_one for one in others)
+    ):
+        raise CheckpointError(
+            "Grain's state of a DataLoader with a FlatMap can be gone on with if Grain had one worker or none, and there is "
+            "no other FlatMap, and no Filter before the batch; let that run end in Grain, and begin the next one here."
+        )
+    try:
+        reached, taken = states[0]["parent"]["next_index"], states[0][_TAKEN]
+        if type(reached) is not int or type(taken) is not int or min(reached, taken) < 0:
+            raise TypeError
+    except (KeyError, TypeError):
+        raise CheckpointError(f"Grain's state is damaged: {shown(state)}.") from None
+    after = after_records((reached,), pipeline)
+    skips = (taken, *after.cursor.skips[1:])
+    return dataclasses.replace(after, cursor=after.cursor._replace(skips=skips))
 
 
 def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
@@ -66,6 +105,8 @@ def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
         raise CheckpointError(
             f"Grain's state is not JSON ({error}); pass the bytes that its get_state() gave."
         ) from None
+    if isinstance(state, dict) and (_TAKEN in state or _WORKERS in state):
+        return state  # of a loader with a FlatMap: it has neither version nor sampler
     if not isinstance(state, dict) or "last_seen_indices" not in state:
         raise CheckpointError(f"this is not the state of a Grain DataLoader: {shown(state)} has no last_seen_indices.")
     if state.get("version") != VERSION:

@@ -61,6 +61,7 @@ def transforms(g):
     return {
         "random": [Noise()],
         "two random maps": [Noise(), Third(), Noise(), batch(4)],
+        "copies": [Copies()],
         "flat map": [Square(), Copies(), batch(4, drop_remainder=True)],
         "random map of batches": [batch(3), Noise()],
         "older names": [
@@ -123,6 +124,27 @@ def test_states_of_grains_loader_go_on():
     other = json.dumps({**state, "sampler": state["sampler"].replace("seed=5", "seed=6")}).encode()
     with pytest.raises(CheckpointError, match="seed 6 → 5"):
         iterator.set_state(other)
+
+
+@pytest.mark.parametrize("shard", [("s", 0, 1, False), ("l", 1, 3, False), ("q", 0, 1, True)])
+def test_states_of_grains_loader_go_on_inside_a_flat_map(shard):
+    """Where that tells the record: not with a filter beside it, or from several workers."""
+    for name, steps in (("copies", 17), ("flat map", 5)):
+        theirs = iter(loader(real, transforms(real)[name], shard))
+        for _ in range(steps):
+            state = theirs.get_state()
+            ours = iter(loader(grain, transforms(grain)[name], shard))
+            ours.set_state(state)
+            assert both.told(next(ours)) == both.told(next(theirs))
+        assert both.told(list(ours)) == both.told(list(theirs))
+    workers = json.dumps({"iterators_in_use_states": [json.loads(state)] * 2}).encode()
+    filtered = iter(loader(grain, [grain.transforms.Filter(bool), *transforms(grain)["copies"]], shard))
+    for iterator, refused in ((ours, workers), (filtered, state)):
+        with pytest.raises(CheckpointError, match="no Filter before the batch"):
+            iterator.set_state(refused)
+    in_order = iter(loader(grain, transforms(grain)["own operation"], shard))
+    with pytest.raises(CheckpointError, match="iterators of records"):
+        in_order.set_state(state)
 
 
 class Backwards:

@@ -101,7 +101,7 @@ class DataLoaderIterator(OurIterator):
         Raises:
             CheckpointError: the bytes are no state, or that of another pipeline.
         """
-        if b'"last_seen_indices"' in state:
+        if b'"last_seen_indices"' in state or b'"next_index_in_buffer"' in state:
             state = state_after(state, self._pipeline).to_json()
         super().set_state(state, strict)
 
