@@ -164,6 +164,12 @@ def test_an_elastic_iterator_goes_on_on_other_shards():
     both.runs_alike(elements)
 
 
+def test_an_elastic_iterator_refuses_a_stream():
+    """It needs indices; streams go on with other shards otherwise."""
+    with pytest.raises(TypeError, match=r"takes a MapDataset, not an? .*IterDataset.*set_states"):
+        experimental.ElasticIterator(grain.MapDataset.range(9).to_iter_dataset(), 4, grain.sharding.NoSharding())
+
+
 def test_an_index_can_be_asked_for_and_set():
     """Counted in elements, after a batch in batches; where filters decide, it is a NotImplementedError."""
 

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....wording import a_kind_of
 from .iter_dataset import IterDataset
 from .iterators import DatasetIterator
+from .map_dataset import MapDataset
+
+_STREAMS = "Streams of millrace.MapDataset go on with other shards, with filters too: shard(…), and iterator.set_states(states)."
 
 
 class ElasticIterator(IterDataset[Any]):
@@ -22,6 +26,7 @@ class ElasticIterator(IterDataset[Any]):
         multiprocessing_options: worker processes; None (default): none.
 
     Raises:
+        TypeError: it is no `MapDataset`.
         ValueError: a filter comes before, or the shards cannot share a batch evenly.
 
     >>> from millrace.compat.grain import MapDataset, sharding
@@ -40,10 +45,10 @@ class ElasticIterator(IterDataset[Any]):
         multiprocessing_options: Any = None,
     ) -> None:
         super().__init__()
+        if not isinstance(ds, MapDataset):
+            raise TypeError(f"ElasticIterator takes a MapDataset, not {a_kind_of(ds)}. {_STREAMS}")
         if ds._node.left_out_by == "filter":
-            raise ValueError(
-                "ElasticIterator does not support `filter`: elements then have no index. See iterator.set_states."
-            )
+            raise ValueError(f"ElasticIterator does not support `filter`: elements then have no index. {_STREAMS}")
         if global_batch_size % shard_options.shard_count:
             raise ValueError(
                 f"global_batch_size={global_batch_size} is not divisible by {shard_options.shard_count} shards; use a multiple."
