@@ -12,7 +12,9 @@ from .iter_dataset import IterDataset
 from .iterators import DatasetIterator
 from .map_dataset import MapDataset
 
-_STREAMS = "Streams of millrace.MapDataset go on with other shards, with filters too: shard(…), and iterator.set_states(states)."
+_STREAMS = (
+    "Streams of millrace.MapDataset go on with other shards, filters or not: shard(…), iterator.set_states(states)."
+)
 
 
 class ElasticIterator(IterDataset[Any]):
