@@ -20,6 +20,7 @@ from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 from millrace.errors import MissingExtraError, SourceError, SourceNotFoundError
 from millrace.files.opened import local_copy, open_file
 from millrace.files.paths import find_files
+from millrace.files.remote.cache import Cache
 from millrace.files.stamps import stamp_of
 from millrace.files.storage_options import storage_options_of
 from millrace.files.streams import open_stream
@@ -347,6 +348,27 @@ def test_a_folder_that_is_cleared_while_it_is_written_to_is_made_anew(store, to_
     try:
         for _ in range(5):
             assert file.read(0, len(DATA)) == DATA
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_piece_is_begun_however_often_its_folder_is_cleared(tmp_path):
+    """Between any two steps of making the folder, too."""
+    done = threading.Event()
+
+    def clear():
+        while not done.is_set():
+            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+
+    thread = threading.Thread(target=clear)
+    thread.start()
+    try:
+        cache = Cache(str(tmp_path / "cache"), 8 * MIB)
+        for number in range(500):
+            claim = cache.claim(f"a/{number}", wait=True)
+            assert claim is not None
+            claim.give_up()
     finally:
         done.set()
         thread.join()

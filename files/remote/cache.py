@@ -35,6 +35,11 @@ _TOUCH_SECONDS = 1.0
 
 _PART = ".part"
 
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+_TRIES = 100
+"""To make a file whose folder somebody clears away meanwhile. Chosen."""
+
 
 class Cache:
     """A folder of pieces with a budget. Any thread, any process, safe to fork; holds nothing open.
@@ -215,11 +220,12 @@ def _locked(path: str, wait: bool) -> int | None:
 
 def _opened(path: str) -> int:
     """A descriptor of a file, which is made where it is not there; and so is its folder, which others may clear away."""
-    while True:
-        try:
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except FileNotFoundError:
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            return os.open(path, _FLAGS, 0o666)
+        with suppress(FileNotFoundError, FileExistsError):  # cleared away between two steps of this
             os.makedirs(os.path.dirname(path), exist_ok=True)
+    return os.open(path, _FLAGS, 0o666)
 
 
 def _unlock(descriptor: int) -> None:
