@@ -100,8 +100,8 @@ def _row_groups(folder):
     import pyarrow
     import pyarrow.parquet
 
-    table = pyarrow.table({"x": np.arange(60_000), "noise": np.random.default_rng(0).random(60_000)})
-    pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=20_000)
+    table = pyarrow.table({"x": np.arange(600_000), "noise": np.random.default_rng(0).random(600_000)})
+    pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=200_000)
     return Plant(_load(ParquetDataSource(folder / "rows.parquet", cache_bytes=0)), "groups", "reading")
 
 
