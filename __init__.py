@@ -1,4 +1,4 @@
-"""millrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
+"""headrace: the input pipeline for JAX. Source + sampler + operations; see README.md."""
 
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
@@ -147,7 +147,7 @@ def __getattr__(name: str) -> Any:
             module = import_module(f"{__name__}.{room}")
             if name in module.__all__:
                 return getattr(module, name)
-    raise import_module(f"{__name__}.foreign_names").no_attribute(name)
+    raise import_module(f"{__name__}.foreign_names.package").no_attribute(name)
 
 
 def __dir__() -> list[str]:

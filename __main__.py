@@ -1,4 +1,4 @@
-"""`python -m millrace …`: the command line, as `millrace …`."""
+"""`python -m headrace …`: the command line, as `headrace …`."""
 
 import sys
 

@@ -7,6 +7,8 @@ import sys
 import warnings
 from typing import Any
 
+import numpy as np
+
 from .wording import a_kind_of, shown
 
 
@@ -58,6 +60,20 @@ def one_of(name: str, value: Any, *choices: str) -> Any:
         return value
     known = " or ".join(f'"{choice}"' for choice in choices)
     raise ValueError(f"{name}={shown(value)} is unknown; use {known}.")
+
+
+def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
+    """`value`, if it is a bool, Python's or NumPy's.
+
+    Raises:
+        TypeError: it is not; the message ends with "pass" and the remedy.
+
+    >>> true_or_false("drop_remainder", True)
+    True
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise TypeError(f"{name}={shown(value)} is {a_kind_of(value)}; pass {remedy}.")
 
 
 def _power(number: int) -> str:

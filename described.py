@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from .former_names import formerly
+
 MAX_DEPTH = 6
 
 MAX_ITEMS = 32
@@ -37,15 +39,33 @@ class Grown:
     now: Any
 
 
+class Redescribed(dict[str, Any]):
+    """A fingerprint that has more names now than in states written before.
+
+    Attributes:
+        before: what was said of the same thing then.
+    """
+
+    def __init__(self, now: dict[str, Any], before: dict[str, Any]) -> None:
+        super().__init__(now)
+        self.before = before
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Redescribed, (dict(self), self.before)
+
+
 def digest(description: Any, length: int) -> str:
     """So many hexadecimal digits of what is said now."""
-    text = json.dumps(_read(description, before=False), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
+    return _digits(_read(description, before=False), length)
 
 
 def digest_before(description: Any, length: int) -> str:
     """The digits that version 1 gave."""
-    text = json.dumps(_read(description, before=True), sort_keys=True, default=str)
+    return _digits(_read(description, before=True), length)
+
+
+def _digits(values: Any, length: int) -> str:
+    text = formerly(json.dumps(values, sort_keys=True, default=str))
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 

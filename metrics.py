@@ -46,20 +46,20 @@ def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "
         TypeError: one of `loops` is no loop.
         MissingExtraError: prometheus_client is not installed.
 
-    >>> import millrace, urllib.request
-    >>> iterator = iter(millrace.load(range(6), batch_size=2, num_epochs=1))
-    >>> with millrace.metrics.serve(0, {"train": iterator}) as server:
+    >>> import headrace, urllib.request
+    >>> iterator = iter(headrace.load(range(6), batch_size=2, num_epochs=1))
+    >>> with headrace.metrics.serve(0, {"train": iterator}) as server:
     ...     batches = list(iterator)
     ...     page = urllib.request.urlopen(server.url).read().decode()
-    >>> [line for line in page.splitlines() if line.startswith("millrace_records_total")]
-    ['millrace_records_total{loop="train"} 6.0']
+    >>> [line for line in page.splitlines() if line.startswith("headrace_records_total")]
+    ['headrace_records_total{loop="train"} 6.0']
     """
     port = whole_number("port", port, 0, 65535, "a port, such as 9464, or 0 for any free one")
     return Server(port, address, _Loops(loops or {}))
 
 
 class Server:
-    """What serves; made by `millrace.metrics.serve`. Close it, or use it as a context manager, to free the port.
+    """What serves; made by `headrace.metrics.serve`. Close it, or use it as a context manager, to free the port.
 
     Attributes:
         port: where it listens.
@@ -102,7 +102,7 @@ def _prometheus() -> Any:
         import prometheus_client
         import prometheus_client.core
     except ImportError as error:
-        raise MissingExtraError('metrics need prometheus_client; pip install "millrace[metrics]".') from error
+        raise MissingExtraError('metrics need prometheus_client; pip install "headrace[metrics]".') from error
     return prometheus_client
 
 
@@ -140,7 +140,7 @@ class _Loops:
         samples = {name: list(_samples(loop)) for name, loop in self._alive().items()}
         for name, (text, labels) in _HELP.items():
             kind = "CounterMetricFamily" if name.endswith("_total") else "GaugeMetricFamily"
-            family = getattr(_prometheus().core, kind)(f"millrace_{name}", text, labels=["loop", *labels])
+            family = getattr(_prometheus().core, kind)(f"headrace_{name}", text, labels=["loop", *labels])
             for loop, found in samples.items():
                 for sample in found:
                     if sample.name == name:

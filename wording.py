@@ -1,6 +1,7 @@
 """How values stand in messages: on one line and briefly, so that no message is longer than some 500 characters.
 
 In: any value, text or list. Out: text of limited length, in time that does not grow with the value where Python allows it.
+Credentials in URLs are hidden (`redaction.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import reprlib
 from collections.abc import Collection
 from itertools import islice
 from typing import Any
+
+from .redaction import HIDDEN, is_secret_name, redacted
 
 VALUE, TEXT = 80, 200
 """Characters of a value, and of a text from elsewhere: a path, or what another error says."""
@@ -20,7 +23,7 @@ def shown(value: Any, limit: int = VALUE) -> str:
     >>> shown(list(range(10**6))), shown("x" * 10**6, 9)
     ('[0, 1, 2, 3, 4, 5, ...]', "'xxx…xxx'")
     """
-    brief_repr = reprlib.Repr()
+    brief_repr = _Repr()
     brief_repr.maxstring = brief_repr.maxother = brief_repr.maxlong = 4 * limit
     brief_repr.maxdict = brief_repr.maxset = brief_repr.maxlist
     try:
@@ -30,13 +33,35 @@ def shown(value: Any, limit: int = VALUE) -> str:
     return brief(text, limit)
 
 
+class _Repr(reprlib.Repr):
+    """Hides credentials before anything is cut: half of a URL does not tell any more that it has some."""
+
+    def repr_str(self, text: str, level: int) -> str:
+        return super().repr_str(redacted(text), level)
+
+    def repr_dict(self, given: dict[Any, Any], level: int) -> str:
+        return super().repr_dict({name: _hidden(name, value) for name, value in given.items()}, level)
+
+    def repr_instance(self, value: Any, level: int) -> str:
+        try:
+            text = redacted(repr(value))
+        except Exception:  # a repr of the user's
+            return f"<{type(value).__qualname__}>"
+        half = self.maxother // 2
+        return text if len(text) <= self.maxother else f"{text[:half]}{self.fillvalue}{text[-half:]}"
+
+
+def _hidden(name: Any, value: Any) -> Any:
+    return HIDDEN if isinstance(name, str) and isinstance(value, str) and is_secret_name(name) else value
+
+
 def brief(text: Any, limit: int = TEXT) -> str:
     """A text on one line, with its middle left out where it is longer than `limit` characters.
 
     >>> brief("a path or an error", 11)
     'a pat…error'
     """
-    line = " ".join(str(text).split())
+    line = " ".join(redacted(str(text)).split())
     if len(line) <= limit:
         return line
     tail = (limit - 1) // 2

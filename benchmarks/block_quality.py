@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from shuffle_quality import SEEDS, WINDOW, chi_square, neighbour_distance
 
-from millrace import BlockShuffle, IndexSampler
+from headrace import BlockShuffle, IndexSampler
 
 RECORDS, BLOCK, CLASSES, BATCH = 1_281_167, 1024, 1000, 256
 WINDOWS = (2, 4, 8, 16, 32, 64, 128, 256, 512)

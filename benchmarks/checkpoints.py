@@ -23,8 +23,8 @@ from measure import closing, keep_bytecode, settle_allocator
 from rich.console import Console
 from tables import Samples, markdown, show, turns
 
-import millrace
-from millrace.checkpoint import CheckpointSave, StateFile
+import headrace
+from headrace.checkpoint import CheckpointSave, StateFile
 
 SHARDS = 4096
 STEP_SECONDS = 5e-3
@@ -53,8 +53,8 @@ def main() -> int:
     return 0
 
 
-def _loader(**more: Any) -> millrace.DataLoader:
-    return millrace.load(millrace.RangeDataSource(0, 10**12, 1), shuffle=True, seed=1, batch_size=128, **more)
+def _loader(**more: Any) -> headrace.DataLoader:
+    return headrace.load(headrace.RangeDataSource(0, 10**12, 1), shuffle=True, seed=1, batch_size=128, **more)
 
 
 def _at(step: int) -> bytes:
@@ -91,17 +91,17 @@ def _states(rounds: int) -> Samples:
 
 def _elastic(rounds: int) -> Samples:
     random = np.random.default_rng(0)
-    shards = [iter(_loader(shard_options=millrace.ShardOptions(shard, SHARDS))) for shard in range(SHARDS)]
+    shards = [iter(_loader(shard_options=headrace.ShardOptions(shard, SHARDS))) for shard in range(SHARDS)]
     states = []
     for shard, iterator in enumerate(shards):
         state = json.loads(iterator.get_state())
         steps = 10**6 + int(random.integers(20))
         states.append(json.dumps({**state, "step": steps, "cursor": [[128 * steps], [0]]}).encode())
         assert state["shard"][0] == shard
-    one = iter(_loader(shard_options=millrace.ShardOptions(3, SHARDS // 2 + 1)))
+    one = iter(_loader(shard_options=headrace.ShardOptions(3, SHARDS // 2 + 1)))
     one.set_states(states)
     pipeline = one._pipeline
-    again, two = _moved_on(one, random), iter(_loader(shard_options=millrace.ShardOptions(3, SHARDS // 4 + 1)))
+    again, two = _moved_on(one, random), iter(_loader(shard_options=headrace.ShardOptions(3, SHARDS // 4 + 1)))
 
     def positions() -> list[float]:
         began = time.perf_counter()

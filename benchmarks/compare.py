@@ -1,8 +1,8 @@
-"""Measures millrace, Grain, PyTorch's DataLoader and two plain loops on the same work, taking turns, in one run.
+"""Measures headrace, Grain, PyTorch's DataLoader and two plain loops on the same work, taking turns, in one run.
 
     python benchmarks/compare.py                              all workloads, in less than eight minutes
     python benchmarks/compare.py --quick                      the same, coarsely, in less than a minute and a half
-    python benchmarks/compare.py --workloads mnist,images --contenders limit,bare,millrace --rounds 9
+    python benchmarks/compare.py --workloads mnist,images --contenders limit,bare,headrace --rounds 9
 
 Writes results.json and results.md. Exits with 1 when two contenders do not do the same work.
 """
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"{key} takes no part: the module {module} is not installed", style="yellow")
         options.contenders.remove(key)
     started, facts, reports = time.monotonic(), machine.facts(), []
-    with tempfile.TemporaryDirectory(prefix="millrace-compare-") as folder:
+    with tempfile.TemporaryDirectory(prefix="headrace-compare-") as folder:
         for workload in [workload for workload in WORKLOADS if workload.name in options.workloads]:
             try:
                 reports.append(_compare(workload, Path(folder), options))

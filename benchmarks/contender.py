@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from workloads import Data, Workload
 
-from millrace import IndexSampler
+from headrace import IndexSampler
 
 SEED = 1
 
@@ -28,7 +28,7 @@ class Contender(Protocol):
         key: what `--contenders` and goals call it.
         label: what the tables call it.
         worker_count: its worker processes; 0 works in the calling one.
-        keyed_draws: whether its random numbers are millrace's, so that its batches must equal millrace's bit for bit.
+        keyed_draws: whether its random numbers are headrace's, so that its batches must equal headrace's bit for bit.
     """
 
     key: str

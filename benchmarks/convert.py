@@ -1,12 +1,12 @@
-"""`millrace.convert` beside a bare loop of read and write: TFRecord → ArrayRecord, in two processes each.
+"""`headrace.convert` beside a bare loop of read and write: TFRecord → ArrayRecord, in two processes each.
 
     python3 -m uv run --group benchmarks benchmarks/convert.py
 
 The bare loop frames records by their lengths alone: it checks no checksum, keeps no place, hashes nothing, and has nothing on
 the disk when it ends. Both are fresh interpreters, and take turns. On two busy cores, records of 1 KB that do not compress:
 
-    wall time: bare loop 57,335 records/s, millrace 50,483 records/s, 0.88 of it
-    time of the cores: bare loop 93,515 records/s, millrace 81,442 records/s, 0.87 of it
+    wall time: bare loop 57,335 records/s, headrace 50,483 records/s, 0.88 of it
+    time of the cores: bare loop 93,515 records/s, headrace 81,442 records/s, 0.87 of it
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-import millrace
-from millrace.formats.tfrecord import framed
+import headrace
+from headrace.formats.tfrecord import framed
 
 BARE = """
 import struct, sys
@@ -51,14 +51,14 @@ def main():
         folder = Path(name)
         paths = _files(folder / "in", options.records, options.bytes)
         total = options.records * len(paths)
-        found = {"bare loop": [], "millrace": []}
+        found = {"bare loop": [], "headrace": []}
         for _ in range(options.rounds):
             found["bare loop"].append(_measured(lambda: _bare(paths, folder / "out")))
-            found["millrace"].append(_measured(lambda: _ours(paths, folder / "out")))
+            found["headrace"].append(_measured(lambda: _ours(paths, folder / "out")))
             shutil.rmtree(folder / "out")
         for kind, place in (("wall time", 0), ("time of the cores", 1)):
             bare, ours = (total / min(run[place] for run in runs) for runs in found.values())
-            print(f"{kind}: bare loop {bare:,.0f} records/s, millrace {ours:,.0f} records/s, {ours / bare:.2f} of it")
+            print(f"{kind}: bare loop {bare:,.0f} records/s, headrace {ours:,.0f} records/s, {ours / bare:.2f} of it")
 
 
 def _files(folder, records, size):
@@ -89,7 +89,7 @@ def _bare(paths, target):
 
 def _ours(paths, target):
     shutil.rmtree(target)
-    millrace.convert(paths, target, workers=2, progress=False)
+    headrace.convert(paths, target, workers=2, progress=False)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from rich.console import Console
 from tables import Samples, markdown, show, turns
 from workloads import large_images, normalise
 
-import millrace
+import headrace
 
 BATCH = 128
 SMALL = (8, 8, 1)
@@ -86,8 +86,8 @@ def _digits(shape: tuple[int, ...]) -> dict[str, Any]:
     return {"image": rng.random((4096, *shape), np.float32), "label": rng.integers(0, 10, 4096, np.int32)}
 
 
-def _loader(records: dict[str, Any]) -> millrace.DataLoader:
-    return millrace.load(records, shuffle=True, seed=0, batch_size=BATCH)
+def _loader(records: dict[str, Any]) -> headrace.DataLoader:
+    return headrace.load(records, shuffle=True, seed=0, batch_size=BATCH)
 
 
 def _grain(records: dict[str, Any]) -> Iterable[Any]:
@@ -96,12 +96,12 @@ def _grain(records: dict[str, Any]) -> Iterable[Any]:
     return grain.experimental.device_put(dataset, DEVICE)
 
 
-def _plain(loader: millrace.DataLoader) -> Iterator[Any]:
+def _plain(loader: headrace.DataLoader) -> Iterator[Any]:
     for batch in loader:
         yield jax.device_put(batch, DEVICE)
 
 
-def _resident(loader: millrace.DataLoader) -> Iterator[Any]:
+def _resident(loader: headrace.DataLoader) -> Iterator[Any]:
     batch = jax.device_put(next(iter(loader)), DEVICE)
     while True:
         yield batch
@@ -188,9 +188,9 @@ def _steps(rounds: int, seconds: float, step_seconds: float) -> Samples:
 def _consumed(rounds: int, seconds: float) -> Samples:
     """Batches per second of each way, over those of the host iterator of as many workers, before and after."""
 
-    def loader(workers: int) -> millrace.DataLoader:
-        source, work = large_images(Path()).millrace, [normalise]
-        return millrace.load(source, transformations=work, shuffle=True, seed=0, batch_size=BATCH, worker_count=workers)
+    def loader(workers: int) -> headrace.DataLoader:
+        source, work = large_images(Path()).headrace, [normalise]
+        return headrace.load(source, transformations=work, shuffle=True, seed=0, batch_size=BATCH, worker_count=workers)
 
     inline, workers = loader(0), loader(2)
 
@@ -208,7 +208,7 @@ def _consumed(rounds: int, seconds: float) -> Samples:
             del batch
         return count / elapsed
 
-    def ratio(host: millrace.DataLoader, make: Callable[[], Iterable[Any]]) -> Callable[[], list[float]]:
+    def ratio(host: headrace.DataLoader, make: Callable[[], Iterable[Any]]) -> Callable[[], list[float]]:
         def measure() -> list[float]:
             before, own, after = rate(host), rate(make()), rate(host)
             return [2 * own / (before + after)]

@@ -1,4 +1,4 @@
-"""The programs of tests/guides/, with more data: elements a second with real Grain and with `millrace.compat.grain`.
+"""The programs of tests/guides/, with more data: elements a second with real Grain and with `headrace.compat.grain`.
 
 In: how long a turn is. Out: a table of medians, and the ratio of ours to the better one of Grain's. Contenders take turns;
 their start is not measured. Grain runs with the threads of its default, and with two workers; ours with two workers.
@@ -27,7 +27,7 @@ from measure import frozen, keep_bytecode, take_turn
 from rich.console import Console
 from rich.table import Table
 
-import millrace.compat.grain as ours
+import headrace.compat.grain as ours
 
 RECORDS = 20_000
 WORKERS = 2

@@ -19,7 +19,7 @@ from measure import settle_allocator
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from millrace import DecodeImage, RandomResizedCrop, Resize
+from headrace import DecodeImage, RandomResizedCrop, Resize
 
 SIZE = 224
 BOX = (100, 60, 500, 360)

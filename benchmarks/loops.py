@@ -15,7 +15,7 @@ from contender import SEED, Order, key_batches
 from numpy.typing import NDArray
 from workloads import Data, Workload
 
-from millrace.keyed_random import KeyedGenerator
+from headrace.keyed_random import KeyedGenerator
 
 Elements = Callable[[Iterable[Any], int], Iterator[Any]]
 """Takes the records of a batch and the position of the first; returns what the operation makes of each, lazily."""
@@ -87,7 +87,7 @@ def _positions_and_keys(workload: Workload, data: Data, order: Order) -> Iterato
 
 
 def keyed_elements(workload: Workload) -> Elements:
-    """The operation on each record; a random one gets the numbers that millrace would give it."""
+    """The operation on each record; a random one gets the numbers that headrace would give it."""
     operation = workload.operation
     if workload.after_batch:
         return lambda records, position: iter(records)

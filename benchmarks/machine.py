@@ -23,7 +23,7 @@ def facts() -> dict[str, str]:
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
         "system": platform.platform(),
         "Python": platform.python_version(),
-        "millrace": _commit(),
+        "headrace": _commit(),
         **{package: _version(package) for package in PACKAGES},
         "load before": f"{os.getloadavg()[0]:.1f}",
     }
@@ -51,5 +51,5 @@ def _commit() -> str:
     try:
         commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return _version("millrace")
-    return f"{_version('millrace')}, commit {commit}"
+        return _version("headrace")
+    return f"{_version('headrace')}, commit {commit}"

@@ -16,16 +16,21 @@ import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 SHOWN = {
-    "millrace": "#1f4fd8",
+    "headrace": "#3f7af0",
     "bare": "#9aa3ad",
     "torch_stack": "#d9822b",
     "grain_inline": "#c2410c",
-    "grain": "#7c2d12",
+    "grain": "#a8563f",
 }
+INK = "#7b8087"
+"""Of all words and lines. The picture has no background, so that it reads on light and on dark pages."""
+
+_INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 
 
 def main(results: Path, picture: Path) -> None:
     """One group of bars for each workload, on a logarithmic axis."""
+    plt.rcParams.update(dict.fromkeys(_INKED, INK))
     workloads = json.loads(results.read_text())["workloads"]
     figure, axes = plt.subplots(figsize=(11, 4.2), constrained_layout=True)
     width = 0.8 / len(SHOWN)
@@ -37,7 +42,7 @@ def main(results: Path, picture: Path) -> None:
                 axes.bar_label(bar, [f"{found[0]['to_limit']:.2g}"], fontsize=7)
                 if group == 0:
                     bar.set_label(found[0]["label"])
-    axes.axhline(1, color="black", linewidth=0.8)
+    axes.axhline(1, color=INK, linewidth=0.8)
     axes.set_yscale("log")
     axes.set_ylabel("records/s ÷ limit loop's")
     axes.set_xticks([group + 0.32 for group in range(len(workloads))], [one["workload"] for one in workloads])

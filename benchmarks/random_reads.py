@@ -18,8 +18,8 @@ from statistics import median
 
 import numpy as np
 
-from millrace import TFRecordDataSource
-from millrace.formats.tfrecord import FRAME_BYTES, HEADER_BYTES, framed
+from headrace import TFRecordDataSource
+from headrace.formats.tfrecord import FRAME_BYTES, HEADER_BYTES, framed
 
 SIZES = {100: 200_000, 1_000: 100_000, 10_000: 20_000, 100_000: 3_000}
 BATCH = 128

@@ -21,18 +21,18 @@ import numpy as np
 import ray
 from workloads import WORKLOADS, decode_and_crop
 
-import millrace
+import headrace
 
 JPEG = next(workload for workload in WORKLOADS if workload.name == "jpeg")
 SIZES = (1_000, 1_000_000, 10_000_000, 77_000_000)
 
 
-def on_millrace(files: list[bytes], **workers: Any) -> Iterator[int]:
+def on_headrace(files: list[bytes], **workers: Any) -> Iterator[int]:
     """Number of images of each batch of one pass."""
-    loader = millrace.DataLoader(
+    loader = headrace.DataLoader(
         data_source=files,
-        sampler=millrace.IndexSampler(len(files), shuffle=True, seed=0, num_epochs=1),
-        operations=[millrace.RandomMapTransform(JPEG.operation), millrace.Batch(JPEG.batch_size)],
+        sampler=headrace.IndexSampler(len(files), shuffle=True, seed=0, num_epochs=1),
+        operations=[headrace.RandomMapTransform(JPEG.operation), headrace.Batch(JPEG.batch_size)],
         worker_count=2,
         **workers,
     )
@@ -80,10 +80,10 @@ def turns(contenders: dict[str, Callable[[], Iterator[int]]], rounds: int) -> di
 def cost_of_tasks(size: int, seconds: float = 1.0) -> float:
     """Seconds that a task of one worker takes that does nothing but give so many bytes."""
     batch = np.zeros(size, np.uint8)
-    loader = millrace.DataLoader(
+    loader = headrace.DataLoader(
         data_source=range(1 << 20),
-        sampler=millrace.IndexSampler(1 << 20),
-        operations=[millrace.Batch(1), lambda _: batch],
+        sampler=headrace.IndexSampler(1 << 20),
+        operations=[headrace.Batch(1), lambda _: batch],
         worker_count=1,
         worker_kind="ray",
         timeout=1e6,  # so that a task is one batch
@@ -109,8 +109,8 @@ def main() -> None:
         ray.init("local", num_cpus=5, include_dashboard=False, logging_level="ERROR", object_store_memory=1 << 30)
         files = list(JPEG.make_data(Path(folder)).records)[: options.images]
         contenders = {
-            "2 worker processes": lambda: on_millrace(files),
-            "2 workers on Ray": lambda: on_millrace(files, worker_kind="ray"),
+            "2 worker processes": lambda: on_headrace(files),
+            "2 workers on Ray": lambda: on_headrace(files, worker_kind="ray"),
             "Ray Data": lambda: on_ray_data(files),
         }
         found = turns(contenders, options.rounds)

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from millrace import Batch, BlockShuffle, DataLoader, IndexSampler, MapTransform, TFRecordDataSource
-from millrace.formats.tfrecord import framed
+from headrace import Batch, BlockShuffle, DataLoader, IndexSampler, MapTransform, TFRecordDataSource
+from headrace.formats.tfrecord import framed
 
 FILES, BATCH, RECORD_BYTES = 8, 256, 1000
 BLOCK, WINDOW = 1024, 16

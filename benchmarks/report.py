@@ -53,7 +53,7 @@ def show(console: Console, report: Report) -> None:
     for column in COLUMNS[1:]:
         table.add_column(_folded(column), justify="right", no_wrap=True)
     for summary in report.summaries():
-        table.add_row(*_cells(summary), style="bold" if summary.name == "millrace" else None)
+        table.add_row(*_cells(summary), style="bold" if summary.name == "headrace" else None)
     console.print(table)
     console.print(f"  {_mood(report)}", highlight=False)
     for outcome in report.outcomes():
@@ -61,7 +61,7 @@ def show(console: Console, report: Report) -> None:
 
 
 def _markdown(facts: Facts, reports: Sequence[Report]) -> Iterator[str]:
-    yield "# millrace and others on the same work\n"
+    yield "# headrace and others on the same work\n"
     yield INTRODUCTION + "\n"
     yield "| | |\n|---|---|"
     for name, value in facts.items():

@@ -33,10 +33,10 @@ class Entry:
     chain: bool = False
 
 
-def _millrace(worker_count: int) -> Contender:
-    from with_millrace import Millrace
+def _headrace(worker_count: int) -> Contender:
+    from with_headrace import Headrace
 
-    return Millrace(worker_count)
+    return Headrace(worker_count)
 
 
 def _grain(worker_count: int) -> Contender:
@@ -70,13 +70,13 @@ def _limits(worker_count: int) -> Contender:
 
 
 def _chain(worker_count: int) -> Contender:
-    from with_millrace import Chain
+    from with_headrace import Chain
 
     return Chain(worker_count)
 
 
 def _mix(worker_count: int) -> Contender:
-    from with_millrace import Mix
+    from with_headrace import Mix
 
     return Mix(worker_count)
 
@@ -94,7 +94,7 @@ def _grain_chain_inline(worker_count: int) -> Contender:
 
 
 def _packing(worker_count: int) -> Contender:
-    from with_millrace import Packing
+    from with_headrace import Packing
 
     return Packing(worker_count)
 
@@ -111,19 +111,33 @@ def _grain_packing_inline(worker_count: int) -> Contender:
     return Packing(worker_count, num_threads=0)
 
 
+def _ideal(worker_count: int) -> Contender:
+    from ideal import Ideal
+
+    return Ideal(worker_count)
+
+
+def _asynchronous(worker_count: int) -> Contender:
+    from with_headrace import Asynchronous
+
+    return Asynchronous(worker_count)
+
+
 LIBRARIES = (
-    Entry("millrace", _millrace, "millrace"),
-    Entry("chain", _chain, "millrace", chain=True),
-    Entry("mix", _mix, "millrace", chain=True),
+    Entry("headrace", _headrace, "headrace"),
+    Entry("chain", _chain, "headrace", chain=True),
+    Entry("mix", _mix, "headrace", chain=True),
     Entry("grain_chain", _grain_chain, "grain", chain=True),
     Entry("grain_chain_inline", _grain_chain_inline, "grain", chain=True),
-    Entry("packing", _packing, "millrace", chain=True),
+    Entry("packing", _packing, "headrace", chain=True),
     Entry("grain_packing", _grain_packing, "grain", chain=True),
     Entry("grain_packing_inline", _grain_packing_inline, "grain", chain=True),
     Entry("grain", _grain, "grain"),
     Entry("grain_inline", _grain_inline, "grain"),
     Entry("torch", _torch, "torch"),
     Entry("torch_stack", _torch_stack, "torch"),
+    Entry("asynchronous", _asynchronous, "headrace", chain=True),
+    Entry("ideal", _ideal, "numpy", chain=True),
     Entry("limits", _limits, "multiprocessing", needs_workers=True),
 )
 KEYS = (*(loop.key for loop in LOOPS), *(entry.key for entry in LIBRARIES))
@@ -138,9 +152,11 @@ def missing(keys: Sequence[str]) -> dict[str, str]:
 
 
 def contenders_for(workload: Workload, keys: Sequence[str], worker_counts: Sequence[int]) -> list[Contender]:
-    """The contenders of a workload in the order of their turns: the limit loop and millrace next to each other."""
+    """The contenders of a workload in the order of their turns: the limit loop and headrace next to each other."""
     loops = [loop for loop in LOOPS if loop.key in keys and loop.key in (*EVERYWHERE, *workload.references)]
     entries = [entry for entry in LIBRARIES if entry.key in keys and (not entry.chain or entry.key in workload.chains)]
+    if workload.only:
+        loops, entries = [], [entry for entry in LIBRARIES if entry.key in keys and entry.key in workload.only]
     if workload.only_chains:
         loops, entries = [], [entry for entry in entries if entry.chain]
     libraries = [entry.make(count) for entry in entries for count in worker_counts if count or not entry.needs_workers]

@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from millrace import IndexSampler
+from headrace import IndexSampler
 
 SIZES = (60_000, 1_281_167, 10**7, 10**9, 10**10, 10**12)
 SEEDS = range(8)
@@ -34,7 +34,7 @@ Keys = NDArray[np.int64]
 class Series:
     """An algorithm, and how it is drawn."""
 
-    algorithm: Literal["millrace", "grain"]
+    algorithm: Literal["headrace", "grain"]
     label: str
     color: str
     marker: str
@@ -42,7 +42,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """A measure of quality; a random order has 1, and `low` to `high` is what millrace's tests accept on average."""
+    """A measure of quality; a random order has 1, and `low` to `high` is what headrace's tests accept on average."""
 
     title: str
     measure: Callable[[Keys, int], float]
@@ -54,7 +54,7 @@ class Panel:
 
 SERIES = (
     Series("grain", 'algorithm="grain": the four-round cipher', "#c2410c", "s"),
-    Series("millrace", 'algorithm="millrace" (default)', "#1d4ed8", "o"),
+    Series("headrace", 'algorithm="headrace" (default)', "#1d4ed8", "o"),
 )
 
 

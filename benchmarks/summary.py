@@ -15,7 +15,7 @@ from contender import Contender, label_of, name_of
 from measure import Turn
 from workloads import Goal, Workload
 
-SUBJECT = "millrace"
+SUBJECT = "headrace"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from rich.console import Console
 from tables import Samples, markdown, show, turns
 from workloads import digits, normalise
 
-import millrace
+import headrace
 
 SMALL, LARGE = (2,), (224, 224, 3)
 """Shapes of float32 rows, 128 of which are a batch of 1 KB or of 77 MB."""
@@ -39,7 +39,7 @@ def main() -> int:
     settle_allocator()
     keep_bytecode()
     console, facts = Console(width=110), machine.facts()
-    records = digits(Path()).millrace
+    records = digits(Path()).headrace
     with frozen():
         tables = {
             "first batch, from iter(), with a source of 50 MB (ms)": _first_batches(options.rounds),
@@ -59,7 +59,7 @@ def _first_batches(rounds: int) -> Samples:
     source = {"x": np.ones((12_500, 1_000), np.float32)}
 
     def first(workers: int) -> list[float]:
-        loader = millrace.load(source, batch_size=128, worker_count=workers)
+        loader = headrace.load(source, batch_size=128, worker_count=workers)
         began = time.perf_counter()
         with closing(iter(loader)) as batches:
             next(batches)
@@ -71,7 +71,7 @@ def _first_batches(rounds: int) -> Samples:
 def _finished_batches(rounds: int) -> Samples:
     def waits(shape: tuple[int, ...], pause: float) -> list[float]:
         row = np.zeros(shape, np.float32)
-        loader = millrace.load(range(1000), transformations=[lambda key: row], batch_size=128, worker_count=2)
+        loader = headrace.load(range(1000), transformations=[lambda key: row], batch_size=128, worker_count=2)
         times = []
         with closing(iter(loader)) as batches:
             for _ in range(8):
@@ -90,16 +90,16 @@ def _finished_batches(rounds: int) -> Samples:
 
 def _ragged(records: list[Any], rounds: int) -> Samples:
     def rate(operations: list[Any], read_per_batch: int) -> list[float]:
-        sampler = millrace.IndexSampler(len(records), shuffle=True, seed=0)
-        loader = millrace.DataLoader(data_source=records, sampler=sampler, operations=operations, worker_count=2)
+        sampler = headrace.IndexSampler(len(records), shuffle=True, seed=0)
+        loader = headrace.DataLoader(data_source=records, sampler=sampler, operations=operations, worker_count=2)
         return [take_turn(loader, read_per_batch, 1.5).rate / 1e3]
 
-    half = millrace.Filter(lambda element: element["label"] < 5)
+    half = headrace.Filter(lambda element: element["label"] < 5)
     return turns(
         rounds,
         {
-            "aligned: map, Batch(128)": lambda: rate([normalise, millrace.Batch(128)], 128),
-            "ragged: map, Filter keeping a half, Batch(128)": lambda: rate([normalise, half, millrace.Batch(128)], 256),
+            "aligned: map, Batch(128)": lambda: rate([normalise, headrace.Batch(128)], 128),
+            "ragged: map, Filter keeping a half, Batch(128)": lambda: rate([normalise, half, headrace.Batch(128)], 256),
         },
     )
 
@@ -108,7 +108,7 @@ def _memory(rounds: int) -> Samples:
     source = {"x": np.ones((12_500, 1_000), np.float32)}
 
     def used(workers: int) -> list[float]:
-        with closing(iter(millrace.load(source, batch_size=32, worker_count=workers))) as batches:
+        with closing(iter(headrace.load(source, batch_size=32, worker_count=workers))) as batches:
             for _ in range(4 * workers):
                 next(batches)
             processes = [ME, *ME.children(recursive=True)]

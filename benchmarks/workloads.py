@@ -1,11 +1,13 @@
-"""What is measured: records, what is done to each, and what millrace must reach with it.
+"""What is measured: records, what is done to each, and what headrace must reach with it.
 
 In: a folder for files. Out: for each workload its data, in the shapes in which the contenders take it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import io
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millrace.sources import ArrayRecordDataSource, MemorySource
+from headrace.sources import ArrayRecordDataSource, MemorySource
 
 CROP = 224
 ROW = 2048
@@ -22,6 +24,16 @@ ROW = 2048
 
 MANY = 51_200
 """Entries of a list whose distinct records are few: an order of so many is drawn at the cost of a real data set's."""
+
+
+LATENCY_SECONDS = 0.02
+"""What each read of a source that waits takes."""
+
+READERS = 16
+"""Threads that read, in the defaults of Grain and headrace."""
+
+COROUTINES = 512
+"""Reads of an asynchronous source that are under way."""
 
 
 class WrongRecordError(Exception):
@@ -33,13 +45,13 @@ class Data:
     """The records of a workload.
 
     Attributes:
-        millrace: what millrace takes as `data_source`.
+        headrace: what headrace takes as `data_source`.
         records: the same with random access by key, for Grain and PyTorch.
         read: many records in one call, for the reference loops; lazily where they are in memory.
         columns: the same as arrays with one leading axis, where the workload is columnar.
     """
 
-    millrace: Any
+    headrace: Any
     records: Sequence[Any]
     read: Callable[[list[int]], Iterable[Any]]
     columns: dict[str, NDArray[Any]] | None = None
@@ -47,7 +59,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Goal:
-    """millrace, or a chain of it, must be at least so many times as fast as the fastest of some other contenders.
+    """headrace, or a chain of it, must be at least so many times as fast as the fastest of some other contenders.
 
     Attributes:
         at_least: so many times.
@@ -57,13 +69,13 @@ class Goal:
 
     at_least: float
     references: tuple[str, ...]
-    subject: str = "millrace"
+    subject: str = "headrace"
 
 
 GRAIN = ("grain", "grain_inline")
 """Grain's settings, of which the best one counts."""
 
-CHAINS = (Goal(0.95, ("millrace",), "chain"), Goal(5, ("grain_chain@2", "grain_chain_inline@2"), "chain@2"))
+CHAINS = (Goal(0.95, ("headrace",), "chain"), Goal(5, ("grain_chain@2", "grain_chain_inline@2"), "chain@2"))
 """A chain against the same loader, and against Grain's chains."""
 
 
@@ -89,6 +101,7 @@ class Workload:
         references: keys of loops that are measured in this workload only.
         chains: keys of chains that are measured in this workload.
         only_chains: no others are.
+        only: keys of the contenders that are measured; empty for all.
         goals: what issue 2 asks for.
         batch_size: records in a batch.
     """
@@ -104,6 +117,7 @@ class Workload:
     references: tuple[str, ...] = ()
     chains: tuple[str, ...] = ()
     only_chains: bool = False
+    only: tuple[str, ...] = ()
     goals: tuple[Goal, ...] = ()
     batch_size: int = 128
 
@@ -191,7 +205,7 @@ def is_crop(crop: NDArray[np.uint8], image: NDArray[np.uint8]) -> bool:
 
 def in_memory(records: list[Any]) -> Data:
     """A list, the same object for all contenders."""
-    return Data(millrace=records, records=records, read=lambda keys: map(records.__getitem__, keys))
+    return Data(headrace=records, records=records, read=lambda keys: map(records.__getitem__, keys))
 
 
 def digits_columns() -> dict[str, NDArray[Any]]:
@@ -244,6 +258,35 @@ def documents(folder: Path) -> Data:
     return in_memory([{"tokens": rng.integers(1, 50_000, length, np.int32)} for length in lengths])
 
 
+class SlowStore:
+    """Records that take `LATENCY_SECONDS` to come, as from a network."""
+
+    def __len__(self) -> int:
+        return MANY
+
+    def record(self, key: int) -> NDArray[np.int64]:
+        """A record that is there."""
+        return np.full(16, key)
+
+    def __getitem__(self, key: int) -> NDArray[np.int64]:
+        time.sleep(LATENCY_SECONDS)
+        return self.record(key)
+
+
+class AsyncStore(SlowStore):
+    """The same, as a coroutine."""
+
+    async def __getitem__(self, key: int) -> NDArray[np.int64]:  # type: ignore[override]
+        await asyncio.sleep(LATENCY_SECONDS)
+        return self.record(key)
+
+
+def slow_store(folder: Path) -> Data:
+    """A source that waits."""
+    store = SlowStore()
+    return Data(store, store, lambda keys: map(store.record, keys))
+
+
 def two_lists(data: Data) -> tuple[list[Any], list[Any]]:
     """The records as two datasets."""
     middle = len(data.records) * 7 // 10
@@ -264,6 +307,33 @@ def kilobyte_records(folder: Path) -> Data:
         path, options="readahead_buffer_size:0", file_reader_buffer_size=4096
     )
     return Data(ArrayRecordDataSource(path), array_record_data_source.ArrayRecordDataSource(path), reader.read)
+
+
+def unchanged_record(record: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The record: there is nothing to do but wait."""
+    return record
+
+
+def waiting(batch_size: int) -> Workload:
+    """Reads that wait, in batches of so many."""
+    return Workload(
+        name=f"waiting_{batch_size}",
+        about=f"a source whose reads sleep {LATENCY_SECONDS * 1000:.0f} ms, and nothing else; Grain and headrace at their "
+        "defaults",
+        limit="none. The ideal: batches come as often as they can with so many reads of so many workers under way",
+        make_data=slow_store,
+        operation=unchanged_record,
+        chains=("asynchronous",),
+        only=("ideal", "headrace", "grain", "asynchronous"),
+        goals=(
+            Goal(1, ("grain",)),
+            Goal(1, ("grain@2",), "headrace@2"),
+            Goal(0.9, ("ideal",)),
+            Goal(0.9, ("ideal@2",), "headrace@2"),
+            Goal(25, ("ideal",), "asynchronous"),
+        ),
+        batch_size=batch_size,
+    )
 
 
 _ROW_BY_ROW = "one preallocated batch; each row is copied into it as its operation returns"
@@ -311,7 +381,7 @@ WORKLOADS = (
     Workload(
         name="jpeg",
         about="72 distinct JPEG files of 256×256 in a list; decoded with Pillow, random crop of 224×224, uint8",
-        limit=_ROW_BY_ROW + "; generator keyed by position, as millrace's",
+        limit=_ROW_BY_ROW + "; generator keyed by position, as headrace's",
         make_data=photographs,
         operation=decode_and_crop,
         random=True,
@@ -320,7 +390,7 @@ WORKLOADS = (
     Workload(
         name="random_map",
         about="as mnist, with a random flip from left to right",
-        limit=_ROW_BY_ROW + "; generator keyed by position, as millrace's. “shared rng” is the same loop with one "
+        limit=_ROW_BY_ROW + "; generator keyed by position, as headrace's. “shared rng” is the same loop with one "
         "generator for all records (not reproducible)",
         make_data=digits,
         operation=flip_and_normalise,
@@ -343,4 +413,7 @@ WORKLOADS = (
         goals=(Goal(5, ("grain_packing@2", "grain_packing_inline@2"), "packing@2"),),
         batch_size=8,
     ),
+    waiting(1),
+    waiting(32),
+    waiting(512),
 )

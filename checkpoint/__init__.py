@@ -2,15 +2,15 @@
 
 >>> import pathlib, tempfile
 >>> import orbax.checkpoint as ocp
->>> import millrace
->>> iterator = iter(millrace.load(range(8), batch_size=2))
+>>> import headrace
+>>> iterator = iter(headrace.load(range(8), batch_size=2))
 >>> next(iterator).tolist()
 [0, 1]
 >>> with tempfile.TemporaryDirectory() as folder, ocp.CheckpointManager(pathlib.Path(folder)) as manager:
-...     saved = manager.save(1, args=ocp.args.Composite(loader=millrace.checkpoint.CheckpointSave(iterator)))
+...     saved = manager.save(1, args=ocp.args.Composite(loader=headrace.checkpoint.CheckpointSave(iterator)))
 ...     manager.wait_until_finished()
-...     again = iter(millrace.load(range(8), batch_size=2))
-...     _ = manager.restore(1, args=ocp.args.Composite(loader=millrace.checkpoint.CheckpointRestore(again)))
+...     again = iter(headrace.load(range(8), batch_size=2))
+...     _ = manager.restore(1, args=ocp.args.Composite(loader=headrace.checkpoint.CheckpointRestore(again)))
 >>> next(again).tolist()
 [2, 3]
 
@@ -37,7 +37,7 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
     """An iterator over the records that a Grain `DataLoader` had not yet delivered when its state was taken.
 
     Each comes exactly once, whatever number of workers Grain had. While these stood at different places, what the slower
-    ones left comes first. The iterator's own states are millrace's from then on, for any number of workers.
+    ones left comes first. The iterator's own states are headrace's from then on, for any number of workers.
 
     Args:
         state: the JSON that the `get_state()` of Grain's iterator gave (version 2), of the process with the same shard; or
@@ -47,9 +47,9 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
     Raises:
         CheckpointError: the bytes are no such state, or the sampler is another; the message says what differs.
 
-    >>> import millrace
-    >>> sampler = millrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")
-    >>> loader = millrace.DataLoader(data_source=range(6), sampler=sampler)
+    >>> import headrace
+    >>> sampler = headrace.IndexSampler(6, shuffle=False, num_epochs=1, algorithm="grain")
+    >>> loader = headrace.DataLoader(data_source=range(6), sampler=sampler)
     >>> state = b'{"version": 2, "last_seen_indices": {"0": 2, "1": 1}, "last_worker_index": 0, "worker_count": 2}'
     >>> list(from_grain_state(state, loader))
     [3, 4, 5]
@@ -64,13 +64,13 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(
-            f"module 'millrace.checkpoint' has no attribute {shown(name)}; it has {', '.join(__all__)}."
+            f"module 'headrace.checkpoint' has no attribute {shown(name)}; it has {', '.join(__all__)}."
         )
     try:
         from . import orbax as orbax_handlers
     except ImportError as error:
         if (error.name or "").startswith(("orbax", "jax")):
-            raise MissingExtraError(f'millrace.checkpoint.{name} needs Orbax; pip install "millrace[jax]".') from error
+            raise MissingExtraError(f'headrace.checkpoint.{name} needs Orbax; pip install "headrace[jax]".') from error
         raise
     return getattr(orbax_handlers, name)
 

@@ -1,7 +1,7 @@
 """Saving an iterator with Orbax: its argument-style handlers.
 
 In: an iterator with `get_state`, `set_state` and `start_prefetch`. Out: one JSON file for each process. Needs orbax-checkpoint;
-`millrace.checkpoint` is the public door, and imports this when somebody comes through it.
+`headrace.checkpoint` is the public door, and imports this when somebody comes through it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 
-from ..loader.state.files import restore, state_file, to_bytes
-from ..wording import a_kind_of, shown
+from ..loader.state.files import restore, state_file, to_bytes, with_state
 
 
 class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
@@ -23,7 +22,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
         """Write the state of `args.item` (or `item`, as older Orbax has it)."""
-        state = _iterator(item if args is None else args.item).get_state()
+        state = with_state(item if args is None else args.item).get_state()
         state_file(directory).write_bytes(to_bytes(state))
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
@@ -32,18 +31,12 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         Raises:
             CheckpointError: the states are not all there, or those of another pipeline.
         """
-        iterator = _iterator(item if args is None else args.item)
-        restore(directory, iterator)
+        iterator = with_state(item if args is None else args.item)
+        restore(directory, iterator, getattr(args, "strict", True))
         return iterator
 
     def structure(self, directory: Any) -> None:
         """None: a state has no tree of arrays to tell of. Older Orbax asks."""
-
-
-def _iterator(item: Any) -> Any:
-    if not hasattr(item, "get_state"):
-        raise TypeError(f"{shown(item)} is {a_kind_of(item)}, which has no state; pass an iterator, iter(loader).")
-    return item
 
 
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)
@@ -57,6 +50,13 @@ class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
 @ocp.args.register_with_handler(CheckpointHandler, for_restore=True)
 @dataclass
 class CheckpointRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """`ocp.args.Composite(loader=CheckpointRestore(iterator))`: the iterator is brought to the saved place, and returned."""
+    """`ocp.args.Composite(loader=CheckpointRestore(iterator))`: the iterator is brought to the saved place, and returned.
+
+    Attributes:
+        item: the iterator.
+        strict: True (default); False goes on although source, sampler or operations are not those of the states, as
+            `iterator.set_state(state, strict=False)` does.
+    """
 
     item: Any
+    strict: bool = True

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import CheckpointError, ClosedError
-from ..loader.state.files import from_bytes, to_bytes, unreadable
+from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with_state
 from ..wording import TEXT, brief
 
 PAGE = 4096
@@ -42,10 +42,10 @@ class StateFile:
         CheckpointError: the path is that of a folder, or too long, or it is a relative one and the current folder was deleted.
 
     >>> import pathlib, tempfile
-    >>> import millrace
-    >>> batches, again = (iter(millrace.load(range(8), batch_size=2)) for _ in range(2))
+    >>> import headrace
+    >>> batches, again = (iter(headrace.load(range(8), batch_size=2)) for _ in range(2))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with millrace.checkpoint.StateFile(pathlib.Path(folder, "loader.json")) as file:
+    ...     with headrace.checkpoint.StateFile(pathlib.Path(folder, "loader.json")) as file:
     ...         batch = next(batches)
     ...         file.save(batches)
     ...         file.restore(again)
@@ -70,7 +70,7 @@ class StateFile:
         """
         if self._closed:
             raise ClosedError("the state file was closed; make a new one, StateFile(path).")
-        content = to_bytes(iterator.get_state()).ljust(PAGE)
+        content = to_bytes(with_state(iterator).get_state()).ljust(PAGE)
         self._saves += 1
         looks = self._saves % LOOK_EVERY == 0  # to ask each time would cost as much as to write
         descriptor = self._descriptor
@@ -83,13 +83,19 @@ class StateFile:
             except OSError as error:
                 raise _told_briefly(error) from None
 
-    def restore(self, iterator: Any) -> bool:
+    def restore(self, iterator: Any, strict: bool = True) -> bool:
         """Bring an iterator to the saved place, and have it begin to prefetch there. False: nothing was saved yet.
 
+        Args:
+            iterator: to be brought there.
+            strict: False goes on although source, sampler or operations are not those of the state.
+
         Raises:
+            TypeError: it is no iterator, but a loader for example.
             CheckpointError: the file cannot be read, or holds no state, or that of another pipeline; the iterator stays
                 where it was.
         """
+        with_state(iterator)
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -97,7 +103,7 @@ class StateFile:
         except OSError as error:
             raise unreadable(self._path, error) from None
         try:
-            iterator.set_state(from_bytes(content.rstrip(), iterator))
+            iterator.set_state(from_bytes(content.rstrip(), iterator), **as_said(strict))
         except CheckpointError as error:
             raise CheckpointError(f"{brief(self._path)}: {brief(error, 400)}") from None
         iterator.start_prefetch()

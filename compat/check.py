@@ -1,4 +1,4 @@
-"""`python -m millrace.compat.check PROGRAM.py [ARGUMENT …]`: run a program that imports Grain, with our names in Grain's place.
+"""`python -m headrace.compat.check PROGRAM.py [ARGUMENT …]`: run a program that imports Grain, with our names in Grain's place.
 
 In: a program; its file stays as it is. Out: what it prints, then the names of Grain that it used and how each went. The exit
 status is 0 if it ran through, 1 if it did not, 2 if there is no such program, and that of a program that ends itself.
@@ -108,7 +108,7 @@ def _watch(uses: Uses) -> None:
 def _blame(uses: Uses, program: str, failure: BaseException) -> None:
     """Note what in Grain's names ended the program."""
     if isinstance(failure, ModuleNotFoundError) and str(failure.name).partition(".")[0] == "grain":
-        uses.missing[str(failure.name)] = "not here: millrace.compat.grain has no such module"
+        uses.missing[str(failure.name)] = "not here: headrace.compat.grain has no such module"
     elif not isinstance(failure, SystemExit):
         uses.raised.update(_raised(uses, program, failure))
 
@@ -146,8 +146,8 @@ def _mentioned(source: str, line: int) -> set[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program that is named, and tell how it went; the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m millrace.compat.check",
-        description="Run a program that imports Grain with millrace.compat.grain in its place, and tell which names it used.",
+        prog="python -m headrace.compat.check",
+        description="Run a program that imports Grain with headrace.compat.grain in its place, and tell which names it used.",
     )
     parser.add_argument("program", help="a file of Python; it is not changed")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the program")
@@ -163,7 +163,7 @@ def _tell(program: str, uses: Uses, failure: BaseException | None) -> int:
     if failure is not None and not isinstance(failure, SystemExit):
         traceback.print_exception(failure.with_traceback(_from_program(failure, program)))
     how = "ran through" if ended else "failed"
-    print(f"\nmillrace.compat.check: {program} {how}. Names of Grain that it used:", flush=True)
+    print(f"\nheadrace.compat.check: {program} {how}. Names of Grain that it used:", flush=True)
     for line in uses.lines():
         print(line)
     if not (ended or uses.raised or uses.missing or isinstance(failure, SystemExit)):

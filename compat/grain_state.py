@@ -166,7 +166,7 @@ def _kind_of(sampler: Any) -> str | None:
         return None
     raise CheckpointError(
         "Grain's states go on in Grain's order: give the loader a "
-        'millrace.IndexSampler(…, algorithm="grain") with the arguments of the sampler that Grain had.'
+        'headrace.IndexSampler(…, algorithm="grain") with the arguments of the sampler that Grain had.'
     )
 
 

@@ -1,6 +1,6 @@
 """Grain's names in `sys.modules`, so that a program's `import grain` takes ours.
 
-In: a block of code. Out: what it imports under these names is `millrace.compat.grain`.
+In: a block of code. Out: what it imports under these names is `headrace.compat.grain`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def grain_replaced() -> Iterator[ModuleType]:
     >>> with grain_replaced():
     ...     from grain.python import MapTransform
     >>> MapTransform.__module__
-    'millrace.compat.adapters.transforms'
+    'headrace.compat.adapters.transforms'
     """
-    package = import_module("millrace.compat.grain")
+    package = import_module("headrace.compat.grain")
     ours = {"grain": package, **{f"grain.{name}": import_module(f"{package.__name__}.{name}") for name in _NAMES}}
     before = {name: module for name, module in sys.modules.items() if name == "grain" or name.startswith("grain.")}
     for name in before:

@@ -1,11 +1,11 @@
-"""`millrace.convert`: plans, has missing shards made, and writes the manifest when all are there."""
+"""`headrace.convert`: plans, has missing shards made, and writes the manifest when all are there."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -13,8 +13,10 @@ from ..checks import whole_number
 from ..errors import ConversionError, MissingExtraError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike
+from ..files.streams import MAX_EXPANSION
 from ..wording import brief, first_few, shown
 from .job import Job, Part, Receipt, Report, Shard
+from .labels import label_of, labelled, plain
 from .manifest import Manifest, manifest_in
 from .plan import divided, shard_for_shard
 from .prepare import Wanted, prepared
@@ -41,6 +43,7 @@ def convert(
     tokenizer: PathLike | None = None,
     column: str | None = None,
     storage_options: StorageOptionsLike = None,
+    max_expansion: int = MAX_EXPANSION,
     runner: str | None = None,
     runner_options: Sequence[str] = (),
     progress: bool = True,
@@ -70,22 +73,25 @@ def convert(
         tokenizer: the path of a tokenizer's file, of the library tokenizers. Default: records are tokens already.
         column: where a record that is a dict has its text, default "text"; or its tokens, default "tokens".
         storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
+        max_expansion: how many times its size a compressed file may unpack to, where that is more than 1 GiB; default 200. Else
+            one of some megabytes may fill any memory.
         runner: a runner of Apache Beam, such as "DirectRunner"; default none, and processes of this machine.
         runner_options: for Beam, as on its command line.
         progress: whether to show it on standard error.
 
     Raises:
         SourceError: the source cannot be read, or a record is damaged; the message names file and offset.
+        ExpansionError: a compressed file unpacks to more than `max_expansion` allows, also with `on_error="skip"`.
         ConversionError: the target holds something else, is being written to, or cannot be written; or the arguments do
             not go together. What was whole stays.
         MissingExtraError: a library is not installed.
         WorkerCrashedError: a worker ended.
 
-    >>> import tempfile, millrace
+    >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     made = convert([b"one", b"two"], folder, workers=0, progress=False)
     ...     print(made.records, [shard.name.partition("-")[2] for shard in made.shards])
-    ...     millrace.ArrayRecordDataSource(folder)[1]
+    ...     headrace.ArrayRecordDataSource(folder)[1]
     2 ['00000-of-00001.array_record']
     b'two'
     """
@@ -105,6 +111,7 @@ def convert(
         file,
         column,
         storage_options,
+        max_expansion,
     )
     job, identity = prepared(wanted, path)
     make: _Make = partial(_on_this_machine, workers=_workers(workers))
@@ -181,13 +188,35 @@ def _plan(
         _check_same(target, kept["identity"], identity)
         if kept["identity"] != identity:
             target.keep({**kept, "identity": identity})
-        return [Shard(shard["name"], tuple(Part(**part) for part in shard["parts"])) for shard in kept["shards"]]
+        return _with_names(target, job, kept)
     plan = _planned(job, shards, workers)
     if anew:
         _check_free(target, job, plan)
     target.forget()
-    target.keep({"identity": identity, "shards": [asdict(shard) for shard in plan]})
+    labels = {name: label for label, name in labelled(job.input.names()).items()}
+    kept_plan = [
+        replace(shard, parts=tuple(replace(part, name=labels[part.name]) for part in shard.parts)) for shard in plan
+    ]
+    target.keep({"identity": identity, "shards": [asdict(shard) for shard in kept_plan]})
     return plan
+
+
+def _with_names(target: Target, job: Job, kept: Mapping[str, Any]) -> list[Shard]:
+    """The shards of a plan that was kept, whose parts are those of this input and no other files."""
+    names = list(job.input.names())
+    known = {**labelled(names), **{name: name for name in names}}
+    parts = [part["name"] for shard in kept["shards"] for part in shard["parts"]]
+    foreign = [name for name in parts if name not in known and label_of(name) not in known]
+    if foreign:
+        raise ConversionError(
+            f"the plan in {brief(target.path)} is of {first_few(foreign)}, which the source does not have; remove what is "
+            "there, or pass another target."
+        )
+
+    def part_of(part: Mapping[str, Any]) -> Part:
+        return Part(**{**part, "name": known.get(part["name"]) or known[label_of(part["name"])]})
+
+    return [Shard(shard["name"], tuple(map(part_of, shard["parts"]))) for shard in kept["shards"]]
 
 
 def _planned(job: Job, shards: int | None, workers: int) -> list[Shard]:
@@ -220,6 +249,7 @@ def _check_free(target: Target, job: Job, plan: Sequence[Shard]) -> None:
 
 def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Hold what an earlier run was asked for against what this one is."""
+    before, now = plain(before), plain(now)
     different = [
         name
         for part in ("source", "options")

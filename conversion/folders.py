@@ -262,7 +262,7 @@ class StoreFolder:
     @contextmanager
     def scratch(self) -> Iterator[str]:
         """In the system's folder for temporary files, which must have room for the shards that are being written."""
-        with tempfile.TemporaryDirectory(prefix="millrace-") as folder:
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             yield folder
 
     @contextmanager

@@ -10,12 +10,25 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
 from ..files.storage_options import StorageOptions
+from ..files.urls import stays_inside
+from ..wording import shown
 
 OnDamage: TypeAlias = Callable[[Exception], None] | None
 """Is told why a record is left out; None: the error is raised."""
 
 Report: TypeAlias = Callable[[int, float], None]
 """Is told of progress: records written, and how much weight of the input that was, since it was last told."""
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Hold names of files of the target, as a file there gives them, against where they may lead.
+
+    Raises:
+        ValueError: one leads out of the target.
+    """
+    outside = [name for name in names if not stays_inside(name)]
+    if outside:
+        raise ValueError(f"{shown(outside[0])} leads out of the folder")
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,7 @@ class Receipt:
     def from_json(cls, values: Any) -> Receipt:
         """The receipt that `to_json` gave; raises as Python does if it is none."""
         files = tuple(WrittenFile(**file) for file in values["files"])
+        check_names([str(file.name) for file in files])
         counts = int(values["records"]), int(values["left_out"])
         return cls(str(values["name"]), *counts, tuple(map(str, values["damage"])), files)
 

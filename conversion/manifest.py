@@ -8,16 +8,17 @@ from importlib.metadata import version
 from typing import Any
 
 from ..errors import ConversionError
+from ..former_names import formerly
 from ..wording import brief
 from .job import Receipt
 from .target import MANIFEST, Target
 
-KIND, VERSION = "millrace conversion", 1
+KIND, VERSION = "headrace conversion", 1
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `millrace.convert` made.
+    """What `headrace.convert` made.
 
     Attributes:
         source: which data was converted: the files with sizes and times of change, or a source's fingerprint.
@@ -53,12 +54,12 @@ class Manifest:
         """As plain values."""
         sums = {"records": self.records, "bytes": self.bytes, "left_out": self.left_out}
         told = {"source": self.source, "options": self.options, "shards": [shard.to_json() for shard in self.shards]}
-        return {"kind": KIND, "version": VERSION, "millrace": version("millrace"), **sums, **told}
+        return {"kind": KIND, "version": VERSION, "headrace": version("headrace"), **sums, **told}
 
     @classmethod
     def from_json(cls, values: Any) -> Manifest:
         """The manifest that `to_json` gave; raises as Python does if it is none."""
-        if values["kind"] != KIND or values["version"] != VERSION:
+        if values["kind"] not in (KIND, formerly(KIND)) or values["version"] != VERSION:
             raise ValueError(f"kind {values['kind']}, version {values['version']}")
         return cls(values["source"], values["options"], tuple(map(Receipt.from_json, values["shards"])))
 
@@ -80,5 +81,5 @@ def manifest_in(target: Target) -> Manifest | None:
         return Manifest.from_json(values)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConversionError(
-            f"{brief(target.folder.place(MANIFEST))} is none that this version of millrace wrote ({brief(error)})."
+            f"{brief(target.folder.place(MANIFEST))} is none that this version of headrace wrote ({brief(error)})."
         ) from error

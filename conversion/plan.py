@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..errors import ConversionError
-from ..files.urls import is_remote, name_of
+from ..files.urls import is_remote, name_of, stays_inside
 from ..wording import brief, first_few
+from .folders import WORKPLACE
 from .inputs.formats import split_name
 from .job import Part, Shard
 
@@ -19,7 +20,7 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
     """One shard for each file, of its name: what they have in common of their folders is left out.
 
     Raises:
-        ConversionError: two files would have one name.
+        ConversionError: two files would have one name, or one would stand among what a conversion keeps for itself.
 
     >>> [shard.name for shard in shard_for_shard(["in/a/x.tfrecord.gz", "in/b/x.tfrecord-0-of-2"], ".array_record")]
     ['a/x.array_record', 'b/x-0-of-2.array_record']
@@ -31,6 +32,13 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
         place = os.path.relpath(folder, common)
         stem, _, number = split_name(name_of(name))
         shard = posixpath.normpath(posixpath.join(*place.split(os.sep), f"{stem}{number}{suffix}"))
+        if shard.partition("/")[0] == WORKPLACE:
+            raise ConversionError(
+                f"{brief(name)} would become {brief(shard)}, where a conversion keeps what it needs until its end; pass "
+                "shards=, or convert it on its own."
+            )
+        if not stays_inside(shard):
+            raise ConversionError(f"{brief(name)} would be written out of the target, as {brief(shard)}; rename it.")
         if shard in shards:
             raise ConversionError(
                 f"{brief(name)} and {brief(shards[shard].parts[0].name)} would both become {brief(shard)}; pass shards=, or "

@@ -13,6 +13,7 @@ import numpy as np
 from ..checks import one_of, whole_number
 from ..errors import ConversionError
 from ..files.storage_options import StorageOptionsLike, storage_options_of
+from ..files.streams import MAX_EXPANSION
 from ..wording import shown
 from .apart import check_apart
 from .inputs.find import find_input
@@ -20,13 +21,10 @@ from .inputs.formats import Opening
 from .inputs.from_files import FileInput
 from .job import Input, Job, OnDamage, Output, Part
 from .outputs.array_record import ArrayRecordOutput
-from .outputs.parquet import ParquetOutput, schema_of
+from .outputs.parquet import LOOKED_AT, ParquetOutput, schema_of
 from .outputs.tokens import TokensOutput
 from .steps import DECODERS, SingleNumbers, Step, identity_of, raised_at
 from .target import Target
-
-LOOKED_AT = 1000
-"""So many records tell the columns of Parquet."""
 
 _BEGIN = 60
 """So many characters of a value are kept for that, and for messages."""
@@ -49,6 +47,7 @@ class Wanted:
     tokenizer: str | None
     column: str | None
     storage_options: StorageOptionsLike
+    max_expansion: int = MAX_EXPANSION
 
 
 def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
@@ -63,7 +62,8 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
     check_apart(wanted.source, target)
     storage = storage_options_of(wanted.storage_options)
     as_bytes = wanted.to == "array_record" and wanted.transform is None
-    opening = Opening({}, Target(target, storage).folder.index_dir, storage, _document_length(wanted))
+    index_dir = Target(target, storage).folder.index_dir
+    opening = Opening({}, index_dir, storage, wanted.max_expansion, _document_length(wanted))
     found = find_input(wanted.source, wanted.source_format, wanted.split, as_bytes, opening)
     if opening.document_length is not None and _format(found) != "npy":
         raise ConversionError("document_length= divides .npy files of tokens, and the source is something else.")
@@ -92,6 +92,9 @@ def _check(wanted: Wanted) -> None:
         raise TypeError(f"transform={shown(wanted.transform)} must be a function of a record.")
     if wanted.shards is not None:
         whole_number("shards", wanted.shards, 1, None, "a number of files, such as 16")
+    whole_number(
+        "max_expansion", wanted.max_expansion, 1, None, "how many times its size a file may unpack to, such as 1000"
+    )
     if not isinstance(wanted.options, Mapping):
         raise TypeError(f"options={shown(wanted.options)} must be a dict, {{name: value}}.")
     for name, value, to in (

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from ..described import described, digest
-from ..errors import ConversionError, MillraceError, StopIterationError
+from ..errors import ConversionError, HeadraceError, StopIterationError
 from ..wording import brief, shown
 
 Step: TypeAlias = Callable[[Any], Any]
@@ -19,7 +19,7 @@ Step: TypeAlias = Callable[[Any], Any]
 
 def raised_at(error: Exception, where: str) -> NoReturn:
     """Raise what went wrong with a record: our own error with its place, one of a user's function as it is, with a note."""
-    if isinstance(error, MillraceError):
+    if isinstance(error, HeadraceError):
         raise type(error)(f"{where}: {brief(error, 400)}") from error
     if isinstance(error, StopIteration):  # it would end whoever reads the records
         raise StopIterationError(

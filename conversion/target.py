@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
-from ..errors import ConversionError, MillraceError
+from ..errors import ConversionError, HeadraceError
 from ..files.storage_options import StorageOptions, storage_options_of
 from ..sources.parts import of_each
 from ..wording import brief
 from .folders import WORKPLACE, Folder, digest_of, folder_at
-from .job import Part, Receipt, WrittenFile
+from .job import Part, Receipt, WrittenFile, check_names
 
 ReadT = TypeVar("ReadT")
 
@@ -128,6 +128,7 @@ class Target:
 
 def _plan_of(values: Any) -> dict[str, Any]:
     """The plan that these plain values are; raises as Python does if they are none."""
+    check_names([str(shard["name"]) for shard in values["shards"]])
     shards = [
         {"name": str(shard["name"]), "parts": [asdict(Part(**part)) for part in shard["parts"]]}
         for shard in values["shards"]
@@ -145,7 +146,7 @@ def writes_to(target: Target, name: str) -> Iterator[None]:
     """
     try:
         yield
-    except MillraceError:
+    except HeadraceError:
         raise
     except OSError as error:
         raise ConversionError(

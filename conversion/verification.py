@@ -18,7 +18,7 @@ from .target import MANIFEST, Target
 
 
 def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list[str]:
-    """Hold a folder that `millrace.convert` wrote against its `manifest.json`: names, sizes and SHA-256 of all files.
+    """Hold a folder that `headrace.convert` wrote against its `manifest.json`: names, sizes and SHA-256 of all files.
 
     Args:
         target: the folder.
@@ -31,10 +31,10 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
     Raises:
         ConversionError: there is no manifest, or it cannot be read.
 
-    >>> import tempfile, millrace
+    >>> import tempfile, headrace
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     made = millrace.convert([b"one", b"two"], folder, workers=0, progress=False)
-    ...     millrace.verify(folder)
+    ...     made = headrace.convert([b"one", b"two"], folder, workers=0, progress=False)
+    ...     headrace.verify(folder)
     []
     """
     folder = Target(text_of(target), storage_options_of(storage_options))
@@ -49,7 +49,7 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
 def _no_manifest(folder: Target) -> str:
     plan: Any = folder.plan()
     if plan is None:
-        return f"{brief(folder.path)} has no {MANIFEST}; pass a folder that millrace convert wrote to."
+        return f"{brief(folder.path)} has no {MANIFEST}; pass a folder that headrace convert wrote to."
     return (
         f"the conversion to {brief(folder.path)} is not done: {len(folder.receipts())} of {len(plan['shards'])} shards are "
         "whole; run it again to go on."

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import warn, whole_number
 from ..errors import SeedError
 from ..samplers.protocol import ENDLESS
 from ..wording import a_kind_of, shown
+from .nodes.node import Node
 from .nodes.seeds import Seeds, default_seed
 
 BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
@@ -76,18 +77,50 @@ def not_empty(method: str, length: int) -> int:
     return length
 
 
+def warn_of_exchange(node: Node, what: str) -> None:
+    """Warn of `what` asks for later epochs, where these have elements that the first one kept apart."""
+    if node.exchanges:
+        warn(
+            f"{what}: this is a slice of a shuffled dataset, which is shuffled anew in each epoch. So later epochs have other "
+            "elements in the slice, those that another slice (for validation, say) had in the first. Slice before shuffle: "
+            "dataset[:n].shuffle(seed=…); or pass shuffle(…, reseed_each_epoch=False). split(), in a later release, does this."
+        )
+
+
 def indices_of(indices: Any) -> NDArray[np.int64]:
     """Many indices.
 
     Raises:
         TypeError: they are no whole numbers.
+        IndexError: one is too large for 64 bits.
     """
     array = np.asarray(indices)
     if array.size == 0:
         return np.empty(0, np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+    if array.dtype.kind in "iu" and array.ndim == 1 and int(array.max()) <= ENDLESS:
+        return array.astype(np.int64)
+    listed = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
+    if array.ndim != 1 or not all(_is_whole(index) for index in listed):
         raise TypeError(f"indices {shown(indices)} are no list of whole numbers; pass dataset[[3, 1, 4]].")
-    return array.astype(np.int64)
+    return np.array([checked_index(int(index)) for index in listed], dtype=np.int64)
+
+
+def checked_index(index: int) -> int:
+    """An index.
+
+    Raises:
+        IndexError: it is too large for 64 bits.
+    """
+    if -ENDLESS - 1 <= index <= ENDLESS:
+        return index
+    raise IndexError(
+        f"index {shown(index)} is too large: indices go from -2**63 to 2**63 - 1; pass index % len(dataset) for the "
+        "element of the first epoch."
+    )
+
+
+def _is_whole(index: Any) -> bool:
+    return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
 
 
 _OF_WRONG_KIND = {

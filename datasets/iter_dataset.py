@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..foreign_names.decorators import explains_arguments
+from ..foreign_names.remarks import NEXT, NotHere, Remarks
 from ..loader.arguments import warn_of_no_effect
 from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
@@ -21,12 +23,13 @@ from ..samplers.mix.order import MixOrder
 from .arguments import as_named
 from .iter_joins import Exhausted, interleaved, mixed, run_through, zipped
 from .iter_methods import IterMethods
-from .other_kind import Remarks, joins
+from .joins_of_class import joins
 from .stream import Stream
 
 T = TypeVar("T")
 
 
+@explains_arguments
 class IterDataset(IterMethods[T], Remarks):
     """A stream of elements; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream. Immutable.
 
@@ -37,8 +40,8 @@ class IterDataset(IterMethods[T], Remarks):
     Each `iter(dataset)` is an independent run from the start: a `DataLoaderIterator`, with `get_state`, `set_state`,
     `set_states`, `start_prefetch` and all else. The stream does not depend on the number of workers; a state goes on with any.
 
-    >>> import millrace
-    >>> dataset = millrace.MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 3).batch(2)
+    >>> import headrace
+    >>> dataset = headrace.MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 3).batch(2)
     >>> iterator = iter(dataset)
     >>> next(iterator).tolist()
     [1, 2]
@@ -47,6 +50,19 @@ class IterDataset(IterMethods[T], Remarks):
     >>> [batch.tolist() for batch in again]
     [[4, 5], [7, 8]]
     """
+
+    _asked_as = "IterDataset"
+
+    if not TYPE_CHECKING:
+        __add__ = NotHere(
+            "streams are not added; join the MapDatasets, headrace.MapDataset.concatenate([dataset, dataset]), before "
+            "to_iter_dataset()."
+        )
+        __next__ = NotHere(NEXT.format("an IterDataset", "stream"))
+        __getitem__ = NotHere(
+            "an IterDataset has no elements by index; ask the MapDataset, dataset[0], before to_iter_dataset(), or take the "
+            "first ones, list(stream.limit(3))."
+        )
 
     def __init__(self, *parents: Any) -> None:
         self._parents = parents
@@ -129,7 +145,7 @@ class IterDataset(IterMethods[T], Remarks):
         Raises:
             TypeError, ValueError: datasets or weights are none, or do not fit one another.
 
-        >>> from millrace import IterDataset, MapDataset
+        >>> from headrace import IterDataset, MapDataset
         >>> ones = MapDataset.source([1] * 10).to_iter_dataset()
         >>> twos = MapDataset.source([2] * 10).to_iter_dataset()
         >>> list(IterDataset.mix({"ones": ones, "twos": twos}, {"ones": 0.75, "twos": 0.25}))[:8]
@@ -152,7 +168,7 @@ class IterDataset(IterMethods[T], Remarks):
             datasets: in a list, or in a dict by name.
             strict: True (default): that one ends before the others is an error, `JoinError`; False: it ends with the shortest.
 
-        >>> from millrace import IterDataset, MapDataset
+        >>> from headrace import IterDataset, MapDataset
         >>> numbers = MapDataset.range(2).to_iter_dataset()
         >>> list(IterDataset.zip({"x": numbers, "y": numbers.map(lambda x: x * 10)}))
         [{'x': 0, 'y': 0}, {'x': 1, 'y': 10}]
@@ -171,7 +187,7 @@ class IterDataset(IterMethods[T], Remarks):
             datasets: in a list, or in a dict by name.
             cycle_length: how many are open at a time; None (default): all.
 
-        >>> from millrace import IterDataset, MapDataset
+        >>> from headrace import IterDataset, MapDataset
         >>> files = [MapDataset.source([letter] * 2).to_iter_dataset() for letter in "abc"]
         >>> "".join(IterDataset.interleave(files, cycle_length=2))
         'ababcc'

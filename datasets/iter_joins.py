@@ -6,13 +6,15 @@ In: streams. Out: one; the engine's joins do the work.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any, Literal
 
 from ..checks import one_of, whole_number
+from ..described import MAX_ITEMS, digest
 from ..errors import JoinError
 from ..loader.options import ExecutionOptions
+from ..loader.plan.compile import compiled
 from ..loader.plan.joins import Rule
 from ..loader.plan.leaf import Leaf
 from ..loader.plan.nodes import Apply, Joined, Node, Read
@@ -82,8 +84,20 @@ def repeated(stream: Stream, num_epochs: int | None) -> Stream:
 
 def run_through(dataset: Any) -> Stream:
     """A dataset of a user's own class, which can only be run through."""
-    source = RunThroughSource(dataset)
+    source = RunThroughSource(dataset, parents=[digest(each, 12) for each in fingerprints_within(vars(dataset))])
     return Stream(Read(Leaf(source, ChainOrder((), ENDLESS, ENDLESS, None), NoSharding())), (), 0)
+
+
+def fingerprints_within(value: Any) -> Iterator[Any]:
+    """What identifies the datasets that are in the attributes of one; of a long list of them, the first ones and how many."""
+    if hasattr(value, "to_iter_dataset"):
+        yield value.fingerprint
+    elif isinstance(stream := getattr(value, "_stream", None), Stream):
+        yield compiled(stream.tree, stream.skips_errors).fingerprint
+    elif isinstance(value, (list, tuple, dict)):
+        within = list(value.values()) if isinstance(value, dict) else value
+        found = [fingerprint for each in within[:MAX_ITEMS] for fingerprint in fingerprints_within(each)]
+        yield from [*found, len(within)] if found and len(within) > MAX_ITEMS else found
 
 
 def sharded(stream: Stream, shard: ShardOptions) -> Stream:

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ..foreign_names.decorators import explains_arguments
 from ..loader.plan.nodes import Apply
 from ..operations import (
     Batch,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@explains_arguments
 class IterMethods(Generic[T]):
     """Base of `IterDataset`, which has all but the methods."""
 
@@ -52,7 +54,7 @@ class IterMethods(Generic[T]):
     def map(self, transform: MapTransform | Callable[[T], Any]) -> IterDataset[Any]:
         """A function of each element.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().map(lambda x: x * 10))
         [0, 10, 20]
         """
@@ -70,7 +72,7 @@ class IterMethods(Generic[T]):
         Raises:
             SeedError: there is no seed.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> noisy = MapDataset.range(3).to_iter_dataset().random_map(lambda x, rng: x + rng.random(), seed=1)
         >>> list(noisy) == list(noisy)
         True
@@ -84,7 +86,7 @@ class IterMethods(Generic[T]):
 
         Of a batch, and of what a flat map gave, it is the position of the (first) record that it was made of.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
         >>> list(odd.map_with_index(lambda index, x: (index, x)))
         [(1, 1), (3, 3), (5, 5)]
@@ -94,7 +96,7 @@ class IterMethods(Generic[T]):
     def filter(self, transform: Filter | Callable[[T], bool]) -> IterDataset[T]:
         """The elements that a function is true of.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> list(MapDataset.range(5).to_iter_dataset().filter(lambda x: x % 2))
         [1, 3]
         """
@@ -107,7 +109,7 @@ class IterMethods(Generic[T]):
             transform: the function, or a `FlatMap`.
             max_fan_out: most elements of one; more are an error. None (default): that of the `FlatMap`, or no limit.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> list(MapDataset.source(["to be", "or"]).to_iter_dataset().flat_map(str.split))
         ['to', 'be', 'or']
         """
@@ -118,7 +120,7 @@ class IterMethods(Generic[T]):
     ) -> IterDataset[Any]:
         """Consecutive elements as one, as `Batch` makes it.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(5).to_iter_dataset().batch(2, drop_remainder=True)]
         [[0, 1], [2, 3]]
         """
@@ -127,7 +129,7 @@ class IterMethods(Generic[T]):
     def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> IterDataset[Any]:
         """Batches of another size, of the same rows in the same order.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> batches = MapDataset.range(5).batch(2).to_iter_dataset()
         >>> [batch.tolist() for batch in batches.rebatch(3)]
         [[0, 1, 2], [3, 4]]
@@ -146,7 +148,7 @@ class IterMethods(Generic[T]):
             **settings: other arguments of `Pack`.
 
         >>> import numpy as np
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> documents = MapDataset.range(1, 4).to_iter_dataset().map(lambda x: np.full(x, x))
         >>> [row["tokens"].tolist() for row in documents.pack(3)]
         [[1, 2, 2], [3, 3, 3]]
@@ -156,7 +158,7 @@ class IterMethods(Generic[T]):
     def limit(self, count: int) -> IterDataset[T]:
         """The first elements.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
         [1, 3]
         """
@@ -167,7 +169,7 @@ class IterMethods(Generic[T]):
 
         `MapDataset.repeat`, before `to_iter_dataset`, shuffles each epoch anew, and goes on with other shards.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
         [0, 1, 2, 0, 1, 2]
         """
@@ -178,7 +180,7 @@ class IterMethods(Generic[T]):
 
         All elements must fit into memory. What comes after it is made anew each time.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> made = []
         >>> dataset = MapDataset.range(3).to_iter_dataset().map(lambda x: made.append(x) or x)
         >>> list(dataset.cache().repeat(2)), made
@@ -193,7 +195,7 @@ class IterMethods(Generic[T]):
             window_size: elements of a window.
             seed: in `[0, 2^64)`; None (default): made of that of `seed()` before.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> shuffled = list(MapDataset.range(6).to_iter_dataset().window_shuffle(3, seed=1))
         >>> sorted(shuffled[:3]), sorted(shuffled[3:])
         ([0, 1, 2], [3, 4, 5])
@@ -207,7 +209,7 @@ class IterMethods(Generic[T]):
     def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
         """The part for this process: every shard_count-th record of each source, as `DataLoader(shard_options=…)` reads.
 
-        >>> from millrace import MapDataset, ShardOptions
+        >>> from headrace import MapDataset, ShardOptions
         >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
         [10, 30]
         """
@@ -228,7 +230,7 @@ class IterMethods(Generic[T]):
                 open a connection for example. It must not change what comes. Default: none.
             sequential_slice: accepted, and does nothing: elements come in the order of the dataset, whoever makes them.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().mp_prefetch(1))
         [0, 1, 2]
         """
@@ -248,9 +250,9 @@ class IterMethods(Generic[T]):
 
         Args:
             **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`, `max_errors`,
-                `observe`; and `worker_init_fn`, see `mp_prefetch`.
+                `observe`, `seed_globals` (by position and operation); and `worker_init_fn`, see `mp_prefetch`.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
         [0, 1, 2]
         """

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..foreign_names.decorators import explains_arguments
+from ..foreign_names.remarks import NEXT, NotHere, Remarks
 from ..sources import RangeDataSource, as_source
-from ..wording import shown
-from .arguments import as_named, finite, indices_of, not_empty
+from ..wording import first_few, shown
+from .arguments import as_named, checked_index, finite, indices_of, not_empty, warn_of_exchange
+from .joins_of_class import joins
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
 from .nodes.node import Get, Node, fingerprint_of_node
 from .nodes.source import Source
-from .other_kind import Remarks, joins
 
 if TYPE_CHECKING:
     from ..loader import DataLoaderIterator, ReadOptions
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@explains_arguments
 class MapDataset(MapMethods[T], Remarks, ABC):
     """Elements at any index, made when they are asked for: `source(…)`, and methods that each give another dataset.
 
@@ -47,8 +50,8 @@ class MapDataset(MapMethods[T], Remarks, ABC):
     the dataset below. It may stand anywhere in a chain, and is asked element by element: slices and lists of indices are
     taken apart before.
 
-    >>> import millrace
-    >>> dataset = millrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
+    >>> import headrace
+    >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
     >>> len(dataset), sorted(np.concatenate(list(dataset)).tolist())
     (2, [10, 20, 30, 40])
     >>> dataset[0].tolist() == next(iter(dataset)).tolist()
@@ -56,6 +59,11 @@ class MapDataset(MapMethods[T], Remarks, ABC):
     """
 
     array_keys: ClassVar[bool] = True  # of `__getitems__`, see `DataSource`
+    _asked_as = "MapDataset"
+
+    if not TYPE_CHECKING:
+        __add__ = NotHere("datasets are not added; use headrace.MapDataset.concatenate([dataset, dataset]).")
+        __next__ = NotHere(NEXT.format("a MapDataset", "dataset"))
 
     _parents: tuple[MapDataset[Any], ...] = ()
 
@@ -74,6 +82,9 @@ class MapDataset(MapMethods[T], Remarks, ABC):
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
         """The element at an index; None where a filter left it out. A slice gives a dataset; many indices, a list of elements.
+
+        Raises:
+            IndexError: the index is too large for 64 bits.
 
         >>> dataset = MapDataset.range(10).filter(lambda x: x % 2 == 0)
         >>> dataset[4], dataset[5], dataset[14], dataset[[0, 1, -2]], len(dataset[2:6])
@@ -94,12 +105,16 @@ class MapDataset(MapMethods[T], Remarks, ABC):
     def _node(self) -> Node:
         return Own(self, tuple(parent._node for parent in self._parents))
 
-    def __getitems__(self, indices: NDArray[np.int64]) -> Sequence[Any]:
-        """The elements at many indices, so that a dataset is a source, too."""
-        return self._node.records(indices)
+    def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
+        """The elements at many indices, in an array or a list: a dataset is a source, and one that PyTorch's loader takes.
+
+        >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
+        [10, 20]
+        """
+        return list(self._node.records(indices_of(indices)))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """The records of sources that the element at an index is made of; `millrace.trace` tells those of a step.
+        """The records of sources that the element at an index is made of; `headrace.trace` tells those of a step.
 
         >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
         >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
@@ -111,6 +126,11 @@ class MapDataset(MapMethods[T], Remarks, ABC):
     def reads_ahead(self) -> Any:
         """As of a source."""
         return self._node.reads_ahead
+
+    @property
+    def reads_singly(self) -> bool:
+        """As of a source."""
+        return self._node.reads_singly
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -251,6 +271,12 @@ class MapDataset(MapMethods[T], Remarks, ABC):
             raise ValueError(f"zip: the datasets must have one length, not {shown(lengths)}; slice the longer ones.")
         return Chain(Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ()))
 
+    def _many(self, indices: NDArray[np.int64]) -> list[Any]:
+        """The elements at many indices, as the user asks for them."""
+        if len(indices) and not 0 <= indices.min() <= indices.max() < len(self):
+            warn_of_exchange(self._node, f"indices {first_few(indices.tolist())} of {len(self)} elements")
+        return list(self._node.records(indices))
+
     def _made(self, node: Node) -> MapDataset[Any]:
         return Chain(node)
 
@@ -261,12 +287,12 @@ def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
     @functools.wraps(at)
     def at_any_index(dataset: Any, index: Any) -> Any:
         if type(index) is int:
-            return at(dataset, index)
+            return at(dataset, checked_index(index))
         if isinstance(index, slice):
             return dataset.slice(index)
         if isinstance(index, (list, tuple, range, np.ndarray)):
-            return list(dataset._node.records(indices_of(index)))
-        return at(dataset, operator.index(index))
+            return dataset._many(indices_of(index))
+        return at(dataset, checked_index(operator.index(index)))
 
     return at_any_index
 
@@ -289,7 +315,19 @@ class Chain(MapDataset[T]):
     def _get(self) -> Get:
         if not len(self):
             raise IndexError("the dataset is empty.")
-        return self._tree.getter()
+        return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
+
+    def _warning(self, get: Get) -> Get:
+        """The same, which warns once of an index in another epoch than the first."""
+        node, warned = self._tree, list[bool]()
+
+        def warning(index: int) -> Any:
+            if not (warned or 0 <= index < node.length):
+                warned.append(True)
+                warn_of_exchange(node, f"index {shown(index)} of {node.length} elements")
+            return get(index)
+
+        return warning
 
     def __len__(self) -> int:
         return self._tree.length

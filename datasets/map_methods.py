@@ -10,13 +10,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..checks import whole_number
+from ..checks import true_or_false, whole_number
+from ..foreign_names.decorators import explains_arguments
 from ..operations import Batch, Filter, MapTransform, MapWithIndexTransform, Pack, RandomMapTransform
 from ..operations.keyed import KeyedRandomMap
 from ..operations.packing.rules import Strategy
 from ..samplers.index_maps import BlockShuffle, IndexMap, Repeat, Shuffle, Slice, WindowShuffle
 from ..wording import shown
-from .arguments import BELOW_2_64, checked_seed, finite, seed_of
+from .arguments import BELOW_2_64, checked_seed, finite, seed_of, warn_of_exchange
 from .nodes.items import Batched, Filtered, FlatMapped, IndexMapped, Mapped, RandomMapped
 from .nodes.node import Node
 from .nodes.packed import Packed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@explains_arguments
 class MapMethods(Generic[T]):
     """Base of `MapDataset`, which has all but the methods."""
 
@@ -43,7 +45,7 @@ class MapMethods(Generic[T]):
     def seed(self, seed: int) -> MapDataset[T]:
         """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).seed(1).shuffle()
         >>> sorted(dataset)
         [0, 1, 2, 3, 4]
@@ -61,13 +63,13 @@ class MapMethods(Generic[T]):
             SeedError: there is no seed.
             ValueError: the dataset never ends.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).shuffle(seed=1)
         >>> sorted(dataset), dataset[range(5)] == dataset[range(5, 10)]
         ([0, 1, 2, 3, 4], False)
         """
         own = seed_of("shuffle", seed, self._node.seeds)
-        return self._reordered(Shuffle(finite("shuffle", self._node.length), own, bool(reseed_each_epoch)))
+        return self._reordered(Shuffle(finite("shuffle", self._node.length), own, _reseeds(reseed_each_epoch)))
 
     def window_shuffle(self, window_size: int, seed: int | None = None) -> MapDataset[T]:
         """The elements in a random order within each window of consecutive ones; for sources that read in order best.
@@ -76,7 +78,7 @@ class MapMethods(Generic[T]):
             SeedError: there is no seed.
             ValueError: the window is not positive, or the dataset never ends.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> shuffled = list(MapDataset.range(6).window_shuffle(3, seed=0))
         >>> sorted(shuffled[:3]), sorted(shuffled[3:])
         ([0, 1, 2], [3, 4, 5])
@@ -92,7 +94,7 @@ class MapMethods(Generic[T]):
             SeedError: there is no seed.
             ValueError: the block is not positive, or the dataset never ends.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> list(MapDataset.range(6).block_shuffle(2, seed=1))
         [2, 3, 0, 1, 4, 5]
         """
@@ -107,10 +109,13 @@ class MapMethods(Generic[T]):
             num_epochs: None (default) never ends.
             reseed_each_epoch: False gives the first epoch again and again.
 
+        A part that was sliced from a shuffled dataset has other elements in each epoch, those of other parts too, which is a
+        warning. Slice before `shuffle`.
+
         Raises:
             ValueError: the dataset never ends already, or `num_epochs` is not positive.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> list(MapDataset.range(2).repeat(2))
         [0, 1, 0, 1]
         """
@@ -118,12 +123,16 @@ class MapMethods(Generic[T]):
             num_epochs = whole_number(
                 "num_epochs", num_epochs, 1, None, "a positive int, or None for an endless dataset"
             )
-        return self._reordered(Repeat(finite("repeat", self._node.length), num_epochs, bool(reseed_each_epoch)))
+        if num_epochs != 1 and _reseeds(reseed_each_epoch):
+            warn_of_exchange(self._node, "repeat")
+        return self._reordered(Repeat(finite("repeat", self._node.length), num_epochs, _reseeds(reseed_each_epoch)))
 
     def slice(self, sl: builtins.slice) -> MapDataset[T]:
         """The elements that a slice of Python's means; the same as `dataset[start:stop:step]`.
 
-        >>> from millrace import MapDataset
+        To keep some records apart, for validation, slice before `shuffle`, which puts others into the slice in each epoch.
+
+        >>> from headrace import MapDataset
         >>> list(MapDataset.range(10)[1::4])
         [1, 5, 9]
         """
@@ -136,7 +145,7 @@ class MapMethods(Generic[T]):
     def map(self, transform: MapTransform | Callable[[T], Any]) -> MapDataset[Any]:
         """A function of each element.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> MapDataset.range(5).map(lambda x: x + 1)[2]
         3
         """
@@ -154,7 +163,7 @@ class MapMethods(Generic[T]):
         Raises:
             SeedError: there is no seed.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> noisy = MapDataset.range(5).random_map(lambda x, rng: x + rng.random(), seed=1)
         >>> noisy[2] == noisy[2], noisy[2] == noisy[7]
         (True, False)
@@ -166,7 +175,7 @@ class MapMethods(Generic[T]):
     def map_with_index(self, transform: MapWithIndexTransform | Callable[[int, T], Any]) -> MapDataset[Any]:
         """A function of the index, as it is asked for, and the element.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> MapDataset.range(5).map_with_index(lambda index, x: (index, x))[7]
         (7, 2)
         """
@@ -175,7 +184,7 @@ class MapMethods(Generic[T]):
     def filter(self, transform: Filter | Callable[[T], bool]) -> MapDataset[T | None]:
         """None for elements that the function is false of. The length stays; iteration leaves them out.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> dataset = MapDataset.range(5).filter(lambda x: x % 2)
         >>> len(dataset), dataset[2], list(dataset)
         (5, None, [1, 3])
@@ -192,7 +201,7 @@ class MapMethods(Generic[T]):
         Raises:
             ValueError: there is no `max_fan_out`.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> dataset = MapDataset.source(["to be", "or"]).flat_map(str.split, max_fan_out=3)
         >>> len(dataset), dataset[1], dataset[2], list(dataset)
         (6, 'be', None, ['to', 'be', 'or'])
@@ -213,7 +222,7 @@ class MapMethods(Generic[T]):
         Raises:
             ValueError: a filter or flat map came before, so that what makes a batch is not known from its index.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(5).batch(2)]
         [[0, 1], [2, 3], [4]]
         """
@@ -250,7 +259,7 @@ class MapMethods(Generic[T]):
                 are not as many as there are elements.
 
         >>> import numpy as np
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> documents = [np.array([1, 1, 1]), np.array([2, 2, 2]), np.array([3])]
         >>> packed = MapDataset.source(documents).pack(4)
         >>> len(packed), packed[0]["tokens"].tolist(), packed[1]["tokens"].tolist()
@@ -261,7 +270,7 @@ class MapMethods(Generic[T]):
     def apply(self, transformations: Any) -> MapDataset[Any]:
         """What a transform, or each of a list, makes of the dataset: `map` for a `MapTransform` and so on.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> [batch.tolist() for batch in MapDataset.range(4).apply([lambda x: x + 1, Batch(2)])]
         [[1, 2], [3, 4]]
         """
@@ -273,7 +282,7 @@ class MapMethods(Generic[T]):
     def pipe(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         """`function(dataset, *arguments, **named)`.
 
-        >>> from millrace import MapDataset
+        >>> from headrace import MapDataset
         >>> MapDataset.range(5).pipe(len)
         5
         """
@@ -284,3 +293,7 @@ class MapMethods(Generic[T]):
 
     def _reordered(self, index_map: IndexMap) -> MapDataset[T]:
         return self._made(Reordered(self._node, index_map))
+
+
+def _reseeds(reseed_each_epoch: Any) -> bool:
+    return true_or_false("reseed_each_epoch", reseed_each_epoch)

@@ -15,7 +15,6 @@ from ..loader.plan.nodes import Node as Tree
 from ..operations import Filter
 from ..samplers import NoSharding
 from ..samplers.sharding import as_shard_options
-from ..wording import brief
 from .nodes.node import Node
 from .nodes.seeds import Seeds, nearest_first
 
@@ -53,9 +52,9 @@ class Stream:
         known = [each.name for each in dataclasses.fields(ExecutionOptions)]
         for name in execution:
             if name not in known:
-                raise TypeError(
-                    f"with_options has no argument {brief(name)}=; it has {', '.join(known)}, on_error and max_errors."
-                )
+                from ..foreign_names.arguments import unknown_argument
+
+                raise unknown_argument("IterDataset.with_options", name, [*known, "on_error", "max_errors"])
         changed = dataclasses.replace(self, execution=dataclasses.replace(self.execution, **execution))
         if on_error is None and max_errors is None:
             return changed

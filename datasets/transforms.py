@@ -43,7 +43,7 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     function = transform if method is None else method
     if isinstance(transform, Operation) or _is_class(transform) or not callable(function):
         raise TypeError(
-            f"{kind.method}({shown(transform)}): pass a function, a millrace.{kind.__name__}, or an object that has "
+            f"{kind.method}({shown(transform)}): pass a function, a headrace.{kind.__name__}, or an object that has "
             f"{kind.method}()."
         )
     return kind(function)

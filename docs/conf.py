@@ -7,20 +7,20 @@ from pathlib import Path
 
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
-import millrace
-from millrace.tools.command_line import _parser
+import headrace
+from headrace.tools.command_line import _parser
 
 os.environ["COLUMNS"] = "100"  # the width of the help of commands
 
-project = "millrace"
-author = copyright = "the authors of millrace"
-release = version = millrace.__version__
+project = "headrace"
+author = copyright = "the authors of headrace"
+release = version = headrace.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["_site"]
 
 html_theme = "furo"
-html_title = "millrace"
+html_title = "headrace"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_show_copyright = False
@@ -60,7 +60,7 @@ def _commands() -> str:
     """What `--help` prints of each command."""
     (commands,) = (action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
     helps = ((name, command.format_help()) for name, command in commands.choices.items())
-    return "\n".join(f"## `millrace {name}`\n\n```text\n{text}```\n" for name, text in helps)
+    return "\n".join(f"## `headrace {name}`\n\n```text\n{text}```\n" for name, text in helps)
 
 
 def _with_commands(app: object, page: str, source: list[str]) -> None:

@@ -1,10 +1,10 @@
 """Handwritten digits in TFRecord files become ArrayRecord in two ways, with the same bytes, and a model learns from them.
 
-    pip install "millrace[jax,array-record,tfrecord,beam]" scikit-learn
+    pip install "headrace[jax,array-record,tfrecord,beam]" scikit-learn
     python examples/convert_digits.py [--out DIR]
 
 1. The 1,797 digits that ship inside scikit-learn are written to four TFRecord files, one of them compressed.
-2. `millrace convert` is killed while it works, and run again.
+2. `headrace convert` is killed while it works, and run again.
 3. The same is done as a pipeline of Apache Beam, on its local runner.
 4. Both must be the same bytes, be what their manifests say, and hold every digit in its place.
 5. A small network learns from the converted files, shuffled.
@@ -26,8 +26,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import millrace
-from millrace.formats.tfrecord import framed
+import headrace
+from headrace.formats.tfrecord import framed
 
 FILES = 4
 STEPS = 600
@@ -40,7 +40,7 @@ def write_digits(folder):
 
     digits = load_digits()
     records = [
-        millrace.encode_example({"image": image.astype(np.uint8), "label": label})
+        headrace.encode_example({"image": image.astype(np.uint8), "label": label})
         for image, label in zip(digits.images, digits.target)
     ]
     folder.mkdir()
@@ -54,8 +54,8 @@ def write_digits(folder):
 
 
 def command(source, target, *options):
-    """`millrace convert`, as in a shell."""
-    return [sys.executable, "-m", "millrace", "convert", str(source), str(target), *options]
+    """`headrace convert`, as in a shell."""
+    return [sys.executable, "-m", "headrace", "convert", str(source), str(target), *options]
 
 
 def convert_with_a_kill(source, target):
@@ -77,7 +77,7 @@ def content(folder):
 
 def decode(record):
     """From bytes to `image` float32[64] and `label` int32."""
-    found = millrace.decode_example(record, FEATURES)
+    found = headrace.decode_example(record, FEATURES)
     return {"image": found["image"].reshape(64).astype(np.float32) / 16, "label": found["label"]}
 
 
@@ -100,13 +100,13 @@ def train_step(weights, batch):
 
 def trained(folder):
     """The share of the digits that are recognised after the training, of those that it has not seen."""
-    records = millrace.ArrayRecordDataSource(folder)
+    records = headrace.ArrayRecordDataSource(folder)
     keys = np.arange(len(records))
     training, test = (records.__getitems__(keys[keys % 5 == 0] if unseen else keys[keys % 5 != 0]) for unseen in (0, 1))
     dice = np.random.default_rng(0)
     shapes = ((64, 64), (64, 10))
     weights = [(dice.normal(0, 0.1, shape).astype(np.float32), np.zeros(shape[1], np.float32)) for shape in shapes]
-    loader = millrace.load(training, shuffle=True, seed=0, transformations=[decode], batch_size=64, drop_remainder=True)
+    loader = headrace.load(training, shuffle=True, seed=0, transformations=[decode], batch_size=64, drop_remainder=True)
     for _, batch in zip(range(STEPS), loader):
         weights = train_step(weights, batch)
     unseen = [decode(record) for record in test]
@@ -132,14 +132,14 @@ def main():
 
     there = convert_with_a_kill(out / "tfrecord", out / "here")
     print(f"killed when there were {there}, and run again")
-    verified("the files are what the manifest says", millrace.verify(out / "here") == [])
-    source = millrace.ArrayRecordDataSource(out / "here")
+    verified("the files are what the manifest says", headrace.verify(out / "here") == [])
+    source = headrace.ArrayRecordDataSource(out / "here")
     verified(f"all {len(records):,} digits are there, in their order", list(source) == records)
 
     try:
         import apache_beam  # noqa: F401
     except ImportError:
-        print('Apache Beam is not installed (pip install "millrace[beam]"): the second way is left out')
+        print('Apache Beam is not installed (pip install "headrace[beam]"): the second way is left out')
     else:
         temporary = out / "temporary"
         temporary.mkdir(exist_ok=True)

@@ -23,7 +23,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from tqdm import tqdm
 
-from millrace import ArrayRecordDataSource, Batch, DataLoader, IndexSampler, MapTransform, RandomMapTransform
+from headrace import ArrayRecordDataSource, Batch, DataLoader, IndexSampler, MapTransform, RandomMapTransform
 
 TILE, CROP, BATCH = 256, 224, 64
 

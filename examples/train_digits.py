@@ -1,6 +1,6 @@
 """Train on 1,797 real handwritten digits, stop half-way, go on in a new process: the same run to the last bit.
 
-    pip install "millrace[jax,array-record]" scikit-learn matplotlib
+    pip install "headrace[jax,array-record]" scikit-learn matplotlib
     python examples/train_digits.py [--out DIR]
 
 1. The digits that ship inside scikit-learn are written to an ArrayRecord file, once.
@@ -28,8 +28,8 @@ import orbax.checkpoint as ocp
 from array_record.python.array_record_module import ArrayRecordWriter
 from tqdm import tqdm
 
-from millrace import Batch, DataLoader, IndexSampler, MapTransform, RandomMapTransform
-from millrace.sources import ArrayRecordDataSource
+from headrace import Batch, DataLoader, IndexSampler, MapTransform, RandomMapTransform
+from headrace.sources import ArrayRecordDataSource
 
 SEED = 0  # seeds 0 to 7 get 356 to 359 of the 360 test digits right, 99.3 % on average
 BATCH_SIZE = 64

@@ -40,8 +40,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from millrace import MapDataset, ShardOptions, TokenSource, TokenWriter
-from millrace.checkpoint import CheckpointRestore, CheckpointSave
+from headrace import MapDataset, ShardOptions, TokenSource, TokenWriter
+from headrace.checkpoint import CheckpointRestore, CheckpointSave
 
 DOCUMENTS = {"code": 600, "prose": 400}
 DEVICES, LENGTH, BATCH, WINDOW = 8, 256, 32, 250

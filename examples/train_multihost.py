@@ -36,8 +36,8 @@ import orbax.checkpoint as ocp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from sklearn.datasets import load_digits
 
-import millrace
-from millrace.checkpoint import CheckpointRestore, CheckpointSave
+import headrace
+from headrace.checkpoint import CheckpointRestore, CheckpointSave
 
 RECORDS, EPOCHS, GLOBAL_BATCH, EVERY = 1797, 2, 64, 10
 STEPS = -(-RECORDS * EPOCHS // GLOBAL_BATCH)
@@ -73,13 +73,13 @@ def batches(sharding, count):
     """This host's part of the stream, on its devices."""
     digits = load_digits()
     records = {"image": np.float32(digits.data / 16), "label": np.int32(digits.target)}
-    loader = millrace.load(
+    loader = headrace.load(
         records,
         shuffle=True,
         seed=0,
         num_epochs=EPOCHS,
         batch_size=GLOBAL_BATCH // count,
-        shard_options=millrace.ShardByJaxProcess(),
+        shard_options=headrace.ShardByJaxProcess(),
     )
     return iter(loader.to_device(sharding, on_uneven="pad"))
 

@@ -1,6 +1,6 @@
 """Train here, decode JPEGs in a Ray cluster, where a node dies and another one joins: the same losses, to the last bit.
 
-    pip install "millrace[jax,array-record,ray]" scikit-learn pillow psutil
+    pip install "headrace[jax,array-record,ray]" scikit-learn pillow psutil
     python examples/train_ray.py [--out DIR]
 
 1. Tiles of the two photographs that ship inside scikit-learn are written to an ArrayRecord file of JPEGs.
@@ -33,7 +33,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from millrace import ArrayRecordDataSource, Batch, DataLoader, IndexSampler, MapTransform, RandomMapTransform
+from headrace import ArrayRecordDataSource, Batch, DataLoader, IndexSampler, MapTransform, RandomMapTransform
 
 TILE, CROP, BATCH, STEPS = 256, 224, 32, 60
 NODE_DIES, NODE_JOINS = 20, 40
@@ -110,7 +110,7 @@ def train_on_cluster(path):
     told = []
     handler = logging.Handler()
     handler.emit = lambda record: told.append(record.getMessage())
-    logging.getLogger("millrace").addHandler(handler)
+    logging.getLogger("headrace").addHandler(handler)
     warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # Ray's test cluster starts a node; JAX may be at work
     cluster = Cluster(True, head_node_args={"num_cpus": 0, "object_store_memory": 200 << 20})
     for _ in range(2):

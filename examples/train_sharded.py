@@ -28,8 +28,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-import millrace
-from millrace.checkpoint import CheckpointRestore, CheckpointSave
+import headrace
+from headrace.checkpoint import CheckpointRestore, CheckpointSave
 
 CONTEXT, WIDTH, HIDDEN = 128, 8, 96
 BATCH, STEPS, RATE = 1024, 120, 3e-3
@@ -52,7 +52,7 @@ def text():
 def windows():
     """Windows of 128 bytes and the one that follows, batched: `uint8[1024, 129]`."""
     cut = np.lib.stride_tricks.sliding_window_view(text(), CONTEXT + 1)[::16]
-    return millrace.load({"window": np.ascontiguousarray(cut)}, shuffle=True, seed=0, batch_size=BATCH)
+    return headrace.load({"window": np.ascontiguousarray(cut)}, shuffle=True, seed=0, batch_size=BATCH)
 
 
 # ---- The model and Adam, in plain JAX

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ..errors import SourceError, SourceNotFoundError
 from ..wording import TEXT, brief, first_few, shown
+from .patterns import found_locally
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
 
@@ -65,8 +66,8 @@ class LocalFileSystem:
         return [entry.name for entry in os.scandir(directory) if entry.is_file()]
 
     def glob(self, pattern: str) -> list[str]:
-        """The files that match `pattern`."""
-        return [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+        """The files that match `pattern`; no link leads in a circle."""
+        return found_locally(pattern)
 
 
 def path_list(paths: Any) -> list[Any]:
@@ -105,7 +106,7 @@ def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOpti
 
     >>> find_files("~/no such folder", ("*.tfrecord",))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    millrace.errors.SourceNotFoundError: no file or directory '.../no such folder'
+    headrace.errors.SourceNotFoundError: no file or directory '.../no such folder'
     """
     return [
         file

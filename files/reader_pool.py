@@ -66,7 +66,7 @@ class ReaderPool(Generic[ReaderT]):
         self._limit = max(1, limit)
         self._loans = OrderedDict()
         self._lock = threading.Lock()
-        _pools.add(self)
+        forget_after_fork(self)
 
     def __len__(self) -> int:
         return len(self._loans)
@@ -95,7 +95,7 @@ class ReaderPool(Generic[ReaderT]):
         Their threads do not exist here, and one may have been forked in the middle of a read, with its locks held: so
         they are neither closed nor destroyed. What they cost the child is their memory and descriptors.
         """
-        _inherited.extend(self._loans.values())
+        keep_inherited(self._loans)
         self._loans = OrderedDict()
         self._lock = threading.Lock()
 
@@ -149,8 +149,26 @@ def _close_all(loans: list[_Loan[Any]]) -> None:
         loan.reader.close()
 
 
-_pools: weakref.WeakSet[ReaderPool[Any]] = weakref.WeakSet()
-_inherited: list[_Loan[Any]] = []
+class Forgetful(Protocol):
+    """A pool, in a process that may be forked."""
+
+    def forget(self) -> None:
+        """Begins anew, with nothing open and a new lock; called in the child right after a fork."""
+        ...
+
+
+def forget_after_fork(pool: Forgetful) -> None:
+    """Has a pool begin anew in each child that is forked."""
+    _pools.add(pool)
+
+
+def keep_inherited(readers: Any) -> None:
+    """Keeps readers of the parent process for good: the child may neither close nor destroy them."""
+    _inherited.append(readers)
+
+
+_pools: weakref.WeakSet[Forgetful] = weakref.WeakSet()
+_inherited: list[Any] = []
 
 
 def _forget_all() -> None:

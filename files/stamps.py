@@ -33,6 +33,15 @@ def stamp_of(path: str, storage_options: StorageOptionsLike = None) -> Stamp:
         from .remote.remote_file import remote_stamp
 
         return remote_stamp(path, storage_options_of(storage_options))
+    return local_stamp(path)
+
+
+def local_stamp(path: str) -> Stamp:
+    """The stamp of a file of this machine.
+
+    Raises:
+        OSError: as the file system says.
+    """
     found = os.stat(path)
     return Stamp(found.st_size, found.st_mtime_ns)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..checks import whole_number
-from ..wording import shown
+from ..former_names import folder_of, variable
+from ..wording import a_kind_of, shown
 
 CACHE_BYTES = 32 << 30
 TRIES = 8
@@ -45,8 +46,8 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     """Check the options of remote files.
 
     Args:
-        options: a dict. Its keys `cache_dir` (default `$MILLRACE_CACHE_DIR`, or `~/.cache/millrace/files`),
-            `cache_bytes` (default `$MILLRACE_CACHE_BYTES`, or 32 GiB; 0: no cache), `tries` (default 8) and `timeout`
+        options: a dict. Its keys `cache_dir` (default `$HEADRACE_CACHE_DIR`, or `~/.cache/headrace/files`),
+            `cache_bytes` (default `$HEADRACE_CACHE_BYTES`, or 32 GiB; 0: no cache), `tries` (default 8) and `timeout`
             (seconds, default 15) are ours; all others go to the library of the store.
 
     Raises:
@@ -59,9 +60,11 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
     if isinstance(options, StorageOptions):
         return options
     if not isinstance(options, Mapping | None) or not all(isinstance(name, str) for name in options or ()):
-        raise TypeError(f"storage_options={shown(options)} must be a dict, such as {{'region': 'eu-west-1'}}.")
+        # What was given may be a credential, or hold one.
+        found = "has names that are no str" if isinstance(options, Mapping) else f"is {a_kind_of(options)}"
+        raise TypeError(f"storage_options {found}; pass a dict, such as {{'region': 'eu-west-1'}}.")
     given = dict(options or {})
-    folder = given.pop("cache_dir", None) or os.environ.get("MILLRACE_CACHE_DIR") or _default_folder()
+    folder = given.pop("cache_dir", None) or os.environ.get(variable("HEADRACE_CACHE_DIR")) or _default_folder()
     budget = given.pop("cache_bytes", None)
     if budget is None:
         budget = _from_environment()
@@ -72,15 +75,16 @@ def storage_options_of(options: StorageOptionsLike) -> StorageOptions:
 
 
 def _default_folder() -> str:
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "millrace", "files")
+    return os.path.join(folder_of(os.environ.get("XDG_CACHE_HOME") or "~/.cache"), "files")
 
 
 def _from_environment() -> int:
-    text = os.environ.get("MILLRACE_CACHE_BYTES", str(CACHE_BYTES))
+    name = variable("HEADRACE_CACHE_BYTES")
+    text = os.environ.get(name, str(CACHE_BYTES))
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"MILLRACE_CACHE_BYTES={shown(text)} is no whole number of bytes.") from None
+        raise ValueError(f"{name}={shown(text)} is no whole number of bytes.") from None
 
 
 def _seconds(value: Any) -> float:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 from ..checks import one_of
-from ..errors import CutOffError, MissingExtraError, SourceError
+from ..errors import CutOffError, ExpansionError, MissingExtraError, SourceError
 from ..wording import brief
 from .opened import OpenFile, open_file
 from .raw import RawFile
@@ -21,12 +21,21 @@ from .urls import name_of
 
 Decompress: TypeAlias = Literal["auto", "gzip", "zstd"] | None
 
+MAX_EXPANSION = 200
+"""So many times its size a compressed file may unpack to; text comes to some 20 times."""
+
+EXPECTED_BYTES = 1 << 30
+"""What any file may unpack to."""
+
 _BUFFER_BYTES = 1 << 20
 _SUFFIXES = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 
 
 def open_stream(
-    path: str, decompress: Decompress = None, storage_options: StorageOptionsLike = None
+    path: str,
+    decompress: Decompress = None,
+    storage_options: StorageOptionsLike = None,
+    max_expansion: int = MAX_EXPANSION,
 ) -> io.BufferedReader[Any]:
     r"""Open a file to be read from its beginning to its end.
 
@@ -34,9 +43,11 @@ def open_stream(
         path: of the file.
         decompress: "gzip" or "zstd"; "auto" goes by the name's end, `.gz` or `.zst`. Default: the bytes as they are.
         storage_options: how a remote file is reached and kept.
+        max_expansion: how many times its size a compressed file may unpack to, where that is more than 1 GiB. Default 200.
 
     Raises:
         SourceNotFoundError: it is not there.
+        ExpansionError: (when reading) it unpacks to more.
         SourceError: it cannot be opened. Reads raise it too, if the file is damaged.
         CutOffError: (when reading) a compressed file is cut off or damaged after its beginning. `read1` and lines give all
             that comes before.
@@ -54,8 +65,11 @@ def open_stream(
     kind = one_of("decompress", decompress, "auto", "gzip", "zstd") if decompress is not None else None
     if kind == "auto":
         kind = compression_of(path)
-    packed = io.BufferedReader(_OwnFile(open_file(path, storage_options)), _BUFFER_BYTES)
-    return packed if kind is None else io.BufferedReader(_Unpacked(packed, kind, path), _BUFFER_BYTES)
+    file = open_file(path, storage_options)
+    packed = io.BufferedReader(_OwnFile(file), _BUFFER_BYTES)
+    if kind is None:
+        return packed
+    return io.BufferedReader(_Unpacked(packed, kind, path, file.size, max_expansion), _BUFFER_BYTES)
 
 
 def stream_of(file: OpenFile) -> BinaryIO:
@@ -88,7 +102,7 @@ def _zstd() -> Any:
         try:
             from backports import zstd
         except ImportError as error:
-            raise MissingExtraError('files of zstd need backports.zstd: pip install "millrace[zstd]"') from error
+            raise MissingExtraError('files of zstd need backports.zstd: pip install "headrace[zstd]"') from error
     return zstd
 
 
@@ -106,8 +120,10 @@ class _Unpacked(io.RawIOBase):
     _begun = False
     _failure: SourceError | None = None
 
-    def __init__(self, packed: BinaryIO, kind: str, path: str) -> None:
+    def __init__(self, packed: BinaryIO, kind: str, path: str, size: int, max_expansion: int) -> None:
         self._packed, self._path = packed, path
+        self._size, self._max_expansion = size, max_expansion
+        self._left = max(EXPECTED_BYTES, size * max_expansion)
         unpack, error = _library(kind)
         self._inner = unpack(packed, mode="rb") if kind == "zstd" else unpack(fileobj=packed, mode="rb")
         self._errors = (OSError, EOFError, error)
@@ -120,6 +136,9 @@ class _Unpacked(io.RawIOBase):
         while filled < len(room) and self._failure is None and (found := self._unpack(room[filled:])):
             filled += found
             self._begun = True
+            self._left -= found
+            if self._left < 0:
+                self._failure = self._too_much()
         if self._failure is not None and not filled:
             raise self._failure
         return filled
@@ -134,6 +153,12 @@ class _Unpacked(io.RawIOBase):
             self._failure = self._cut_off(error)
             self._failure.__cause__ = error
         return 0
+
+    def _too_much(self) -> SourceError:
+        return ExpansionError(
+            f"{brief(self._path)} has {self._size} bytes, and unpacks to more than max_expansion={self._max_expansion} times "
+            f"as many (and {EXPECTED_BYTES}); if that is what it is, pass a larger number to convert (--max-expansion)."
+        )
 
     def _cut_off(self, error: Exception) -> SourceError:
         where = f"{brief(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {brief(error)}"

@@ -82,5 +82,15 @@ def unsigned(url: str) -> str:
     return f"{bare}?{'&'.join(kept)}" if kept else bare
 
 
+def stays_inside(name: str) -> bool:
+    """Whether a name with `/` between its parts, as a store or a file gives it, leads to a place below its folder.
+
+    >>> [stays_inside(name) for name in ("a/b.txt", "../b.txt", "a/../../b.txt", "/b.txt", "")]
+    [True, False, False, False, False]
+    """
+    parts = name.replace("\\", "/").split("/")
+    return "\0" not in name and all(part not in ("", ".", "..") for part in parts)
+
+
 def _is_http(url: str) -> bool:
     return scheme_of(url) in ("http", "https")

@@ -1,8 +1,12 @@
 """Where the records of a file lie: found once, kept in a file, mapped into memory by everyone who reads.
 
-In: a file and a function that goes through it. Out: an `Index`. It is kept beside the file, as `<file>.millrace-index`; in the
+In: a file and a function that goes through it. Out: an `Index`. It is kept beside the file, as `<file>.headrace-index`; in the
 user's cache folder, where that is read-only or remote; or in a folder of the user's choice. It says of which file it is
 (size, time of the last change), and appears under its name only when it is whole. One that is of another file is made anew.
+
+An index is checked when it is mapped, which a source does when it is made, and each worker process once: names, dtypes and
+bounds of the arrays are those of the kind, and their digest is the one that is kept (about 1 ms a megabyte). One that was
+damaged or forged is made anew from the file.
 
     a line of text, MAGIC | a line of JSON: what it is of, words, and the arrays' names, dtypes and shapes | the arrays' bytes
 """
@@ -20,17 +24,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ..checks import warn
+from ..files.folders import private_folder
 from ..files.opened import OpenFile, open_file
 from ..files.stamps import Stamp
 from ..files.storage_options import StorageOptionsLike
 from ..files.streams import written_whole
 from ..files.urls import is_remote, name_of, unsigned
+from ..former_names import formerly
 from ..mapped import map_readable
 from ..wording import brief
 
-SUFFIX = ".millrace-index"
-MAGIC = b"millrace index 1\n"
+SUFFIX = ".headrace-index"
+SUFFIXES = (SUFFIX, formerly(SUFFIX))
+"""Of all indices that there may be."""
+MAGIC = b"headrace index 1\n"
+_MAGICS = (MAGIC, formerly(MAGIC.decode()).encode())
 _ALIGNMENT = 64
+_CACHE_FOLDER = "headrace-indices"
+"""In the user's cache folder."""
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
@@ -66,6 +77,10 @@ class IndexKind:
     name: str
     """Changed whenever what `find` finds has another meaning."""
     find: Callable[[OpenFile], Found]
+    layout: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]]
+    """The arrays that there are: dtype, and shape after the first axis."""
+    fits: Callable[[Found, int], bool]
+    """Whether arrays of this layout belong together, and lead to places in a file of so many bytes."""
 
 
 def index_of(
@@ -90,7 +105,8 @@ def index_of(
     file = open_file(path, storage_options, stamp)
     try:
         places = _places(path, folder)
-        kept = (_kept(place, kind.name, file.stamp) for place in places)
+        before = _places(path, folder, formerly(SUFFIX), formerly(_CACHE_FOLDER))
+        kept = (_kept(place, kind, file.stamp) for place in (*places, *before))
         return next((index for index in kept if index is not None), None) or _made(file, kind, places)
     finally:
         file.close()
@@ -103,7 +119,7 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     index = Index(found.count, file.stamp, _digest(arrays, found.words), arrays, found.words)
     for place in places:
         try:
-            os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+            _folder_for(place)
             _write(place, kind.name, index)
         except OSError:
             continue
@@ -115,15 +131,24 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
     return index
 
 
-def _places(path: str, folder: str | None) -> list[str]:
+def _places(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = _CACHE_FOLDER) -> list[str]:
     """Where an index may be kept, the best place first."""
     whole = unsigned(path) if is_remote(path) else os.path.abspath(path)
-    elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{name_of(path)}{SUFFIX}"
+    elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{name_of(path)}{suffix}"
     if folder is not None:
         return [os.path.join(folder, elsewhere)]
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    cached = os.path.join(home, "millrace-indices", elsewhere)
-    return [cached] if is_remote(path) else [path + SUFFIX, cached]
+    cached = os.path.join(home, cache, elsewhere)
+    return [cached] if is_remote(path) else [path + suffix, cached]
+
+
+def _folder_for(place: str) -> None:
+    """Have the folder of a place; that in the user's cache folder is for the user alone."""
+    folder = os.path.dirname(place)
+    if os.path.basename(folder) == _CACHE_FOLDER:
+        private_folder(folder)
+    else:
+        os.makedirs(folder or ".", exist_ok=True)
 
 
 def _digest(arrays: Arrays, words: tuple[str, ...]) -> str:
@@ -154,27 +179,72 @@ def _write(place: str, kind: str, index: Index) -> None:
             file.write(_bytes_of(array))
 
 
-def _kept(place: str, kind: str, stamp: Stamp) -> Index | None:
-    """The index that is kept at a place, if it is whole and of this file."""
+def _kept(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
+    """The index that is kept at a place, if it is whole, undamaged and of this file."""
     try:
         with open(place, "rb") as file:
-            if file.readline(len(MAGIC)) != MAGIC:
+            if file.readline(len(MAGIC) + len(_MAGICS[-1])) not in _MAGICS:
                 return None
             said, start = json.loads(file.readline()), file.tell()
-        if (said["kind"], said["stamp"]) != (kind, list(stamp)):
+        if (said["kind"], said["stamp"]) != (kind.name, list(stamp)):
             return None
-        arrays = _mapped(map_readable(place), said["arrays"], start)
-        return Index(said["count"], stamp, said["digest"], arrays, tuple(said["words"]))
-    except (OSError, ValueError, LookupError, TypeError):  # of other programs, or damaged: made anew
+        arrays = _mapped(map_readable(place), said["arrays"], start, kind)
+        found = Found(_count(said["count"]), arrays, _words(said["words"]))
+        if said["digest"] != _digest(arrays, found.words) or not kind.fits(found, stamp.size):
+            return None
+        return Index(found.count, stamp, said["digest"], arrays, found.words)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no index of ours
         return None
 
 
-def _mapped(memory: npt.NDArray[np.uint8], described: Mapping[str, Any], start: int) -> Arrays:
+def _mapped(memory: npt.NDArray[np.uint8], described: Mapping[str, Any], start: int, kind: IndexKind) -> Arrays:
+    """The arrays, whose dtypes come from the kind: the text of the file must only agree with them."""
+    if described.keys() != kind.layout.keys():
+        raise ValueError(list(described))
     arrays = {}
     for name, (dtype, shape) in described.items():
+        known, rest = np.dtype(kind.layout[name][0]), kind.layout[name][1]
+        rows = _count(shape[0])
+        if dtype != known.str or shape[1:] != list(rest) or rows * known.itemsize > len(memory):
+            raise ValueError(name)
         start += -start % _ALIGNMENT
-        arrays[name] = np.ndarray(tuple(shape), np.dtype(dtype), memory, start)
+        arrays[name] = np.ndarray((rows, *rest), known, memory, start)
         start += arrays[name].nbytes
     if start != len(memory):
         raise ValueError(start)
     return arrays
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(value)
+    return value
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise ValueError(value)
+    return tuple(value)
+
+
+def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> bool:
+    """Whether an array has so many numbers, from 0 to `last`, each at least `step` more than the one before.
+
+    >>> ascends(np.array([0, 2, 5]), 3, 5), ascends(np.array([0, 5, 2]), 3, 2)
+    (True, False)
+    """
+    if len(array) != length or not length:
+        return False
+    rises = bool((array[1:] >= array[:-1]).all() and (np.diff(array) >= step).all())  # a difference may wrap
+    return rises and int(array[0]) == 0 and int(array[-1]) == last
+
+
+def lie_in(offsets: npt.NDArray[Any], lengths: npt.NDArray[Any], size: int) -> bool:
+    """Whether all of these ranges lie in a file of so many bytes.
+
+    >>> lie_in(np.array([0, 4]), np.array([4, 1]), 5), lie_in(np.array([2**63 - 1]), np.array([9]), 5)
+    (True, False)
+    """
+    if len(offsets) != len(lengths) or min(offsets.min(initial=0), lengths.min(initial=0)) < 0:
+        return False
+    return bool((offsets <= size).all() and (lengths <= size - offsets).all())

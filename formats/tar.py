@@ -20,7 +20,8 @@ from .damage import OnDamage, leave_out
 
 BLOCK = 512
 _END = bytes(BLOCK)
-_AT_ONCE = 1 << 20
+_AT_ONCE, _SKIPPED = 1 << 26, 1 << 20
+"""So many bytes are asked for at a time: a size that cannot be takes no memory."""
 
 
 class Member(NamedTuple):
@@ -150,37 +151,57 @@ def _walk(blocks: _Blocks, name: str, contents: bool) -> Iterator[Member | Sourc
     extended = _Extended(name)
     for header in _headers(blocks, name):
         if isinstance(header, SourceError):
-            extended.apply(None)
+            extended.forget()
             yield header
         elif header.type in _EXTENSIONS:
-            content = blocks.take(header.size)
-            if len(content) == header.size:  # a file that ends in it is told with the next header
-                extended.add(header, content)
-        elif _has_content(header):
-            path, size = extended.apply(header)
-            offset, wanted = blocks.offset, contents and header.isreg()
-            content = blocks.take(size) if wanted else blocks.skip(size)
-            if header.isreg() and not (wanted and len(content) < size):  # here, too
-                yield Member(path, offset, size, content)
+            extended.read(header, blocks)
         else:
-            extended.apply(header)
+            found = extended.described(header)
+            if isinstance(found, SourceError):
+                blocks.skip(max(header.size, 0))
+                yield found
+            elif _has_content(header):
+                yield from _regular(blocks, header, *found, contents)
+
+
+def _regular(blocks: _Blocks, header: tarfile.TarInfo, path: str, size: int, contents: bool) -> Iterator[Member]:
+    """Goes past a content, and gives the member if it is a regular file."""
+    offset, wanted = blocks.offset, contents and header.isreg()
+    content = blocks.take(size) if wanted else blocks.skip(size)
+    if header.isreg() and not (wanted and len(content) < size):  # a file that ends here is told with the next header
+        yield Member(path, offset, size, content)
 
 
 def _headers(blocks: _Blocks, name: str) -> Iterator[tarfile.TarInfo | SourceError]:
-    """Headers up to the mark of the end; whoever takes one takes or skips what comes after it. Errors where none is whole."""
+    """Headers up to the end of the file; whoever takes one takes or skips what comes after it. Errors where none is whole."""
     lost = False
+    end: int | None = None
     while True:
         offset, block = blocks.offset, blocks.read(BLOCK)
         if block == _END and not lost:  # while one looks for a header, zeros are content of a file
+            end = offset if end is None else end
+            continue
+        if end is not None and len(block) < BLOCK and not any(block) and not blocks.failure:
             return
         header = _header(block)
         if header is None and not offset:
             raise blocks.failure or _no_tar(name, block)
+        if end is not None:
+            yield blocks.failure or _after_the_end(name, end, offset)
+            lost, end = True, None
         if header is not None or not lost:
-            yield header or blocks.failure or _damaged(name, offset, len(block) < BLOCK)
+            yield _past_its_map(header, block, blocks) or blocks.failure or _damaged(name, offset, len(block) < BLOCK)
         if len(block) < BLOCK:
             return
         lost = header is None
+
+
+def _past_its_map(header: tarfile.TarInfo | None, block: bytes, blocks: _Blocks) -> tarfile.TarInfo | None:
+    """The header; where GNU wrote a sparse file with many pieces, blocks that say where they belong come before the content."""
+    more = header is not None and header.type == tarfile.GNUTYPE_SPARSE and any(block[482:483])
+    while more:
+        more = any(blocks.read(BLOCK)[504:505])
+    return header
 
 
 def _header(block: bytes) -> tarfile.TarInfo | None:
@@ -204,15 +225,45 @@ _EXTENSIONS = (
 )
 
 
+_REST_OF_A_MEMBER = b"M"
+"""In GNU's archives of several volumes (`tar -M`)."""
+
+
+_LARGEST_EXTENSION = 1 << 24
+"""Bytes of a name, or of what is said of a member."""
+
+
+_DIGITS = 40
+"""Of a size: more than any that a header without digits can say."""
+
+
 class _Extended:
     """What members of their own kind say of the next member, or of all that follow (pax, GNU's long names)."""
 
     def __init__(self, name: str) -> None:
         self._file = name
-        self._next: dict[str, str] = {}
         self._always: dict[str, str] = {}
+        self.forget()
 
-    def add(self, header: tarfile.TarInfo, content: bytes) -> None:
+    def forget(self) -> None:
+        """Forget what was said of the next member alone."""
+        self._next: dict[str, str] = {}
+        self._failure: SourceError | None = None
+
+    def read(self, header: tarfile.TarInfo, blocks: _Blocks) -> None:
+        """Keep what such a member says, or why it cannot be read: then the next member is not known."""
+        if not 0 <= header.size <= _LARGEST_EXTENSION:
+            self._failure = self._damaged(f"has {header.size} bytes, not 0 to {_LARGEST_EXTENSION}")
+            blocks.skip(max(header.size, 0))
+            return
+        content = blocks.take(header.size)
+        if len(content) == header.size:  # a file that ends in it is told with the next header
+            try:
+                self._add(header, content)
+            except SourceError as error:
+                self._failure = error
+
+    def _add(self, header: tarfile.TarInfo, content: bytes) -> None:
         if header.type == tarfile.GNUTYPE_LONGNAME:
             self._next["path"] = content.rstrip(b"\0").decode("utf-8", "surrogateescape")
         elif header.type == tarfile.XGLTYPE:
@@ -220,29 +271,44 @@ class _Extended:
         elif header.type != tarfile.GNUTYPE_LONGLINK:
             self._next.update(self._pairs(content))
 
-    def apply(self, header: tarfile.TarInfo | None) -> tuple[str, int]:
-        """Name and size of the next member; what was said of it alone is forgotten."""
-        said, self._next = {**self._always, **self._next}, {}
-        if header is None:
-            return "", 0
-        path = said.get("path", header.name)
-        if header.issparse() or any(name.startswith("GNU.sparse") for name in said):
-            raise SourceError(
-                f"{brief(self._file)}: {shown(path)} is a sparse file; write the archive without --sparse."
+    def described(self, header: tarfile.TarInfo) -> tuple[str, int] | SourceError:
+        """Name and size of the next member, or why they are not known; what was said of it alone is forgotten."""
+        said, failure = {**self._always, **self._next}, self._failure
+        said = {
+            name: value for name, value in said.items() if value
+        }  # without a value it takes back what was said before
+        self.forget()
+        path, size = said.get("path", header.name), said.get("size", str(header.size))
+        if failure is not None:
+            return failure
+        if header.type == tarfile.GNUTYPE_SPARSE or any(name.startswith("GNU.sparse") for name in said):
+            named = shown(said.get("GNU.sparse.name", path))
+            return SourceError(f"{brief(self._file)}: {named} is a sparse file; write the archive without --sparse.")
+        if header.type == _REST_OF_A_MEMBER:
+            return SourceError(
+                f"{brief(self._file)}: {shown(path)} is the rest of a member of another volume; write one archive."
             )
-        return path, int(said.get("size", header.size))
+        if not (_has_content(header) or size.isdigit()):  # it stands for nothing
+            return path, 0
+        if not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
+            return SourceError(
+                f"{brief(self._file)}: {shown(path)} has a size of {shown(size)} bytes; its header is damaged."
+            )
+        return path, int(size)
+
+    def _damaged(self, why: str) -> SourceError:
+        return SourceError(f"{brief(self._file)}: an extended header (pax) is damaged: it {why}.")
 
     def _pairs(self, content: bytes) -> dict[str, str]:
         r"""Of lines like `18 path=some name\n`: a length, which counts itself, a name and a value."""
         found, at = {}, 0
         while at < len(content):
             digits, space, _ = content[at : at + 20].partition(b" ")
-            line = content[at : at + int(digits)] if digits.isdigit() else b""
+            length = int(digits) if digits.isdigit() else 0
+            line = content[at : at + length]
             name, equals, value = line[len(digits) + 1 :].partition(b"=")
-            if not (space and equals and line.endswith(b"\n")):
-                raise SourceError(
-                    f"{brief(self._file)}: an extended header (pax) is damaged near byte {at} of its content."
-                )
+            if not (space and equals and line.endswith(b"\n") and len(line) == length):
+                raise self._damaged(f"is no list of names and values near byte {at}")
             found[name.decode(errors="replace")] = value[:-1].decode("utf-8", "surrogateescape")
             at += len(line)
         return found
@@ -257,9 +323,23 @@ class _Blocks:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self.offset = stream, 0
+        self._size: int | None = None
+        if stream.seekable():
+            self._size = stream.seek(0, os.SEEK_END)
+            stream.seek(0)
 
     def read(self, count: int) -> bytes:
-        """So many bytes; fewer at the end."""
+        """So many bytes; fewer at the end, however many were asked for."""
+        pieces = []
+        while count > 0 and (found := self._piece(min(count, self._left(), _AT_ONCE))):
+            pieces.append(found)
+            count -= len(found)
+        return b"".join(pieces)  # the same object, if there is one
+
+    def _left(self) -> int:
+        return _AT_ONCE if self._size is None else max(self._size - self.offset, 0)
+
+    def _piece(self, count: int) -> bytes:
         try:
             found = b"" if self.failure else self._stream.read(count)
         except CutOffError as error:  # a part of these bytes may be there, but no use
@@ -279,10 +359,10 @@ class _Blocks:
         return b""
 
     def _pass(self, count: int) -> None:
-        if count and self._stream.seekable():
-            self.offset = self._stream.seek(count, os.SEEK_CUR)
+        if self._size is not None:
+            self.offset = self._stream.seek(max(self.offset, min(self.offset + count, self._size)))
             return
-        while count > 0 and (found := self.read(min(count, _AT_ONCE))):
+        while count > 0 and (found := self._piece(min(count, _SKIPPED))):
             count -= len(found)
 
 
@@ -295,6 +375,13 @@ def _no_tar(name: str, block: bytes) -> SourceError:
             "compressed already), or convert it."
         )
     return SourceError(f"{brief(name)}: not a tar file, or damaged at its beginning.")
+
+
+def _after_the_end(name: str, end: int, offset: int) -> SourceError:
+    return SourceError(
+        f"{brief(name)}: after the mark of its end (zeros) at byte {end} more follows at byte {offset}; the file is damaged, "
+        "or is several tar files behind one another: unpack it by tar --ignore-zeros, and write it anew."
+    )
 
 
 def _damaged(name: str, offset: int, cut_off: bool) -> SourceError:

@@ -46,7 +46,7 @@ def crc_function() -> Callable[[bytes], int]:
     try:
         import google_crc32c
     except ImportError as error:
-        raise MissingExtraError('TFRecord files need google-crc32c: pip install "millrace[tfrecord]"') from error
+        raise MissingExtraError('TFRecord files need google-crc32c: pip install "headrace[tfrecord]"') from error
     function: Callable[[bytes], int] = google_crc32c.value
     return function
 

@@ -10,13 +10,14 @@ from math import lcm
 from typing import Any, Literal, TypedDict
 
 from ..checks import one_of, warn, whole_number
+from ..errors import SeedError
 from ..samplers.block_shuffle import BlockShuffle
-from ..wording import a_kind_of, brief, shown
+from ..wording import a_kind_of, shown
 from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
-    "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, millrace.Batch(32)]), or the short form "
-    "millrace.load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
+    "DataLoader": "DataLoader(data_source=…, sampler=…, operations=[…, headrace.Batch(32)]), or the short form "
+    "headrace.load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
     "load": "load(source, batch_size=32, shuffle=True, seed=0, num_epochs=1)",
 }
 
@@ -35,20 +36,21 @@ class LoaderOptions(TypedDict, total=False):
     max_errors: int | None
     ray_options: Mapping[str, Any] | None
     address: str | None
+    seed_globals: bool
 
 
-def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str]) -> None:
+def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known: Sequence[str]) -> None:
     """Refuse what `DataLoader` or `load`, the `function`, does not take: arguments without a name, and unknown names.
 
     Raises:
         TypeError: there is one; the message says what to write instead.
     """
     if unnamed:
-        raise TypeError(f"millrace.{function} takes its arguments by name: {_FORMS[function]}.")
+        raise TypeError(f"headrace.{function} takes its arguments by name: {_FORMS[function]}.")
     for name in unknown:
-        from ..foreign_names import argument_instead
+        from ..foreign_names.arguments import unknown_argument
 
-        raise TypeError(f"there is no argument {brief(name)}=; {argument_instead(name)}.")
+        raise unknown_argument(function, name, known)
 
 
 def as_list(name: str, operations: Any) -> Sequence[Any]:
@@ -72,6 +74,18 @@ def skips(on_error: Any, max_errors: int | None) -> bool:
         if on_error == "raise":
             raise ValueError(f'max_errors={shown(max_errors)} goes with on_error="skip".')
     return bool(on_error == "skip")
+
+
+def needs_seed_for_globals(execution: ExecutionOptions, sampler_seed: int | None) -> None:
+    """Check that there is a seed for the global generators, if these are to be seeded.
+
+    Raises:
+        SeedError: there is none.
+    """
+    if execution.seed_globals and sampler_seed is None:
+        raise SeedError(
+            "seed_globals=True seeds by the sampler's seed, and it has none; pass seed= to it, IndexSampler(…, seed=0)."
+        )
 
 
 def warn_of_no_effect(execution: ExecutionOptions) -> None:

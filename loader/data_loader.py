@@ -8,17 +8,30 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Never, NoReturn, Unpack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Unpack
 
-from ..operations import Batch
+from ..checks import true_or_false, whole_number
+from ..foreign_names.remarks import NEXT, NotHere, Remarks
+from ..operations import Batch, Operation
 from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
-from .arguments import LoaderOptions, as_list, refuse, skips, warn_of_no_effect, warn_of_shared_blocks
+from ..wording import first_few, shown
+from .arguments import (
+    LoaderOptions,
+    as_list,
+    needs_seed_for_globals,
+    refuse,
+    skips,
+    warn_of_no_effect,
+    warn_of_shared_blocks,
+)
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
+from .executors.auto.tuning import Tuning
 from .iterator import DataLoaderIterator
 from .options import Auto, ExecutionOptions, ReadOptions
+from .passes import Passes
 from .plan.build import make_pipeline, not_empty
 from .plan.compile import with_operations
 from .plan.pipeline import Pipeline
@@ -35,13 +48,15 @@ class _Description:
     execution: ExecutionOptions
     max_errors: int | None
     skipped_steps: SkippedSteps = NONE_SKIPPED
+    tuning: Tuning = field(default_factory=Tuning)  # of all epochs, with worker_count="auto"
 
 
-class DataLoader:
+class DataLoader(Remarks):
     """Records of a source, in a sampler's order, run through operations.
 
     The stream is a function of these alone: never of `worker_count`, buffers, timing or restarts. Immutable: each
-    `iter(loader)` is an independent run from the start.
+    `iter(loader)` is an independent run from the start. So a loop for each epoch is `loader.epochs(…)`: another
+    `for batch in loader` would give one shuffled epoch again, which is a warning.
 
     Args:
         data_source: anything with `__len__` and `__getitem__(int)`, preferably `__getitems__(keys)` too; a list, an
@@ -68,14 +83,19 @@ class DataLoader:
         address: of the Ray cluster, "host:port" or "auto"; None (default): the one that this process has joined, or that the
             environment variable RAY_ADDRESS names; else one is started on this machine.
         observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log" also
-            writes its table to the log once a minute and at the end: logger "millrace", level INFO.
+            writes its table to the log once a minute and at the end: logger "headrace", level INFO.
+        seed_globals: True seeds the global random generators (NumPy's, that of `random`, and torch's on the CPU where torch is
+            loaded) for each element that an operation is given, by seed, position and operation: operations that draw from
+            them give the same with any number of workers, at 15 µs a call. After each task they are as before. The sampler
+            needs a seed. Not with threads, which share them. False (default): each worker process has states of its own, and
+            an operation that is seen to draw from them is a warning; `RandomMapTransform` passes a generator that is better.
 
     Raises:
         TypeError: an argument of the wrong kind, or one of another library's names.
         ValueError: an argument outside its range, or parts that do not fit one another.
         SeedError: a random operation and a sampler without a seed.
 
-    >>> from millrace import Batch, DataLoader, IndexSampler
+    >>> from headrace import Batch, DataLoader, IndexSampler
     >>> loader = DataLoader(
     ...     data_source=range(10),
     ...     sampler=IndexSampler(10, num_epochs=1),
@@ -86,6 +106,15 @@ class DataLoader:
     """
 
     _description: _Description
+    _asked_as = "DataLoader"
+
+    if not TYPE_CHECKING:
+        __next__ = NotHere(NEXT.format("a DataLoader", "loader"))
+        __getitem__ = NotHere(
+            "a DataLoader has no elements by index; take the first, next(iter(loader)), or go to a step by its state. "
+            "loader.records_at(step) tells the records of a step, and source[0] is a record."
+        )
+    _passes: Passes
 
     def __init__(
         self,
@@ -105,9 +134,10 @@ class DataLoader:
         ray_options: Mapping[str, Any] | None = None,
         address: str | None = None,
         observe: bool | Literal["log"] = True,
+        seed_globals: bool = False,
         **unknown: Never,
     ) -> None:
-        refuse("DataLoader", unnamed, unknown)
+        refuse("DataLoader", unnamed, unknown, ["data_source", "sampler", "operations", *LoaderOptions.__annotations__])
         if data_source is None or sampler is None:
             missing = "data_source" if data_source is None else "sampler"
             raise TypeError(f"DataLoader needs {missing}=; DataLoader(data_source=…, sampler=…, operations=[…]).")
@@ -120,9 +150,11 @@ class DataLoader:
             observe="log" if enable_profiling else observe,
             ray_options=ray_options,
             address=address,
+            seed_globals=seed_globals,
         )
         pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors))
-        vars(self)["_description"] = _Description(pipeline, execution, max_errors)
+        needs_seed_for_globals(execution, pipeline.leaf.sampler.seed)
+        vars(self).update(_description=_Description(pipeline, execution, max_errors), _passes=Passes())
         warn_of_no_effect(execution)
         for leaf in pipeline.leaves:
             warn_of_shared_blocks(leaf.source, getattr(leaf.sampler, "shuffle", None), leaf.shard.shard_count)
@@ -132,7 +164,9 @@ class DataLoader:
 
     def __iter__(self) -> DataLoaderIterator:
         own = self._description
-        return DataLoaderIterator(own.pipeline, own.execution, own.max_errors, own.skipped_steps)
+        return DataLoaderIterator(
+            own.pipeline, own.execution, own.max_errors, own.skipped_steps, self._passes, own.tuning
+        )
 
     @property
     def _pipeline(self) -> Pipeline:
@@ -140,8 +174,9 @@ class DataLoader:
 
     def _with(self, **changes: Any) -> DataLoader:
         """The same loader, with other parts of its description."""
+        changes.setdefault("tuning", Tuning())
         other = copy.copy(self)
-        vars(other)["_description"] = dataclasses.replace(self._description, **changes)
+        vars(other).update(_description=dataclasses.replace(self._description, **changes), _passes=Passes())
         return other
 
     def __len__(self) -> int:
@@ -152,13 +187,20 @@ class DataLoader:
         """
         return steps.number_of(self._pipeline, (0, 0), self._description.skipped_steps)
 
-    def with_batch_size(self, batch_size: int) -> DataLoader:
+    def with_batch_size(self, batch_size: int, *, batch: int | None = None) -> DataLoader:
         """The same loader with another size of its `Batch`. States go from one to the other: the next record comes next.
 
-        Raises:
-            ValueError: there is no `Batch`, or several, or the size is not positive.
+        Args:
+            batch_size: number of elements that the `Batch` takes, at least 1.
+            batch: which `Batch` is meant where there are several: 0 for the first among them, in order, -1 for the last. None
+                (default): there is one.
 
-        >>> from millrace import load
+        Raises:
+            ValueError: there is no `Batch`, or none with that number, or several and `batch` is None; or the size is not
+                positive.
+            TypeError: `batch` is no whole number.
+
+        >>> from headrace import load
         >>> small = load(range(10), batch_size=2, num_epochs=1)
         >>> iterator = iter(small)
         >>> next(iterator).tolist()
@@ -168,17 +210,9 @@ class DataLoader:
         >>> [batch.tolist() for batch in large]
         [[2, 3, 4, 5], [6, 7, 8, 9]]
         """
-        batches = [
-            number
-            for number, operation in enumerate(self._pipeline.operations)
-            if operation.takes is not None and operation.one_to_one
-        ]
-        if len(batches) != 1:
-            raise ValueError(
-                f"with_batch_size needs a pipeline with one Batch; this one has {len(batches)}. Make another DataLoader."
-            )
+        number = _number_of_batch(self._pipeline.operations, batch)
         operations = list(self._pipeline.operations)
-        operations[batches[0]] = operations[batches[0]].taking(batch_size)
+        operations[number] = operations[number].taking(batch_size)
         return self._with(pipeline=not_empty(with_operations(self._pipeline, operations)))
 
     def records_at(self, step: int) -> Any:
@@ -190,7 +224,7 @@ class DataLoader:
             TypeError: an operation decides which records make an element.
             IndexError: the stream ends before.
 
-        >>> from millrace import load
+        >>> from headrace import load
         >>> load(range(10), batch_size=4, num_epochs=1).records_at(2).tolist()
         [8, 9]
         """
@@ -210,7 +244,7 @@ class DataLoader:
             TypeError: an operation decides which records make an element.
             LookupError: another shard reads the record in this epoch (the message says which, and where), or nobody.
 
-        >>> from millrace import load
+        >>> from headrace import load
         >>> loader = load(range(10), batch_size=4, shuffle=True, seed=0)
         >>> step, row = loader.find(7, epoch=2)
         >>> int(loader.records_at(step)[row])
@@ -229,7 +263,7 @@ class DataLoader:
             TypeError: they are no pairs of whole numbers.
             ValueError: a range is empty.
 
-        >>> from millrace import load
+        >>> from headrace import load
         >>> loader = load(range(10), batch_size=2, num_epochs=1).skip([(1, 3)])
         >>> [batch.tolist() for batch in loader]
         [[0, 1], [6, 7], [8, 9]]
@@ -250,7 +284,7 @@ class DataLoader:
             TypeError: `count` is no whole number.
             ValueError: the sampler has fewer epochs, or steps are left out, whose numbers are those of `iter(loader)`.
 
-        >>> from millrace import load
+        >>> from headrace import load
         >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
         [[[0, 1], [2]], [[0, 1], [2]]]
         """
@@ -260,7 +294,7 @@ class DataLoader:
         """The loader of one epoch."""
         if self._description.skipped_steps:
             raise ValueError("skip() counts the steps of iter(loader), not those of epochs; use one or the other.")
-        return self._with(pipeline=one_epoch(self._pipeline, number))
+        return self._with(pipeline=one_epoch(self._pipeline, number), tuning=self._description.tuning)
 
     to_device = to_device
 
@@ -270,6 +304,41 @@ class DataLoader:
             f"DataLoader(data_source={pipeline.leaf.source!r}, sampler={pipeline.leaf.sampler!r}, "
             f"operations={list(pipeline.operations)!r}, worker_count={self._description.execution.workers})"
         )
+
+
+def _number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
+    """Which operation is the `Batch` that is meant.
+
+    Args:
+        operations: of a pipeline.
+        batch: its number among those that make batches; None: there is one.
+
+    Raises:
+        TypeError, ValueError: as of `with_batch_size`.
+    """
+    found = [number for number, each in enumerate(operations) if each.takes is not None and each.one_to_one]
+    if not found:
+        raise ValueError("with_batch_size needs a pipeline with a Batch; this one has 0. Make another DataLoader.")
+    if batch is None:
+        if len(found) > 1:
+            raise ValueError(
+                f"with_batch_size cannot know which of {len(found)} batches you mean, "
+                f"{first_few([shown(operations[number]) for number in found])}; say its number, batch=0 for the first, "
+                "batch=-1 for the last."
+            )
+        return found[0]
+    return found[whole_number("batch", batch, -len(found), len(found) - 1, "the number of a Batch, 0 for the first")]
+
+
+_OF_LOAD = (
+    "num_epochs",
+    "shuffle",
+    "seed",
+    "shard_options",
+    "transformations",
+    "batch_size",
+    "drop_remainder",
+)
 
 
 def load(
@@ -307,7 +376,8 @@ def load(
     >>> sorted(np.concatenate([batch["x"] for batch in batches]).tolist())
     [0, 1, 2, 3, 4, 5]
     """
-    refuse("load", unnamed, [name for name in options if name not in LoaderOptions.__annotations__])
+    options_of_load = [*_OF_LOAD, *LoaderOptions.__annotations__]
+    refuse("load", unnamed, [name for name in options if name not in options_of_load], options_of_load)
     records = as_source(source)
     sampler = IndexSampler(
         num_records=len(records),
@@ -316,7 +386,8 @@ def load(
         num_epochs=num_epochs,
         seed=seed,
     )
-    batch = [] if batch_size is None else [Batch(batch_size, drop_remainder)]
+    drops = true_or_false("drop_remainder", drop_remainder)
+    batch = [] if batch_size is None else [Batch(batch_size, drops)]
     return DataLoader(
         data_source=records,
         sampler=sampler,

@@ -32,8 +32,8 @@ class Epochs(Resumable, Generic[Kind]):
     counted over all epochs. To leave a loop early leaves out the rest of its epoch, and to take the next epoch closes the
     one before. Close it, or use it as a context manager, to stop its threads at once; dropping it does the same.
 
-    >>> import millrace
-    >>> epochs = millrace.load(range(5), batch_size=2).epochs(2)
+    >>> import headrace
+    >>> epochs = headrace.load(range(5), batch_size=2).epochs(2)
     >>> for epoch in epochs:
     ...     for batch in epoch:
     ...         print(epoch.epoch, epoch.step, batch.tolist())

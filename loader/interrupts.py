@@ -1,6 +1,6 @@
-"""Holds Ctrl-C back while something is made or ended that must not be left half-way: processes, threads, descriptors.
+"""Holds back what signals raise while processes, threads or descriptors are made or ended, so that none is left half-way.
 
-In: a short section. Out: the same, as a whole, and after it the interrupt that came meanwhile.
+In: a short section. Out: the same, as a whole, and after it the interrupt, or the exception of a handler, that came meanwhile.
 """
 
 from __future__ import annotations
@@ -10,46 +10,90 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 _PAUSES = (1e-4, 5e-3)
 """Seconds between two looks of `wait_until`, at first and at most."""
 
+_SIGNALS = tuple(sorted(signal.valid_signals(), key=lambda number: (number != signal.SIGINT, number)))
+"""All there are, Ctrl-C first."""
+
 
 class Uninterrupted:
-    """Within it a SIGINT is noted; its handler is called at the end, once.
+    """Within it a SIGINT is noted, and its handler is called at the end, once. Other handlers are called at once.
 
-    The handler is exchanged, not the signal blocked: another thread would get that, and Python hand it to this one. Of nested
-    ones the outermost counts. Nothing is done in threads other than the main one, where no handler runs, and where the
-    handler is none of Python's. A second SIGINT goes through at once, so that nobody waits for ever.
+    What those raise is raised at the end. The handlers are exchanged, not the signals blocked: another thread would get these,
+    and Python hand them to this one. Of nested sections the outermost counts. Nothing is done in threads other than the main
+    one, where no handler runs, nor for handlers that are none of Python's. Once something is held back, what comes next goes
+    through at once, so that nobody waits for ever.
     """
 
-    _former: Callable[[int, FrameType | None], Any] | None = None
+    holding: ClassVar[Uninterrupted | None] = None
+    """The outermost section that the main thread is in."""
+
     came = False
+    _error: BaseException | None = None
+
+    def __init__(self) -> None:
+        self._formers: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def __enter__(self) -> None:
-        former = signal.getsignal(signal.SIGINT)
-        if not callable(former) or isinstance(former, Uninterrupted) or not _in_main_thread():
+        if not _in_main_thread() or Uninterrupted.holding is not None:
             return
         try:
-            self._former = former
-            signal.signal(signal.SIGINT, self)
-        except BaseException:  # of another signal's handler
-            signal.signal(signal.SIGINT, former)
+            for number in _SIGNALS:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._formers[number] = handler
+                    signal.signal(number, self)
+            Uninterrupted.holding = self
+        except BaseException:  # of a handler that was not yet exchanged
+            self.__exit__()
             raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Be the handler."""
-        if self.came and self._former is not None:
-            signal.signal(signal.SIGINT, self._former)
-            self._former(number, frame)
-        self.came = True
+        handler, is_second = self._formers[number], self.holds
+        if number == signal.SIGINT and not is_second:
+            self.came = True
+            return
+        try:
+            handler(number, frame)
+        except BaseException as error:
+            if is_second or Uninterrupted.holding is not self:
+                raise
+            self._error = error
+
+    @property
+    def holds(self) -> bool:
+        """Whether something came that is held back."""
+        return self.came or self._error is not None
 
     def __exit__(self, *_: object) -> None:
-        if self._former is not None:
-            signal.signal(signal.SIGINT, self._former)
+        if self._formers:
+            try:
+                self._give_back()
+            finally:
+                Uninterrupted.holding = None
+                self._raise_held()
+
+    def _give_back(self) -> None:
+        try:
+            for number, handler in self._formers.items():
+                signal.signal(number, handler)
+        except BaseException:  # of a handler that was given back
+            self._give_back()
+            raise
+
+    def _raise_held(self) -> None:
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # it knows this frame
             if self.came:
-                self._former(signal.SIGINT, None)
+                self._formers[signal.SIGINT](signal.SIGINT, None)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
@@ -64,8 +108,8 @@ def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> 
 
 
 def _interrupted() -> bool:
-    handler = signal.getsignal(signal.SIGINT)
-    return isinstance(handler, Uninterrupted) and handler.came and _in_main_thread()
+    section = Uninterrupted.holding
+    return section is not None and section.holds and _in_main_thread()
 
 
 def _in_main_thread() -> bool:

@@ -9,16 +9,19 @@ import logging
 import sys
 from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError, InUseError
+from ..foreign_names.remarks import NotHere, Remarks
 from ..wording import shown
+from .executors.auto.tuning import Tuning
 from .executors.make import make_executor
 from .executors.protocol import Executor
 from .observing.listeners import begins
 from .observing.observer import Observer
 from .observing.summary import StageNames, stage_stats, worker_stats
 from .options import ExecutionOptions, ReadOptions
+from .passes import Passes
 from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.steps.ranges import Ranges
@@ -34,13 +37,13 @@ from .stream.rows import Rows
 from .stream.running import Elements, Running
 from .stream.skipped import SkippedRecords
 
-_LOGGER = logging.getLogger("millrace")
+_LOGGER = logging.getLogger("headrace")
 
 LOG_SECONDS = 60.0
 """Between two tables in the log. Chosen."""
 
 
-class DataLoaderIterator(Standing):
+class DataLoaderIterator(Standing, Remarks):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
     Use it from one thread at a time. After an exception of an operation the state is still that of the last element
@@ -48,13 +51,26 @@ class DataLoaderIterator(Standing):
     context manager, to stop its threads at once; dropping it does the same.
     """
 
+    _asked_as = "DataLoaderIterator"
+
+    if not TYPE_CHECKING:
+        __getitem__ = NotHere(
+            "a DataLoaderIterator has no elements by index; go on with next(iterator), or go to a step by its state, "
+            "iterator.set_state(state)."
+        )
+
     def __init__(
         self,
         pipeline: Pipeline,
         execution: ExecutionOptions,
         max_errors: int | None = None,
         skipped_steps: SkippedSteps = NONE_SKIPPED,
+        passes: Passes | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
+        self._tuning = tuning  # what other iterators of the loader have found out; None: nothing
+        self._passes = passes  # of the loader; None: nobody counts them
+        self._from_start = True  # nothing has come yet, and no state was set
         self._pipeline = self._loaders = pipeline  # as it goes on from a state, and as the loader made it
         self._loaders_skipped_steps = self._skipped_steps = skipped_steps
         self._execution = execution
@@ -79,6 +95,8 @@ class DataLoaderIterator(Standing):
                     return next(self)  # another thread closed it, or went elsewhere
                 self._running.finish()
                 self._ended = True
+                if self._passes is not None:
+                    self._passes.end()
                 if self._log_at is not None:
                     self._log()
                 raise
@@ -110,8 +128,8 @@ class DataLoaderIterator(Standing):
     def stats(self) -> IteratorStats:
         """What took the time since the start, or the last `set_state`; `print` it for a table. Any thread may ask.
 
-        >>> import millrace
-        >>> iterator = iter(millrace.load(range(8), batch_size=2, num_epochs=1))
+        >>> import headrace
+        >>> iterator = iter(headrace.load(range(8), batch_size=2, num_epochs=1))
         >>> _ = list(iterator)
         >>> iterator.stats().steps
         4
@@ -174,9 +192,9 @@ class DataLoaderIterator(Standing):
         Raises:
             CheckpointError: a state is missing, or is of another run or pipeline. The iterator stays where it was.
 
-        >>> import millrace
+        >>> import headrace
         >>> def shard(index, count):
-        ...     return iter(millrace.load(range(8), num_epochs=1, shard_options=millrace.ShardOptions(index, count)))
+        ...     return iter(headrace.load(range(8), num_epochs=1, shard_options=headrace.ShardOptions(index, count)))
         >>> first, second = shard(0, 2), shard(1, 2)
         >>> next(first), next(first), next(second)
         (0, 2, 1)
@@ -214,8 +232,14 @@ class DataLoaderIterator(Standing):
     def _begin(self) -> Elements:
         if self._closed:
             raise ClosedError("the iterator was closed; take a new one, iter(loader), and give it the state.")
+        if self._passes is not None and self._from_start:
+            self._from_start = False
+            self._passes.begin(self._pipeline)
         begins(self)
-        return self._running.begin(lambda: make_executor(self._pipeline, self._execution, self._observer), self._flow)
+        return self._running.begin(self._executor, self._flow)
+
+    def _executor(self) -> Executor:
+        return make_executor(self._pipeline, self._execution, self._observer, self._tuning)
 
     def _flow(self, executor: Executor) -> Flow:
         """What comes next."""
@@ -248,13 +272,13 @@ class DataLoaderIterator(Standing):
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
         loaders, (state,) = going_on(self._loaders, [state], strict, run_here)
         pipeline = resumed(loaders, state, strict)
-        check_left(pipeline, state.cursor)
+        check_left(loaders, pipeline, state.cursor, run_here)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
         start = state.cursor._replace(skips=skips)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
         skipped, observer = SkippedRecords(self._skipped.limit), Observer()
         self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing
-        self._loaders, self._pipeline, self._start, self._run = loaders, pipeline, start, None
+        self._loaders, self._pipeline, self._start, self._run, self._from_start = loaders, pipeline, start, None, False
         self._step = self._first_step = state.step
         self._skipped_steps, self._skipped, self._observer, self._ended = skipped_steps, skipped, observer, False
 
@@ -272,10 +296,10 @@ def _names(pipeline: Pipeline) -> list[StageNames]:
 
 
 def run_here(pipeline: Pipeline, start: Cursor) -> Generator[tuple[Any, Rows, int], None, None]:
-    """The elements of a pipeline from a cursor on, made in this thread."""
+    """The elements of a pipeline from a cursor on, made in this thread; in groups as the plan has them."""
     options, observer = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False), Observer()
     executor = make_executor(pipeline, options, observer)
     try:
-        yield from Flow(pipeline, start, executor, SkippedRecords(), observer)
+        yield from Flow(pipeline, start, executor, SkippedRecords(), observer, planned=True)
     finally:
         executor.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal, TypeVar
 
-from ..checks import one_of, warn, whole_number
+from ..checks import one_of, true_or_false, warn, whole_number
 from ..wording import a_kind_of, shown
 
 T = TypeVar("T")
@@ -20,10 +20,15 @@ T = TypeVar("T")
 class ReadOptions:
     """How far and on how many threads records are read ahead, for sources that wait for disks or networks.
 
+    Both are for each place that works: the user's process with `worker_count=0` or with worker threads, which share them, and
+    each worker process or actor.
+
     Attributes:
-        num_threads: reading threads; 0 reads when the records are needed (default 16).
-        prefetch_buffer_size: records to read ahead (default 500); 0 for none. With fewer than threads, which is a warning,
-            some threads have nothing to read.
+        num_threads: reads under way at a time, whatever the batch size; 0 reads when the records are needed (default 16). A
+            source may say that fewer help (`reads_ahead`). Asynchronous sources need no threads.
+        prefetch_buffer_size: records that are read, or being read, before they are asked for (default 500); 0 for none. Of
+            asynchronous sources, also the reads under way. With fewer than threads, which is a warning, some threads have
+            nothing to read.
 
     Raises:
         ValueError: a negative value.
@@ -55,10 +60,10 @@ def as_read_options(options: Any) -> ReadOptions:
         return options or ReadOptions()
     if hasattr(options, "num_threads") and hasattr(options, "prefetch_buffer_size"):
         return ReadOptions(options.num_threads, options.prefetch_buffer_size)
-    raise TypeError(f"read_options={shown(options)} is {a_kind_of(options)}; pass millrace.ReadOptions(num_threads=…).")
+    raise TypeError(f"read_options={shown(options)} is {a_kind_of(options)}; pass headrace.ReadOptions(num_threads=…).")
 
 
-INSIDE_A_TASK: ContextVar[bool] = ContextVar("millrace_inside_a_task", default=False)
+INSIDE_A_TASK: ContextVar[bool] = ContextVar("headrace_inside_a_task", default=False)
 """Whether what is iterated now is part of a task: then it is done here, without workers of its own."""
 
 
@@ -99,7 +104,7 @@ class Auto:
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Where and how far ahead the work is done: never what comes of it.
+    """Where and how far ahead the work is done: never what comes of it, but for what draws from global generators.
 
     Attributes:
         worker_count: 0 works in the calling thread and reads ahead on threads; other numbers work in that many processes,
@@ -115,9 +120,13 @@ class ExecutionOptions:
             `num_gpus`, `memory`, `resources`, `scheduling_strategy`, `runtime_env`.
         address: of the Ray cluster, "host:port"; "auto": the one that runs on this machine. None (default): the one that this
             process has joined, or that the environment variable RAY_ADDRESS names; else one that is started here.
+        seed_globals: True seeds the global random generators (NumPy's, that of `random`, and torch's on the CPU where torch is
+            loaded) for each element that an operation is given, by seed, position and operation. So operations that draw from
+            them give the same with any number of workers. After each task they are as before. Not with threads, which all draw
+            from the same ones. False (default): each worker process has states of its own, other ones each time.
         observe: whether tasks and operations are timed, for `iterator.stats()` (default True); costs less than 1 %. "log"
-            writes the table of `stats()` to the log, too, once a minute and at the end: logger "millrace", level INFO. "each"
-            times every task, also very short ones, for some per cent: as `millrace.diagnose` does.
+            writes the table of `stats()` to the log, too, once a minute and at the end: logger "headrace", level INFO. "each"
+            times every task, also very short ones, for some per cent: as `headrace.diagnose` does.
 
     Raises:
         TypeError: an argument of the wrong kind.
@@ -136,6 +145,7 @@ class ExecutionOptions:
     observe: bool | Literal["log", "each"] = True
     ray_options: Mapping[str, Any] | None = None
     address: str | None = None
+    seed_globals: bool = False
 
     def __post_init__(self) -> None:
         if self.worker_init_fn is not None and not callable(self.worker_init_fn):
@@ -154,9 +164,15 @@ class ExecutionOptions:
             "read_options": as_read_options(self.read_options),
             "ray_options": _ray_options(self.ray_options, self.worker_kind),
             "address": _address(self.address, self.worker_kind),
+            "seed_globals": true_or_false("seed_globals", self.seed_globals),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        if self.seed_globals and self.worker_kind == "thread" and self.worker_count != 0:
+            raise ValueError(
+                'seed_globals=True does not go with worker_kind="thread": all threads draw from the same global generators. '
+                'Pass worker_kind="process", or draw from the generator that headrace.RandomMapTransform(function) passes.'
+            )
 
     @property
     def workers(self) -> int:
@@ -206,7 +222,7 @@ def _ray_options(options: Any, kind: str) -> Mapping[str, Any] | None:
             f'ray_options={shown(options)} is {a_kind_of(options)}; pass a dict, such as {{"num_cpus": 1}}.'
         )
     if taken := [name for name in options if name in OURS]:
-        raise ValueError(f"ray_options= has {shown(taken[0])}, which millrace sets itself; leave it out.")
+        raise ValueError(f"ray_options= has {shown(taken[0])}, which headrace sets itself; leave it out.")
     return _with_ray("ray_options", dict(options), kind)
 
 

@@ -16,6 +16,12 @@ from .observing.times import TaskEvent, WorkerEvent
 LITTLE = 0.05
 """Of the time: a loop that waits for less gains nothing by faster batches."""
 
+MUCH = 0.5
+"""Of the time of work: what takes more is what is waited for."""
+
+AHEAD = 1.2
+"""Reads that take so many times as long as they are waited for are done ahead of the work, by others."""
+
 OPERATION_LINES = 6
 """Of a table, that tell what work took."""
 
@@ -59,6 +65,24 @@ class IteratorStats:
         """Bytes of the elements."""
         return sum(stage.nbytes for stage in self.stages if stage.ends)
 
+    @property
+    def reads_under_way(self) -> float:
+        """How many reads of records were under way at a time, on average."""
+        return sum(stage.under_way for stage in self.stages) / self.elapsed if self.elapsed else 0.0
+
+    def _waits_for_reads(self) -> bool:
+        """Whether workers wait for records that are read ahead for more than half of their time."""
+        reading = sum(stage.reading for stage in self.stages)
+        ahead = sum(stage.under_way for stage in self.stages) > AHEAD * reading
+        return ahead and reading > MUCH * sum(stage.busy for stage in self.stages)
+
+    @property
+    def _start(self) -> float:
+        """Seconds in which the first element was waited for while the workers had not begun; 0 if that was long ago."""
+        if not self.tasks or self.tasks[0].block:
+            return 0.0
+        return min(max(self.tasks[0].times.began - self.tasks[0].asked, 0.0), self.waited)
+
     def to_dict(self) -> dict[str, Any]:
         """All but the single tasks and events, as plain values for JSON."""
         plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=()))
@@ -89,6 +113,11 @@ class IteratorStats:
     def _advice(self) -> str:
         if self.waited <= LITTLE * self.elapsed:
             return "nothing; batches are there when you ask for them."
+        if self._start > self.waited / 2:
+            return f"workers took {self._start:.1f} s to begin, in every loop anew: one iterator over all epochs (num_epochs=)."
+        if self._waits_for_reads():
+            reads = f"{self.reads_under_way:.0f} reads under way"
+            return f"reading is waited for, with {reads}; allow more (read_options=); ask headrace.diagnose(loader)."
         if self.worker_count == 0:
             return "your thread reads and transforms; pass worker_count=, or make operations and source faster."
         return (

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
-from ..checks import whole_number
+from ..checks import true_or_false, whole_number
+from ..foreign_names.decorators import explains_init
 from ..wording import shown
 from .padding import batch_and_pad, pad_batch
 from .protocol import Context, Element, Operation, Step, allocate_plainly
@@ -25,6 +24,7 @@ from .stacking import Stack
 BatchFunction = Callable[[Sequence[Element]], Element]
 
 
+@explains_init
 class Batch(Operation):
     """Puts `batch_size` consecutive elements into one.
 
@@ -46,19 +46,19 @@ class Batch(Operation):
             a string or object there; or when a leaf is masked.
         NoElementError: an element is None.
 
-    >>> from millrace import load
+    >>> from headrace import load
     >>> [batch.tolist() for batch in load(range(5), batch_size=2, num_epochs=1)]
     [[0, 1], [2, 3], [4]]
     """
 
     def __init__(self, batch_size: int, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> None:
         self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
-        if not isinstance(drop_remainder, (bool, np.bool_)):
-            raise TypeError(f"drop_remainder={shown(drop_remainder)} is no bool; a function goes to batch_fn=.")
+        self.drop_remainder = true_or_false(
+            "drop_remainder", drop_remainder, "True or False; a function goes to batch_fn="
+        )
         _check_called(batch_fn)
         if batch_fn is not None and not callable(batch_fn):
             raise TypeError(f"batch_fn={shown(batch_fn)} must be a function from a list of elements to a batch.")
-        self.drop_remainder = drop_remainder
         self.batch_fn = batch_fn
 
     @property
@@ -103,7 +103,7 @@ def _check_called(batch_fn: Any) -> None:
     for maker, arguments in ((pad_batch, ""), (batch_and_pad, "batch_size=…")):
         if batch_fn is maker:
             name = maker.__name__
-            raise TypeError(f"batch_fn={name} makes a function; call it, batch_fn=millrace.{name}({arguments}).")
+            raise TypeError(f"batch_fn={name} makes a function; call it, batch_fn=headrace.{name}({arguments}).")
 
 
 class BatchStep:
@@ -176,6 +176,8 @@ class BatchStep:
         context, rows, waiting = self._context, self._rows, self._waiting
         if not self._count:
             self._first = context.seed, context.position, context.row
+            if (size := min(self._size, context.most)) != rows.size:
+                rows.resize(size)
         try:
             rows.add(self._count, waiting)
         except Exception:
@@ -215,8 +217,12 @@ class Gather:
 
     row = 0
 
+    def resize(self, size: int) -> None:
+        """The same for any number of rows."""
+        self.size = size
+
     def __init__(self, size: int, batch_fn: BatchFunction) -> None:
-        self.chunk = size
+        self.chunk = self.size = size
         self._batch_fn = batch_fn
         self._elements: list[Element] = []
 

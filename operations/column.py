@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from .protocol import ArraySpec, Tell
 PYTHON_NUMBERS = (bool, int, float, complex)
 NUMBERS = "biufc"
 """Kinds of dtypes that are told apart by the type of their scalars, and of which a mixture is worth a word."""
+
+UNMADE = (GeneratorType, CoroutineType, AsyncGeneratorType)
+"""Values that are still to be made: what a function with `yield` or an `async` function gives."""
 
 _dtype_of = attrgetter("dtype")
 
@@ -161,7 +165,7 @@ class Column:
     def _unequal(self, array: NDArray[Any]) -> StructureError:
         return StructureError(
             f"leaf {self.name} has shape {self._shape} in one element of the batch and "
-            f"{array.shape} in another; make them equal before Batch, or pass Batch(…, batch_fn=millrace.pad_batch())."
+            f"{array.shape} in another; make them equal before Batch, or pass Batch(…, batch_fn=headrace.pad_batch())."
         )
 
     def finish(self, rows: int) -> NDArray[Any]:
@@ -185,6 +189,11 @@ def as_array(leaf: Any, name: str = "of the element") -> NDArray[Any]:
         raise BatchError(
             f"an element holds {a_kind_of(leaf)}, whose parts cannot be stacked one by one; map it to a plain "
             "dict, list or tuple before Batch."
+        )
+    if isinstance(leaf, UNMADE):
+        raise BatchError(
+            f"leaf {name} is {a_kind_of(leaf)}, which holds no value yet. A function with yield belongs in "
+            "headrace.FlatMap(function), or list its values; what an async function gives has to be awaited before Batch."
         )
     if not isinstance(leaf, (str, bytes)):
         array = np.asarray(leaf)

@@ -14,7 +14,7 @@ DIGITS = 8
 def fingerprint(operation: Operation) -> str:
     """Eight hexadecimal digits that change when the operation's kind, name or a plain parameter does.
 
-    >>> from millrace.operations import Batch
+    >>> from headrace.operations import Batch
     >>> fingerprint(Batch(4)) == fingerprint(Batch(4, drop_remainder=True))
     False
 

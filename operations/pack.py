@@ -16,6 +16,7 @@ import numpy as np
 
 from ..checks import whole_number
 from ..errors import PackError
+from ..foreign_names.decorators import explains_init
 from ..keyed_random import child_row
 from ..wording import shown
 from .packing.by_leaf import Path, name, value_at
@@ -28,6 +29,7 @@ from .packing.settings import BARE, Settings
 from .protocol import Context, Element, Operation, Step
 
 
+@explains_init
 class Pack(Operation):
     """Packs documents, arrays of tokens of unequal length, into rows of `length` tokens.
 
@@ -37,8 +39,9 @@ class Pack(Operation):
     * `x_segment_ids`, `int32[length]`: from 1 the number in the row of the document that the token is of, 0 for padding;
     * `x_positions`, `int32[length]`: the place of the token in its segment, from 0; 0 for padding.
 
-    An element that is one array and no dict is packed as if it was `{"tokens": array}`. Several leaves, as inputs and targets,
-    are packed together: a document has one segment id in all of them.
+    An element that is one array and no dict is packed as if it was `{"tokens": array}`, a named tuple or a dataclass as if it
+    was the dict of its fields. Several leaves, as inputs and targets, are packed together: a document has one segment id in all
+    of them. Rows are dicts.
 
     Documents of `window` elements are packed together, and no row holds documents of two windows. Nothing is left out but
     documents without a token. Rows come in the order of the documents that they began with.
@@ -68,10 +71,10 @@ class Pack(Operation):
             arguments name leaves that are not there.
 
     >>> import numpy as np
-    >>> import millrace
+    >>> import headrace
     >>> documents = [np.array([1, 1, 1]), np.array([2, 2, 2]), np.array([3])]
-    >>> sampler = millrace.IndexSampler(3, num_epochs=1)
-    >>> loader = millrace.DataLoader(data_source=documents, sampler=sampler, operations=[Pack(4, window=3)])
+    >>> sampler = headrace.IndexSampler(3, num_epochs=1)
+    >>> loader = headrace.DataLoader(data_source=documents, sampler=sampler, operations=[Pack(4, window=3)])
     >>> for row in loader:
     ...     print(row["tokens"], row["tokens_segment_ids"], row["tokens_positions"])
     [1 1 1 3] [1 1 1 2] [0 1 2 0]

@@ -53,7 +53,8 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             elements (`{"tokens": 512}`) pads these leaves, ragged or not, and others that are ragged to the longest. A longer
             leaf is an error. What is ragged, each batch shows for itself: lengths may agree by chance, and a last batch may
             have one element. So where elements have several leaves with an axis, only a dict gives all batches one shape.
-        value: what to pad with (default 0).
+        value: what to pad with (default 0), a number; or a dict by key of the elements (`{"tokens": -1}`), where leaves that it
+            does not name get 0.
         mask_key: adds a mask `bool[n, length]` to batches of dicts under this name, True where nothing was filled in. A dict
             adds one for each of several leaves (`{"tokens": "tokens_mask"}`). None (default) adds none.
 
@@ -89,8 +90,8 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             return stack(elements)  # which says how they differ
         leaves = zip(*([as_array(leaf) for leaf in leaves] for leaves, _ in flat))
         columns = [_Column(name, column) for name, column in zip(leaf_names(structure), leaves)]
-        targets = self._targets(columns)
-        padded = [self._padded(column, targets.get(column.name)) for column in columns]
+        targets, values = self._targets(columns), self._values(columns)
+        padded = [_padded(column, targets.get(column.name), values[column.name]) for column in columns]
         batch = stack([structure.unflatten([leaves[row] for leaves in padded]) for row in range(len(elements))])
         for key, mask in self._masks(columns, targets):
             batch = _with_mask(batch, key, mask)
@@ -112,10 +113,20 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
                 )
         return targets
 
-    def _padded(self, column: _Column, length: int | None) -> Sequence[Any]:
-        if length is None:
-            return [leaf[()] for leaf in column.leaves]
-        return [_filled(leaf, length, self.value) if leaf.ndim else leaf[()] for leaf in column.leaves]
+    def _values(self, columns: Sequence[_Column]) -> dict[str, Any]:
+        """What each leaf is padded with."""
+        if not isinstance(self.value, Mapping):
+            return {column.name: self.value for column in columns}
+        values = dict.fromkeys((column.name for column in columns), 0)
+        for key, value in self.value.items():
+            named = {column.name: value for column in columns if column.below(key)}
+            if not named:
+                raise BatchError(
+                    f"pad_batch(value=…) names {shown(key)}, but elements have no such key; they have "
+                    f"{first_few([column.told for column in columns])}."
+                )
+            values |= named
+        return values
 
     def _masks(self, columns: Sequence[_Column], targets: dict[str, int]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         """The masks that are wanted, with their keys."""
@@ -124,6 +135,13 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
                 yield mask_key, _mask([column for column in columns if column.below(key)], targets)
         elif self.mask_key is not None:
             yield self.mask_key, _mask([column for column in columns if column.name in targets] or columns, targets)
+
+
+def _padded(column: _Column, length: int | None, value: Any) -> Sequence[Any]:
+    """The leaves of one place, those with an axis in this length; None leaves all as they are."""
+    if length is None:
+        return [leaf[()] for leaf in column.leaves]
+    return [_filled(leaf, length, value) if leaf.ndim else leaf[()] for leaf in column.leaves]
 
 
 class _Column:

@@ -8,6 +8,7 @@ first: a record runs through all operations while it is still warm in the caches
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -64,8 +65,10 @@ class Context:
         position: global position of the record (of a batch: of its first record).
         row: which of the position's rows; 0 until a flat map makes several.
         unit: which of the task's units (see loader/plan/stages.py) the element belongs to.
+        only: the place in a window of the only element that is to be pushed on; None: all are.
         allocate: where batches are built.
         tell: takes what the user should be told of a leaf.
+        most: how many inputs come to the stage, in what it does now: no batch has more rows.
         take_all: by the number of a batch, how to push many rows into it at a time, from an iterator.
         at_end: called in this order when a span has been pushed through, so that batches in the making are finished.
         at_failure: called in this order when one could not be, so that what is wrong with an element that waits comes first.
@@ -76,8 +79,10 @@ class Context:
     position: int = 0
     row: int = 0
     unit: int = 0
+    only: int | None = None
     allocate: Allocate = allocate_plainly
     tell: Tell = tell_nobody
+    most: int = sys.maxsize
     take_all: dict[int, Callable[[Iterator[Element]], None]] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)
     at_failure: list[Callable[[], None]] = field(default_factory=list)
@@ -97,6 +102,7 @@ class Operation:
         drops_remainder: fewer elements than it takes, at the end, come to nothing.
         needs_one: that all elements come to nothing so is an error.
         only_stacks: what it takes becomes one tree of arrays, and nothing else is done.
+        keeps_elements: what it takes is pushed on one by one, in an order that does not depend on what becomes of it.
         one_to_one: it pushes exactly one element for each (or each `takes`) that it gets.
         reads_position: its result depends on `Context.position`, `row` or `seed`.
         needs_seed: it is random.
@@ -106,6 +112,7 @@ class Operation:
     drops_remainder: bool = False
     needs_one: ClassVar[bool] = True
     only_stacks: bool = False
+    keeps_elements: ClassVar[bool] = False
     one_to_one: ClassVar[bool] = True
     reads_position: ClassVar[bool] = False
     needs_seed: ClassVar[bool] = False

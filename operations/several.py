@@ -20,12 +20,13 @@ class WindowShuffle(Operation):
         window_size: elements of a window, at least 1; the last window may have fewer.
         seed: of this shuffle; None (default): the sampler's.
 
-    >>> from millrace import load
+    >>> from headrace import load
     >>> shuffled = [*load(range(8), transformations=[WindowShuffle(4, seed=1)], num_epochs=1)]
     >>> sorted(shuffled[:4]), sorted(shuffled[4:])
     ([0, 1, 2, 3], [4, 5, 6, 7])
     """
 
+    keeps_elements = True
     one_to_one = False
     reads_position = True
 
@@ -56,7 +57,8 @@ class WindowShuffle(Operation):
         order = self.orders(number)
 
         def push_window(window: Sequence[tuple[Any, ...]]) -> None:
-            for place in order(len(window), *window[0][:3]):
+            places = order(len(window), *window[0][:3])
+            for place in places if context.only is None else places[context.only : context.only + 1]:
                 context.seed, context.position, context.row, element = window[place]
                 then(element)
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from ..errors import BatchError, NoElementError, StructureError
 from ..wording import brief
 from .column import Column
-from .protocol import Allocate, Element, Tell, tell_nobody
+from .memory import allocated
+from .protocol import Allocate, Element, Tell, allocate_plainly, tell_nobody
 from .trees import Structure, bare_lists, flatten, is_leaf, leaf_names
 from .tuned import CHUNK_BYTES, CHUNK_ROWS
 
@@ -28,17 +29,22 @@ class Stack:
     """The batch in the making.
 
     Attributes:
+        size: rows that there is room for.
         chunk: rows that are worth copying at a time.
         row: the one that is copied; after a failure, the one at fault.
     """
 
     def __init__(self, size: int, allocate: Allocate, tell: Tell = tell_nobody) -> None:
-        self._size = size
+        self.size = size
         self._allocate = allocate
         self._tell = tell
         self._layout: Layout | None = None
         self.chunk = 1
         self.row = 0
+
+    def resize(self, size: int) -> None:
+        """Make room for so many rows in the batches that begin from now on."""
+        self.size, self._layout = size, None
 
     def add(self, row: int, elements: Sequence[Element]) -> None:
         """Copy elements into `row` and the rows after it; a batch begins with row 0.
@@ -62,7 +68,7 @@ class Stack:
         leaves, structure = flatten(first)
         if self._layout is None or not self._layout.fits(leaves, structure):
             _check(first)
-            self._layout = Layout(self._size, leaves, structure, tell=self._tell)
+            self._layout = Layout(self.size, leaves, structure, tell=self._tell)
         layout = self._layout
         layout.begin(structure, self._allocate)
         layout.write(0, first)
@@ -100,6 +106,7 @@ class Layout:
         self._columns = [Column(name, size, leaf, tell) for name, leaf in zip(leaf_names(self._structure), leaves)]
         self._plain = [column for column in self._columns if column.is_plain]
         self._specs = tuple(column.spec for column in self._plain)
+        self._names_of_plain = [column.name for column in self._plain]
         self._alike = self._plain == self._columns and all(column.many_at_once for column in self._columns)
         self._is_leaf = structure.is_leaf()
         is_flat = structure.num_nodes == len(leaves) + 1 and structure.type in (dict, list, tuple)
@@ -122,11 +129,11 @@ class Layout:
         self._take(allocate)
 
     def _take(self, allocate: Allocate) -> None:
-        for column, array in zip(self._plain, allocate(self._specs)):
+        for column, array in zip(self._plain, allocated(self._specs, self._names_of_plain, allocate)):
             column.begin(array)
         for column in self._columns:
             if not column.is_plain:
-                column.begin(np.empty(column.spec.shape, column.spec.dtype))
+                column.begin(*allocated([column.spec], [column.name], allocate_plainly))
 
     def begin_with(self, elements: Sequence[Element], allocate: Allocate) -> bool:
         """Begin a batch with these, if they are all like the first one of the batch before; whether they were.
@@ -220,7 +227,7 @@ def _check(element: Element) -> None:
     for name in bare_lists(element):
         raise BatchError(
             f"leaf {brief(name or 'of the element', 100)} is a list without an array in it, which would be stacked item by "
-            "item. Map it to an array, np.asarray(…), and where lengths differ pass Batch(…, batch_fn=millrace.pad_batch()); "
+            "item. Map it to an array, np.asarray(…), and where lengths differ pass Batch(…, batch_fn=headrace.pad_batch()); "
             "or map it to a tuple, whose items are stacked one by one."
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import optree
 
-NAMESPACE = "millrace"
+NAMESPACE = "headrace"
 
 Structure = optree.PyTreeSpec
 

@@ -53,7 +53,7 @@ class BlockShuffle:
         TypeError: a number is no integer.
 
     >>> import numpy as np
-    >>> from millrace import IndexSampler
+    >>> from headrace import IndexSampler
     >>> sampler = IndexSampler(24, shuffle=BlockShuffle(block=3, window=4), seed=0)
     >>> sampler.record_keys(np.arange(24)).tolist()
     [0, 6, 11, 8, 10, 2, 1, 9, 7, 16, 23, 15, 4, 3, 22, 5, 21, 17, 13, 18, 19, 20, 14, 12]

@@ -2,7 +2,7 @@
 
 In: global positions. Out: record keys. Each shard owns a contiguous part of the records and shuffles inside it with a
 cycle-walking block cipher of Simon's type (Beaulieu et al., "The SIMON and SPECK families of lightweight block ciphers",
-2013) of four rounds, keyed by seed + epoch. For new runs prefer `algorithm="millrace"`: four rounds mix badly from about
+2013) of four rounds, keyed by seed + epoch. For new runs prefer `algorithm="headrace"`: four rounds mix badly from about
 10^9 records on (docs/shuffle.md).
 """
 
@@ -48,7 +48,7 @@ class GrainOrder:
         if length == 0:
             raise ValueError(
                 f"shard {index} of {self.shard.shard_count} would own none of the {self.num_records} records; "
-                'use fewer shards, or algorithm="millrace".'
+                'use fewer shards, or algorithm="headrace".'
             )
         return index * whole + min(index, rest), length
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import one_of, whole_number
+from ..checks import one_of, true_or_false, whole_number
+from ..foreign_names.decorators import explains_init
+from ..former_names import now_called
 from .block_shuffle import BlockOrder, BlockShuffle
 from .permutation import MAX_SIZE, permute, place_of
 from .protocol import ENDLESS, RecordMetadata, metadata_at
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 Positions = NDArray[np.int64]
 
 
+@explains_init
 @dataclass(frozen=True)
 class IndexSampler:
     """Every record once an epoch; O(1) memory and O(1) access to any position.
@@ -39,13 +42,13 @@ class IndexSampler:
             neighbours, and mixes some of them at a time: for files in stores, where a random read takes long.
         num_epochs: None (default) never ends; `len()` is then `sys.maxsize`.
         seed: int in `[0, 2^32)`; needed to shuffle, and by random operations.
-        algorithm: "millrace" (default; a good shuffle at every size, see docs/shuffle.md) or "grain", which gives bit
+        algorithm: "headrace" (default; a good shuffle at every size, see docs/shuffle.md) or "grain", which gives bit
             for bit the order that Grain's IndexSampler gives for the same arguments. There, a shard shuffles its own
             contiguous part of the records; with `shard_options` given to the loader alone, shards read parts of one order.
 
     Raises:
         ValueError: an argument outside its range, or `shuffle` without `seed`.
-        TypeError: `seed` is not an int.
+        TypeError: a number is no int, or `shuffle` is neither a bool nor a `BlockShuffle`.
 
     >>> import numpy as np
     >>> sampler = IndexSampler(num_records=5, shuffle=True, seed=1, num_epochs=2)
@@ -60,20 +63,24 @@ class IndexSampler:
     shuffle: bool | BlockShuffle = False
     num_epochs: int | None = None
     seed: int | None = None
-    algorithm: Literal["millrace", "grain"] = "millrace"
+    algorithm: Literal["headrace", "grain"] = "headrace"
 
     def __post_init__(self) -> None:
         self._keep_whole("num_records", 1, MAX_SIZE, "the number of records in the source, len(source)")
         if self.num_epochs is not None:
             self._keep_whole("num_epochs", 1, None, "a positive int, or None for an endless stream")
         object.__setattr__(self, "shard_options", as_shard_options(self.shard_options))
+        if not isinstance(self.shuffle, BlockShuffle):
+            shuffles = true_or_false("shuffle", self.shuffle, "True, False or headrace.BlockShuffle(…)")
+            object.__setattr__(self, "shuffle", shuffles)
         if self.seed is not None:
             self._keep_whole("seed", 0, (1 << 32) - 1, "an int in [0, 2^32), seed=0 for example")
         elif self.shuffle:
             raise ValueError("shuffle=True needs a seed; pass seed=0 or another int in [0, 2^32).")
-        one_of("algorithm", self.algorithm, "millrace", "grain")
+        object.__setattr__(self, "algorithm", now_called(self.algorithm))
+        one_of("algorithm", self.algorithm, "headrace", "grain")
         if self.algorithm == "grain" and isinstance(self.shuffle, BlockShuffle):
-            raise ValueError('shuffle=BlockShuffle(…) is an order of millrace\'s; leave out algorithm="grain".')
+            raise ValueError('shuffle=BlockShuffle(…) is an order of headrace\'s; leave out algorithm="grain".')
         if self.algorithm == "grain":
             self._grain_order().part()  # a shard without records is an error now, not later
 
@@ -112,7 +119,7 @@ class IndexSampler:
         """
         if isinstance(self.shuffle, BlockShuffle):
             return min(max(self.shuffle.records_at_hand // self.shard_options.shard_count, 1024), 1 << 18)
-        return 16384 if self.algorithm == "millrace" else min(16384, 4 * self._grain_order().part()[1])
+        return 16384 if self.algorithm == "headrace" else min(16384, 4 * self._grain_order().part()[1])
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -124,7 +131,7 @@ class IndexSampler:
             "epochs": self.num_epochs,
             "seed": self.seed,
             "algorithm": self.algorithm,
-            **({} if self.algorithm == "millrace" else {"drop_remainder": self.shard_options.drop_remainder}),
+            **({} if self.algorithm == "headrace" else {"drop_remainder": self.shard_options.drop_remainder}),
         }
 
     def record_keys(self, positions: Positions) -> Positions:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ from .permutation import permute, permute_one, place_of
 from .protocol import ENDLESS
 
 Indices = NDArray[np.int64]
+
+
+Change = Literal["shuffles", "cuts", "freezes"]
+"""What a map does to later epochs: gives each another order; takes a part of each, at fixed places; repeats the first."""
 
 
 class IndexMap(Protocol):
@@ -33,6 +37,11 @@ class IndexMap(Protocol):
     @property
     def keeps_indices(self) -> bool:
         """Whether indices below are those above."""
+
+    @property
+    def change(self) -> Change | None:
+        """What it does to the elements of later epochs, if anything."""
+        return None
 
     def many(self, indices: Indices) -> Indices:
         """The indices below of indices above."""
@@ -71,6 +80,11 @@ class Shuffle:
         """As the protocol says."""
         return self.length
 
+    @property
+    def change(self) -> Change | None:
+        """As the protocol says."""
+        return "shuffles" if self.reseeds else None
+
     def many(self, indices: Indices) -> Indices:
         """As the protocol says."""
         if len(indices) <= FEW:
@@ -103,6 +117,7 @@ class WindowShuffle:
     seed: int
 
     keeps_indices: ClassVar[bool] = False
+    change: ClassVar[Change] = "shuffles"
 
     @property
     def epoch_length(self) -> int | None:
@@ -154,6 +169,7 @@ class BlockShuffle:
     seed: int
 
     keeps_indices: ClassVar[bool] = False
+    change: ClassVar[Change] = "shuffles"
 
     @property
     def epoch_length(self) -> int | None:
@@ -219,6 +235,11 @@ class Repeat:
         """As the protocol says."""
         return self.reseeds
 
+    @property
+    def change(self) -> Change | None:
+        """As the protocol says."""
+        return None if self.reseeds else "freezes"
+
     def many(self, indices: Indices) -> Indices:
         """As the protocol says."""
         return indices if self.reseeds else indices % self.below
@@ -257,6 +278,11 @@ class Slice:
     def epoch_length(self) -> int | None:
         """As the protocol says."""
         return self.length if self.length < ENDLESS else None
+
+    @property
+    def change(self) -> Change | None:
+        """As the protocol says. Every so manieth element is the part of a shard, which may well change."""
+        return "cuts" if abs(self.step) == 1 and self.length < self.below < ENDLESS else None
 
     def many(self, indices: Indices) -> Indices:
         """As the protocol says."""

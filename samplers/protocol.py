@@ -140,8 +140,8 @@ class ScalarSampler:
 
     def _checked(self, keys: list[Any]) -> NDArray[np.int64]:
         try:
-            return np.array(keys, dtype=np.int64)
-        except (OverflowError, TypeError, ValueError):
+            return np.array(list(map(_whole, keys)), dtype=np.int64)
+        except (OverflowError, TypeError):
             wrong = next((key for key in keys if not _is_key(key)), keys)
             raise RecordKeyError(
                 f"{type(self._sampler).__name__} gave record_key={shown(wrong)}, which no source has; a sampler gives "
@@ -158,10 +158,15 @@ class ScalarSampler:
         return ScalarSampler(self._sampler, shard_options, self.epoch_length)
 
 
+def _whole(key: Any) -> int:
+    """A key as an int; of floats only those that are whole."""
+    return int(key) if isinstance(key, float) and key.is_integer() else operator.index(key)
+
+
 def _is_key(value: Any) -> bool:
     try:
-        return np.array([value], dtype=np.int64).ndim == 1
-    except (OverflowError, TypeError, ValueError):
+        return -(1 << 63) <= _whole(value) < 1 << 63
+    except TypeError:
         return False
 
 
@@ -209,18 +214,18 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
         return ScalarSampler(sampler)
     _refuse_iterable(sampler)
     raise TypeError(
-        f"sampler={shown(sampler)} is not a sampler; pass millrace.IndexSampler(num_records=…), or an object with "
+        f"sampler={shown(sampler)} is not a sampler; pass headrace.IndexSampler(num_records=…), or an object with "
         "__getitem__(index) -> RecordMetadata."
     )
 
 
 _INSTEAD = {
-    "RandomSampler": "millrace.IndexSampler(len(source), shuffle=True, seed=0)",
-    "SequentialSampler": "millrace.SequentialSampler(len(source))",
-    "DistributedSampler": "millrace.IndexSampler(len(source), millrace.ShardOptions(rank, world_size), shuffle=True, seed=0)",
+    "RandomSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0)",
+    "SequentialSampler": "headrace.SequentialSampler(len(source))",
+    "DistributedSampler": "headrace.IndexSampler(len(source), headrace.ShardOptions(rank, world_size), shuffle=True, seed=0)",
     "WeightedRandomSampler": "your own, with __getitem__(index); docs/how-to/write-a-sampler.md shows a weighted one",
     "SubsetRandomSampler": "an IndexSampler, and the records of the subset as data_source=",
-    "BatchSampler": "millrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, millrace.Batch(batch_size)]",
+    "BatchSampler": "headrace.IndexSampler(len(source), shuffle=True, seed=0), and operations=[…, headrace.Batch(batch_size)]",
 }
 """What to write for a sampler of PyTorch, by the name of its class."""
 

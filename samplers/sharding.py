@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import true_or_false, whole_number
 from ..wording import a_kind_of, shown
 
 
@@ -26,6 +26,7 @@ class ShardOptions:
             one more. With `algorithm="grain"` it only decides which records are whose: a loader reads as many of each shard.
 
     Raises:
+        TypeError: a number is no int, or `drop_remainder` no bool.
         ValueError: `shard_index` is outside `[0, shard_count)`, or `shard_count` is not positive.
 
     >>> shard = ShardOptions(shard_index=1, shard_count=4)
@@ -42,6 +43,8 @@ class ShardOptions:
         object.__setattr__(self, "shard_count", count)
         index = whole_number("shard_index", self.shard_index, -1 << 63, None, "this process's shard, from 0")
         object.__setattr__(self, "shard_index", index)
+        drops = true_or_false("drop_remainder", self.drop_remainder)
+        object.__setattr__(self, "drop_remainder", drops)
         if not 0 <= self.shard_index < self.shard_count:
             raise ValueError(
                 f"shard_index={shown(self.shard_index)} must lie in [0, shard_count) = [0, {self.shard_count}); "
@@ -71,9 +74,14 @@ def as_shard_options(options: Any) -> ShardOptions:
     if isinstance(options, ShardOptions):
         return options
     if hasattr(options, "shard_index") and hasattr(options, "shard_count"):
-        return ShardOptions(options.shard_index, options.shard_count, bool(getattr(options, "drop_remainder", False)))
+        return ShardOptions(options.shard_index, options.shard_count, getattr(options, "drop_remainder", False))
+    if isinstance(options, type) and issubclass(options, ShardOptions):
+        arguments = "index, count" if options is ShardOptions else ""
+        raise TypeError(
+            f"shard_options={options.__name__} is a class; pass an instance, headrace.{options.__name__}({arguments})."
+        )
     raise TypeError(
-        f"shard_options={shown(options)} is {a_kind_of(options)}; pass millrace.ShardOptions(index, count)."
+        f"shard_options={shown(options)} is {a_kind_of(options)}; pass headrace.ShardOptions(index, count)."
     )
 
 
@@ -98,5 +106,5 @@ class ShardByJaxProcess(ShardOptions):
         except ImportError as error:
             from ..errors import MissingExtraError
 
-            raise MissingExtraError('ShardByJaxProcess asks jax; pip install "millrace[jax]".') from error
+            raise MissingExtraError('ShardByJaxProcess asks jax; pip install "headrace[jax]".') from error
         super().__init__(jax.process_index(), jax.process_count(), drop_remainder)

@@ -5,14 +5,20 @@ In: a loop. Out: its leaves, and the parts of a mix that it comes from.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..loader.iterator import DataLoaderIterator
 from ..loader.options import ExecutionOptions, ReadOptions
-from ..operations.trees import flatten, leaf_names
-from .loops import host_iterator
+from ..operations.trees import Structure, flatten
+from ..sources.used_records import used_records
+from .loops import host_iterator, without_line
+
+LOOKED_UP = 1000
+"""Positions whose records are looked up where a chain mixes below its order: the last ones. Chosen: a fraction of a second."""
 
 
 class Leaf(NamedTuple):
@@ -30,7 +36,7 @@ class Part(NamedTuple):
 
     name: str
     records: int  # that were delivered
-    epoch: int
+    epoch: int | None  # None: not known
 
 
 class Composition(NamedTuple):
@@ -45,11 +51,32 @@ def composition(loop: Any) -> Composition:
     host = host_iterator(loop)
     if host is None:
         return Composition()
-    parts: tuple[Part, ...] = ()
-    if hasattr(loop, "part_records"):
-        epochs = loop.part_epochs
-        parts = tuple(Part(name, records, epochs[name]) for name, records in loop.part_records.items())
-    return Composition(_leaves(host), parts)
+    return Composition(_leaves(host), _parts(without_line(loop)))
+
+
+def _parts(loop: Any) -> tuple[Part, ...]:
+    if not hasattr(loop, "part_records"):
+        return _parts_of_chain(loop)
+    epochs = loop.part_epochs
+    return tuple(Part(name, records, epochs[name]) for name, records in loop.part_records.items())
+
+
+def _parts_of_chain(loop: Any) -> tuple[Part, ...]:
+    """The parts of a mix below the order, as in `mix(…).pack(…)`: each record counts once in an epoch."""
+    here = loop._here()
+    if len(here.pipeline.leaves) != 1 or here.pipeline.leaf.in_order:
+        return ()
+    counts = Counter(name for name, _ in set(_named_records(here.pipeline.leaf, here.cursor.positions[0])))
+    return tuple(Part(name, count, None) for name, count in sorted(counts.items()))
+
+
+def _named_records(leaf: Any, stop: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Of the last positions: the name of a part, and what tells one of its records from the others."""
+    positions = leaf.positions(max(stop - LOOKED_UP, 0), min(stop, leaf.total))
+    for position, key in zip(positions.tolist(), leaf.record_keys(positions).tolist()):
+        for used in used_records(leaf.source, key):
+            if used.datasets:
+                yield used.datasets[0], (position // leaf.epoch_length, used.datasets, used.key)
 
 
 def _leaves(host: DataLoaderIterator) -> tuple[Leaf, ...]:
@@ -62,7 +89,15 @@ def _leaves(host: DataLoaderIterator) -> tuple[Leaf, ...]:
             leaves, structure = flatten(next(iterator))
     except Exception:  # the user's functions may fail when their program has ended; then this is not shown
         return ()
-    return tuple(_leaf(name, leaf) for name, leaf in zip(leaf_names(structure), leaves))
+    return tuple(_leaf(name, leaf) for name, leaf in zip(_names(structure), leaves))
+
+
+def _names(structure: Structure) -> Iterator[str]:
+    """The leaves as a reader says them: `tokens`, `image.pixels`, `0.label`; "" for a tree that is one leaf."""
+    for accessor in structure.accessors():
+        yield ".".join(
+            str(getattr(entry, "name", None) or getattr(entry, "field", None) or entry.entry) for entry in accessor
+        )
 
 
 def _leaf(name: str, leaf: Any) -> Leaf:

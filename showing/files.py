@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import OutputError
+from ..files.streams import written_whole
 from ..wording import brief
 
 
@@ -25,6 +26,8 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
         place = Path(path)
         if place.is_dir():
             raise IsADirectoryError("it is a folder")
+        if place.exists() and not place.is_file():
+            raise OSError("it is a device or a pipe")
         number, name = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
         os.close(number)
         os.unlink(name)
@@ -32,14 +35,16 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 
 
 def written(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write a file, in the place of one that is there.
+    """Write a file, in the place of one that is there: the new one is there when it is whole, else the old one stays.
+
+    A link is replaced, not followed.
 
     Raises:
         OutputError: it cannot be written.
     """
     place = check_writable(path)
-    with _told(path):
-        place.write_bytes(content)
+    with _told(path), written_whole(str(place)) as file:
+        file.write(content)
     return place
 
 

@@ -35,8 +35,8 @@ def progress(
         disable: True: no line. None (default): a line in a terminal and in a notebook. False: always.
         file: where the line goes. None (default): standard error.
 
-    >>> import millrace
-    >>> steps = millrace.progress(iter(millrace.load(range(6), batch_size=2, num_epochs=1)))
+    >>> import headrace
+    >>> steps = headrace.progress(iter(headrace.load(range(6), batch_size=2, num_epochs=1)))
     >>> next(steps).tolist(), len(steps), steps.step
     ([0, 1], 3, 1)
     """
@@ -44,7 +44,7 @@ def progress(
 
 
 class Progress(Resumable):
-    """An iterator with a line; made by `millrace.progress`. What it does not know itself the iterator answers."""
+    """An iterator with a line; made by `headrace.progress`. What it does not know itself the iterator answers."""
 
     def __init__(self, iterator: Any, line: dict[str, Any], disable: bool | None) -> None:
         self._iterator = iterator

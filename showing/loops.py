@@ -46,7 +46,7 @@ def without_line(loop: Any) -> Any:
 
 
 def host_iterator(loop: Any) -> DataLoaderIterator | None:
-    """The iterator that makes the elements: the loop itself, or what a feeder reads from; None if it is not of millrace."""
+    """The iterator that makes the elements: the loop itself, or what a feeder reads from; None if it is not of headrace."""
     loop = without_line(loop)
     upstream = getattr(loop, "_upstream", None)
     found = loop if upstream is None else upstream.iterator
@@ -62,13 +62,13 @@ def passed(loop: Any) -> int:
 
 
 def check_loop(loop: Any) -> None:
-    """Whether it is an iterator or a feeder of millrace.
+    """Whether it is an iterator or a feeder of headrace.
 
     Raises:
         TypeError: it is neither.
     """
     if host_iterator(loop) is None and not hasattr(without_line(loop), "_watch"):
-        raise TypeError(f"{shown(loop)} is no loop of millrace; pass iter(loader), or iter(loader.to_device(…)).")
+        raise TypeError(f"{shown(loop)} is no loop of headrace; pass iter(loader), or iter(loader.to_device(…)).")
 
 
 def seen(loop: Any) -> Seen | None:
@@ -92,10 +92,10 @@ def _amounts(host: DataLoaderIterator) -> tuple[int, int]:
 
 
 def both_stats(loop: Any) -> tuple[IteratorStats | None, FeederStats | None]:
-    """Those of the iterator that makes the elements, if it is of millrace, and those of a feeder.
+    """Those of the iterator that makes the elements, if it is of headrace, and those of a feeder.
 
     Raises:
-        TypeError: it is neither an iterator nor a feeder of millrace.
+        TypeError: it is neither an iterator nor a feeder of headrace.
     """
     check_loop(loop)
     loop, host = without_line(loop), host_iterator(loop)

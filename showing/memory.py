@@ -15,7 +15,7 @@ def memory() -> tuple[int, int] | None:
     """Bytes of this process, and of those that it started; None where the system does not tell."""
     own = os.getpid()
     try:
-        return _bytes_of(own), sum(_bytes_of_one_that_may_end(child) for child in _started_by(own))
+        return _bytes_of(own), sum(_bytes_of_one_that_may_end(child) for child in started_by(own))
     except (OSError, ValueError):
         return None
 
@@ -33,9 +33,10 @@ def _bytes_of_one_that_may_end(process: int) -> int:
     return 0
 
 
-def _started_by(process: int) -> Iterator[int]:
+def started_by(process: int) -> Iterator[int]:
+    """The processes that one started, and those that they started."""
     for thread in Path(f"/proc/{process}/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, thread.read_text().split()):
                 yield child
-                yield from _started_by(child)
+                yield from started_by(child)

@@ -27,7 +27,7 @@ def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
     transfer of the last 2,000 tasks; and arrows from the reading of records to the batch that they became.
 
     Args:
-        loop: an iterator or a device feeder of millrace, while it runs or after its end.
+        loop: an iterator or a device feeder of headrace, while it runs or after its end.
         path: of the file, which is replaced.
 
     Returns:
@@ -37,11 +37,11 @@ def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
         OutputError: the file cannot be written.
         MissingExtraError: perfetto is not installed.
 
-    >>> import millrace, tempfile
-    >>> iterator = iter(millrace.load(range(100), batch_size=10, num_epochs=1))
+    >>> import headrace, tempfile
+    >>> iterator = iter(headrace.load(range(100), batch_size=10, num_epochs=1))
     >>> _ = list(iterator)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     trace = millrace.write_perfetto(iterator, folder + "/run.perfetto")
+    ...     trace = headrace.write_perfetto(iterator, folder + "/run.perfetto")
     ...     trace.stat().st_size > 0
     True
     """
@@ -68,12 +68,12 @@ def check_perfetto() -> None:
     try:
         import perfetto.protos.perfetto.trace.perfetto_trace_pb2  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError('a trace needs perfetto; pip install "millrace[pictures]".') from error
+        raise MissingExtraError('a trace needs perfetto; pip install "headrace[pictures]".') from error
 
 
 def _packets(shown: Timeline) -> Iterator[Any]:
     numbers = itertools.count(2)
-    yield _descriptor(1, "millrace", process=True)
+    yield _descriptor(1, "headrace", process=True)
     for track in shown.tracks:
         number = next(numbers)
         yield _descriptor(number, track.name)

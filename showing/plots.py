@@ -31,6 +31,9 @@ COLOURS = {
 }
 """Of kinds of spans: Okabe and Ito's, which colour-blind readers tell apart."""
 
+INK, PAPER = "#010203", "#040506"
+"""Colours that stand for those of the page, which are others in its dark mode."""
+
 STEPS, TRACKS = 8, 24
 """That the timeline shows, at most: of many workers the first ones stand for the others."""
 
@@ -47,7 +50,7 @@ def check_matplotlib() -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError('a report needs matplotlib; pip install "millrace[pictures]".') from error
+        raise MissingExtraError('a report needs matplotlib; pip install "headrace[pictures]".') from error
 
 
 def _drawn(height: float, draw: Callable[[Any], None]) -> str:
@@ -55,14 +58,19 @@ def _drawn(height: float, draw: Callable[[Any], None]) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
-    own = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "path.simplify": True}
+    own = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "path.simplify": True, **_OF_THE_PAGE}
     with matplotlib.rc_context(own), io.StringIO() as text:
         figure = Figure(figsize=(9.5, height), layout="constrained")
         axes = figure.add_subplot()
         axes.spines[["top", "right"]].set_visible(False)
         draw(axes)
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        return "<svg" + text.getvalue().partition("<svg")[2]
+        drawn = "<svg" + text.getvalue().partition("<svg")[2]
+        return drawn.replace(INK, "var(--ink)").replace(PAPER, "var(--paper)")
+
+
+_INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+_OF_THE_PAGE = {**dict.fromkeys(_INKED, INK), "figure.facecolor": "none", "axes.facecolor": "none"}
 
 
 def steps_shown(shown: Timeline) -> tuple[float, float] | None:
@@ -99,10 +107,10 @@ def timeline_plot(shown: Timeline) -> str:
                 width = 1e3 * (min(span.ended, ended) - max(span.began, began))
                 left = 1e3 * (max(span.began, began) - began)
                 thick = 0.4 if span.kind in ("reading", "packing") else 0.7
-                bar = axes.barh(row, width, thick, left, color=COLOURS[span.kind], edgecolor="white", linewidth=0.4)
+                bar = axes.barh(row, width, thick, left, color=COLOURS[span.kind], edgecolor=PAPER, linewidth=0.4)
                 kinds.setdefault(span.kind, bar)
         for (at, row), (to, below) in _flows(tracks, began, ended):
-            axes.plot([1e3 * (at - began), 1e3 * (to - began)], [row, below], color="#555555", linewidth=0.6, alpha=0.7)
+            axes.plot([1e3 * (at - began), 1e3 * (to - began)], [row, below], color=INK, linewidth=0.6, alpha=0.6)
         axes.set_yticks(range(len(tracks)), [track.name for track in tracks])
         axes.set_xlim(0, 1e3 * (ended - began))
         axes.invert_yaxis()
@@ -242,7 +250,8 @@ def parts_plot(recording: Recording) -> str:
 
     def draw(axes: Any) -> None:
         bars = axes.barh(range(len(parts)), [part.records for part in parts], 0.7, color=COLOURS["task"])
-        told = [f" {part.records:,}, {part.records / whole:.1%}, epoch {part.epoch}" for part in parts]
+        epochs = ["" if part.epoch is None else f", epoch {part.epoch}" for part in parts]
+        told = [f" {part.records:,}, {part.records / whole:.1%}{epoch}" for part, epoch in zip(parts, epochs)]
         axes.bar_label(bars, told)
         axes.set_yticks(range(len(parts)), [brief(part.name, NAME) for part in parts])
         axes.invert_yaxis()

@@ -55,7 +55,7 @@ class Recording:
         """Of a loop as it is now.
 
         Raises:
-            TypeError: it is no loop of millrace.
+            TypeError: it is no loop of headrace.
         """
         stats, fed = both_stats(loop)
         return cls(repr(loop), stats, fed, composition(loop), samples)
@@ -73,7 +73,7 @@ class Recorder:
     def __init__(self) -> None:
         self._watched: list[_Watched] = []
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look_again_and_again, name="millrace-recorder", daemon=True)
+        self._thread = threading.Thread(target=self._look_again_and_again, name="headrace-recorder", daemon=True)
         self._listening = ExitStack()
 
     def __enter__(self) -> Self:

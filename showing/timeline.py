@@ -148,7 +148,8 @@ def _spans(task: TaskEvent, names: dict[int, str]) -> Iterator[Span]:
         ("queued ms", max(0.0, times.began - task.submitted) * 1e3),
     )
     name = names.get(task.stage, f"stage {task.stage}")
-    yield Span("task", name, times.began, times.ended, (task.block, *task.made_of), told)
+    given_on = (task.block,) if times.rows else ()
+    yield Span("task", name, times.began, times.ended, (*given_on, *task.made_of), told)
     if times.reading > 0:
         yield Span("reading", "reading", times.began, min(times.began + times.reading, times.ended - times.packing))
     if times.packing > 0:

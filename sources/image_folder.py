@@ -99,7 +99,10 @@ class ImageFolderDataSource:
     ('cat', 'dog') {'image': b'dog/old/2.PNG', 'label': 1}
     """
 
-    reads_ahead: ClassVar[bool] = True  # opening and reading a file is nearly all waiting
+    reads_ahead: ClassVar[bool] = True  # opening and reading a file is nearly all waiting …
+    reads_singly: ClassVar[bool] = (
+        True  # … so that threads share a batch: `__getitems__` reads one file after the other
+    )
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
@@ -235,16 +238,22 @@ def _image(path: str, class_name: str, place: str) -> _Image:
 def _below(root: str) -> Iterator[str]:
     """All files below a folder of this machine; links to folders are followed, but for those that lead back."""
     for folder, folders, names in os.walk(root, onerror=_raise, followlinks=True):
-        folders[:] = [name for name in folders if not _leads_back(os.path.join(folder, name))]
+        folders[:] = [name for name in folders if not _leads_back(os.path.join(folder, name), root)]
         for name in names:
             yield os.path.join(folder, name)
 
 
-def _leads_back(folder: str) -> bool:
-    """Whether a link leads to a folder that it lies in, which would be listed without end."""
-    return os.path.islink(folder) and PurePath(os.path.realpath(os.path.dirname(folder))).is_relative_to(
-        os.path.realpath(folder)
-    )
+def _leads_back(folder: str, root: str) -> bool:
+    """Whether a link leads to a folder on the way to it, by links or not, which would be listed without end."""
+    if not os.path.islink(folder):
+        return False
+    target, way = os.path.realpath(folder), os.path.dirname(folder)
+    while True:
+        if PurePath(os.path.realpath(way)).is_relative_to(target):
+            return True
+        if len(way) <= len(root):
+            return False
+        way = os.path.dirname(way)
 
 
 def _raise(error: OSError) -> None:

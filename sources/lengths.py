@@ -10,14 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from ..fields import fields_of
+
 
 def lengths_of(records: Sequence[Any]) -> Any:
     """`int64[records]`, the lengths of arrays; of dicts a dict with such an array for each leaf that is one. None if none is.
+
+    Named tuples and dataclasses are as dicts.
 
     >>> lengths_of([{"x": np.zeros(3), "id": 7}, {"x": np.zeros(5), "id": 8}])
     {'x': array([3, 5])}
     """
     first = records[0]
+    if fields_of(first) is not None:
+        return lengths_of([fields_of(record) for record in records])
     if isinstance(first, dict):
         return _by_key({key: _leaf(records, key) for key in first})
     if not isinstance(first, np.ndarray) or not all(isinstance(one, np.ndarray) and one.ndim for one in records):

@@ -177,7 +177,7 @@ class _Tree:
         import optree
 
         flat: tuple[list[Any], list[Any], Any]
-        flat = optree.tree_flatten_with_accessor(data, none_is_leaf=True, namespace="millrace")
+        flat = optree.tree_flatten_with_accessor(data, none_is_leaf=True, namespace="headrace")
         accessors, leaves, self._spec = flat
         self._names = [f"leaf {accessor.codify('')}" for accessor in accessors]
         self._leaves = [_frozen(name, leaf) for name, leaf in zip(self._names, leaves)]

@@ -51,12 +51,12 @@ def read_by_part(keys: Int64s, ends: Int64s, read: Callable[[int, Int64s], list[
         return []
     if len(ends) == 1:
         return read(0, keys)
+    if len(keys) == 1:
+        return read(int(ends.searchsorted(keys[0], side="right")), keys)
     order, groups = _grouped(keys, ends)
     records: list[RecordT] = []
     for part, members in groups:
         records += read(part, members)
-    if len(records) == 1:  # itemgetter of one index returns no tuple.
-        return records
     return list(operator.itemgetter(*np.argsort(order).tolist())(records))
 
 

@@ -8,20 +8,24 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `array_keys = True` | `__getitems__` takes the `int64` array itself; without it, it gets a list of Python ints |
 | `checks_keys = True` | it raises `RecordKeyError` for a key outside itself; else the keys are checked before it is called |
 | `fingerprint` | a small dict of plain JSON values that says which source this is (property or method) |
-| `reads_ahead` | on how many threads reading ahead helps: False for none, as in memory; a number; True (default) for any |
+| `reads_ahead` | how many reads at a time help: False for none, as in memory; a number; True (default) for any. With a |
+| | number, `__getitems__` is asked for pieces of a batch, so many at a time; with True, for a batch at once |
+| `reads_singly` | records are read one by one: readers share a batch, record by record. Default: it has no `__getitems__` |
 | `announce(keys)` | is told, on any thread, keys of many records that will be read soon; returns at once. None: no need of it |
-| `file_count` | in how many files the records lie, for `millrace.diagnose` |
-| `records_together` | how many records are decompressed to read one, for `millrace.diagnose` |
+| `file_count` | in how many files the records lie, for `headrace.diagnose` |
+| `records_together` | how many records are decompressed to read one, for `headrace.diagnose` |
 | `lengths` | how long the arrays of records are, `int64[records]` or a dict of these by leaf, so that packing can be planned |
-| `file_place(key)` | where a record lies in which file, a `FilePlace` or None, for `millrace.trace` |
-| `made_of(key)` | the records of other sources that a record is made of, `UsedRecord`s, for `millrace.trace` |
+| `file_place(key)` | where a record lies in which file, a `FilePlace` or None, for `headrace.trace` |
+| `made_of(key)` | the records of other sources that a record is made of, `UsedRecord`s, for `headrace.trace` |
 | `columns` | the tree of arrays of a columnar source (one leading axis), so that a batch is one `np.take` |
 
-The loader calls the reading methods from several threads at the same time.
+The loader calls the reading methods from several threads at the same time. `__getitem__` and `__getitems__` may be coroutines,
+`async def`: then all reads of a process run in one event loop. Such a source needs `__len__` and one of the two.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -65,7 +69,8 @@ def as_source(data: Any) -> DataSource[Any]:
     """Makes a source of what a user passes as one.
 
     A list, tuple, range, dict of arrays or array becomes a `MemorySource`, a `datasets.Dataset` a
-    `HuggingFaceDataSource`; anything else with `__len__` and `__getitem__` is a source already and comes back as it is.
+    `HuggingFaceDataSource`, a source whose reads are coroutines an `AsyncSource`; anything else with `__len__` and
+    `__getitem__` is a source already and comes back as it is.
 
     Raises:
         TypeError: `data` has no random access (a generator, a set, an iterator), it is a path, a table or a
@@ -82,13 +87,47 @@ def as_source(data: Any) -> DataSource[Any]:
         from .arrow.hugging_face import HuggingFaceDataSource
 
         return HuggingFaceDataSource(data)
-    missing = [name for name in ("__len__", "__getitem__") if not hasattr(type(data), name)]
+    asynchronous = is_asynchronous(data)
+    needed = ("__len__",) if asynchronous else ("__len__", "__getitem__")
+    missing = [name for name in needed if not hasattr(type(data), name)]
     if missing:
         raise TypeError(
             f"a data source needs __len__ and __getitem__; {type(data).__name__} has no {' and no '.join(missing)}; "
             "collect an iterator into a list first: list(...)"
         )
+    if asynchronous:
+        from .asynchronous.source import AsyncSource
+
+        return AsyncSource(data)
     return cast(DataSource[Any], data)
+
+
+def is_asynchronous(source: Any) -> bool:
+    """Whether a source's reads are coroutines.
+
+    >>> is_asynchronous(as_source([1, 2]))
+    False
+    """
+    kind = type(source)
+    return any(inspect.iscoroutinefunction(getattr(kind, name, None)) for name in ("__getitem__", "__getitems__"))
+
+
+def reads_singly(source: Any) -> bool:
+    """Whether readers share a batch of a source's records, record by record.
+
+    >>> reads_singly(as_source([1, 2]))
+    False
+    """
+    return bool(getattr(source, "reads_singly", not hasattr(source, "__getitems__")))
+
+
+def is_in_event_loop(source: Any) -> bool:
+    """Whether a source's records are read by coroutines, with its `read_in_loop`.
+
+    >>> is_in_event_loop(as_source([1, 2]))
+    False
+    """
+    return bool(getattr(source, "in_event_loop", False))
 
 
 def is_hugging_face(data: Any) -> bool:
@@ -124,18 +163,22 @@ def _guarded(source: DataSource[Any], read: Reader) -> Reader:
 
 def _all_at_once(source: DataSource[Any], many: Callable[[Any], Any]) -> Reader:
     as_array = bool(getattr(source, "array_keys", False))
+    return lambda keys: all_of(many(keys if as_array else keys.tolist()), source, len(keys))
+
+
+def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
+    """What `__getitems__` of a source returned for so many keys, as a list, tuple or array.
+
+    Raises:
+        SourceError: it is no sequence of so many records.
+    """
     method = f"{type(source).__qualname__}.__getitems__"
-
-    def read(keys: npt.NDArray[np.int64]) -> Sequence[Any]:
-        records = _sequence(many(keys if as_array else keys.tolist()), method, len(keys))
-        if len(records) != len(keys):
-            raise SourceError(
-                f"{method} returned {len(records)} records for {len(keys)} keys; "
-                "it must return one record per key, in their order"
-            )
-        return records
-
-    return read
+    found = _sequence(records, method, count)
+    if len(found) != count:
+        raise SourceError(
+            f"{method} returned {len(found)} records for {count} keys; it must return one record per key, in their order"
+        )
+    return found
 
 
 def _sequence(records: Any, method: str, count: int) -> Sequence[Any]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..described import digest, plain_attributes
+from ..described import Redescribed, described, digest, plain_attributes
 from ..errors import SourceError
 from ..wording import a_kind_of, shown
 
@@ -23,15 +23,17 @@ class RunThroughSource:
     Args:
         dataset: that is run through.
         has_workers: what it is made from has workers of its own, which it shall use.
+        parents: digests of the datasets that it is made from.
     """
 
     in_order = True
     reads_ahead = False
     checks_keys = True
 
-    def __init__(self, dataset: Any, has_workers: bool = False) -> None:
+    def __init__(self, dataset: Any, has_workers: bool = False, parents: Sequence[str] = ()) -> None:
         self._dataset = dataset
         self.has_workers = has_workers
+        self._parents = list(parents)
 
     @property
     def dataset(self) -> Any:
@@ -49,9 +51,17 @@ class RunThroughSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """Its kind, and a digest of its plain attributes."""
-        kind = type(self._dataset)
-        return {"kind": kind.__qualname__, "parameters": digest([plain_attributes(self._dataset)], 8)}
+        """Its kind, its parents, and a digest of its own `fingerprint`; without one, of its plain attributes."""
+        kind, attributes = type(self._dataset).__qualname__, digest([plain_attributes(self._dataset)], 8)
+        given = getattr(self._dataset, "fingerprint", None)
+        own = attributes if given is None else digest([described(given() if callable(given) else given)], 8)
+        return Redescribed(
+            {"kind": kind, "parameters": own, "parents": self._parents}, {"kind": kind, "parameters": attributes}
+        )
+
+    def fed_by(self, dataset: Any) -> RunThroughSource:
+        """The same elements, from a dataset that has workers make them."""
+        return RunThroughSource(dataset, has_workers=True, parents=self._parents)
 
     def open(self, state: str) -> Iterator[Any]:
         """An iterator, which stands at a state; "" for the beginning."""

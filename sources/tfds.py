@@ -22,7 +22,7 @@ from ..errors import MissingExtraError, SourceError
 from ..files.opened import open_file
 from ..files.paths import file_system_of, text_of
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
-from ..files.urls import is_remote
+from ..files.urls import is_remote, stays_inside
 from ..wording import brief, first_few, shown
 from .array_record.source import ArrayRecordDataSource
 from .keys import Keys, check_key, check_keys
@@ -140,16 +140,20 @@ def _library() -> Any:
     try:
         import tensorflow_datasets
     except ImportError as error:
-        raise MissingExtraError('TfdsDataSource needs tensorflow_datasets: pip install "millrace[tfds]"') from error
+        raise MissingExtraError('TfdsDataSource needs tensorflow_datasets: pip install "headrace[tfds]"') from error
     return tensorflow_datasets
 
 
 def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: StorageOptions) -> tuple[Any, list[Any]]:
     """A dataset by a copy of what TFDS writes about it, without the data; and which files hold the split, in the store."""
-    with tempfile.TemporaryDirectory(prefix="millrace-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="headrace-") as temporary:
         folder = os.path.realpath(temporary)
         for file in file_system_of(url, storage).glob(f"{url}/{re.split('[/:]', str(name))[0]}/**/*"):
             if not _DATA.search(file):
+                if not stays_inside(file[len(url) + 1 :]):
+                    raise SourceError(
+                        f"{brief(file)}: a name in a store must not lead out of its folder; rename the file."
+                    )
                 copy = Path(folder + file[len(url) :])
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 found = open_file(file, storage)

@@ -2,7 +2,7 @@
 
 In: a source and a record key. Out: the records, or pieces of them, that stand behind the key; where each lies in its file.
 
-Only asked when somebody wants to know (`millrace.trace`), never while elements are made.
+Only asked when somebody wants to know (`headrace.trace`), never while elements are made.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import grain as real
 import grain.python
 import numpy as np
 
-import millrace.compat.grain as ours
+import headrace.compat.grain as ours
 
 
 def told(value):

@@ -7,10 +7,16 @@ import shutil
 import signal
 import sys
 import tempfile
+from pathlib import Path
 
 import hypothesis
 import leaks
 import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# `python -m pytest` puts the folder that it is called in first. From the root, `datasets` would be ours, not Hugging Face's.
+sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != ROOT]
 
 # The tests start hundreds of interpreters. Without bytecode each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -28,10 +34,20 @@ def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="run the tests marked `long` too")
 
 
+class RootIsNoPackage:
+    """The folder of a clone is the package `headrace`: pytest must not import it once more, under the name of the folder."""
+
+    @staticmethod
+    def pytest_collect_directory(path, parent):
+        """For the root, a folder of plain files; for others, what pytest finds."""
+        return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
 def pytest_configure(config):
     """Property tests try more with the option; see `pipelines.tries`."""
+    config.pluginmanager.register(RootIsNoPackage())  # hooks of this file are not asked about folders above it
     if config.getoption("--long"):
-        os.environ["MILLRACE_LONG_TESTS"] = "1"
+        os.environ["HEADRACE_LONG_TESTS"] = "1"
 
 
 def pytest_collection_modifyitems(config, items):
@@ -52,7 +68,7 @@ def temporary(tmp_path_factory):
     """A folder of this process takes the place of the system's, so that nobody else puts files there."""
     folder = tmp_path_factory.mktemp("temporary")
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
-    os.environ["MILLRACE_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))  # not the one of who runs the tests
+    os.environ["HEADRACE_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))  # not the one of who runs the tests
     return folder
 
 
@@ -61,7 +77,7 @@ def ray_cluster():
     """A Ray cluster of this machine, in which tests marked `ray` do their work."""
     import ray
 
-    from millrace.loader.executors.ray.cluster import start
+    from headrace.loader.executors.ray.cluster import start
 
     os.environ |= {
         "RAY_AUTH_MODE": "disabled",

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import millrace
-from millrace.formats.example import encode_example
-from millrace.formats.tfrecord import framed
+import headrace
+from headrace.formats.example import encode_example
+from headrace.formats.tfrecord import framed
 
 RECORDS = [b"record %d " % number * (number % 7) for number in range(100)]
 ROWS = [{"text": f"text {n}", "label": n, "score": n / 4} for n in range(40)]
@@ -19,7 +19,7 @@ ROWS = [{"text": f"text {n}", "label": n, "score": n / 4} for n in range(40)]
 
 def convert(source, target, *arguments, **options):
     """In this process and silently, unless options say something else."""
-    return millrace.convert(source, target, *arguments, **{"workers": 0, "progress": False, **options})
+    return headrace.convert(source, target, *arguments, **{"workers": 0, "progress": False, **options})
 
 
 def write_tfrecord(path, records):
@@ -40,7 +40,7 @@ def write_tfrecords(folder):
 
 def read(folder):
     """All records of the ArrayRecord files of a folder."""
-    with millrace.ArrayRecordDataSource(folder) as source:
+    with headrace.ArrayRecordDataSource(folder) as source:
         return source.__getitems__(np.arange(len(source)))
 
 
@@ -62,7 +62,7 @@ def _csv(path):
 
 
 def _zstd(path):
-    from millrace.files.streams import _zstd as library
+    from headrace.files.streams import _zstd as library
 
     path.write_bytes(library().compress("".join(json.dumps(row) + "\n" for row in ROWS).encode()))
 

@@ -72,7 +72,7 @@ REMARKS = {
         DIFFERS,
         "reads the first element, and so needs no `output_spec`; a batch that may be short has the length of the first",
     ),
-    "ElasticIterator": (SAME, "`set_states` of iterators of `millrace.IterDataset` does it with filters, too"),
+    "ElasticIterator": (SAME, "`set_states` of iterators of `headrace.IterDataset` does it with filters, too"),
     "ConcatThenSplitIterDataset": (
         BETTER,
         "features of unequal length are not begun anew where one of them is cut twice",

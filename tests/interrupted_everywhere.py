@@ -18,12 +18,12 @@ import threading
 import time
 import traceback
 
-import millrace
+import headrace
 
 SECONDS = 60
 FILES = ("/threading.py", "/subprocess.py", "/selectors.py", "/weakref.py")
-OURS = os.path.dirname(os.path.abspath(millrace.__file__)) + "/loader/"
-LOADER = millrace.load(range(12), batch_size=4, num_epochs=1, worker_count=1)
+OURS = os.path.dirname(os.path.abspath(headrace.__file__)) + "/loader/"
+LOADER = headrace.load(range(12), batch_size=4, num_epochs=1, worker_count=1)
 
 
 @functools.cache

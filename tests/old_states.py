@@ -1,4 +1,4 @@
-"""States of every kind of pipeline, as some version of millrace wrote them: `python old_states.py FILE` writes those of now.
+"""States of every kind of pipeline, as some version of headrace wrote them: `python old_states.py FILE` writes those of now.
 
 `states_of_version_1.json` was written so by the code of version 1 of the states.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from pipelines import PIPELINES, loader
 
-from millrace import ShardOptions
+from headrace import ShardOptions
 
 STEPS = (0, 1, 3, 6)
 SHARED = (

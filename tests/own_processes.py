@@ -1,10 +1,10 @@
-"""The processes that millrace started in the process of a test; not those of Ray or of other libraries."""
+"""The processes that headrace started in the process of a test; not those of Ray or of other libraries."""
 
 from __future__ import annotations
 
 import psutil
 
-from millrace.loader.interrupts import wait_until
+from headrace.loader.interrupts import wait_until
 
 
 def zygotes() -> list[psutil.Process]:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-import millrace
-from millrace import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, Pack, RandomMapTransform
+import headrace
+from headrace import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, Pack, RandomMapTransform
 
 
 class Pair(NamedTuple):
@@ -93,7 +93,7 @@ PIPELINES: dict[str, list[Any]] = {
     ],
     "batch, flat map back, batch": [Batch(4), FlatMap(list), Batch(3)],
     "custom batch_fn": [Batch(4, batch_fn=lambda elements: {"sum": sum(elements), "list": list(elements)})],
-    "padded": [lambda x: np.arange(x % 5), Batch(4, batch_fn=millrace.pad_batch(length=5, value=-1))],
+    "padded": [lambda x: np.arange(x % 5), Batch(4, batch_fn=headrace.pad_batch(length=5, value=-1))],
     "strings": [lambda x: {"text": "é" * (x % 4), "bytes": b"\0" * (x % 3), "x": x}, Batch(4)],
     "objects": [lambda x: {"set": frozenset([x]), "x": float(x)}, Batch(4)],
     "trees": [lambda x: Pair(x, {"a": [np.full((2, 3), x), (x, x / 2)], "p": Point(x, np.float32(x))}), Batch(4)],
@@ -129,9 +129,9 @@ def loader(
     name: str, records: int = 40, shuffle: bool = True, num_epochs: int | None = 2, data_source: Any = None, **more: Any
 ):
     """The loader of a pipeline over the numbers below `records`."""
-    sampler = millrace.IndexSampler(records, shuffle=shuffle, seed=3, num_epochs=num_epochs)
+    sampler = headrace.IndexSampler(records, shuffle=shuffle, seed=3, num_epochs=num_epochs)
     source = list(range(records)) if data_source is None else data_source
-    return millrace.DataLoader(data_source=source, sampler=sampler, operations=PIPELINES[name], **more)
+    return headrace.DataLoader(data_source=source, sampler=sampler, operations=PIPELINES[name], **more)
 
 
 def chosen(values: Any, *always: Any) -> list[Any]:
@@ -145,7 +145,7 @@ def _long(value: Any) -> Any:
 
 def tries(count: int) -> Any:
     """How many examples a property test tries: a fifth of `count`, and all with the option --long, as a long test."""
-    if "MILLRACE_LONG_TESTS" not in os.environ:
+    if "HEADRACE_LONG_TESTS" not in os.environ:
         return settings(max_examples=max(count // 5, 5), deadline=None)
     return lambda test: pytest.mark.long(settings(max_examples=count, deadline=None)(test))
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-import millrace
-from millrace import Batch, ImageFolderDataSource, ParquetDataSource
-from millrace.sources import ArrayRecordDataSource
+import headrace
+from headrace import Batch, ImageFolderDataSource, ParquetDataSource
+from headrace.sources import ArrayRecordDataSource
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,15 @@ class Slow:
 
 
 def _load(source, *operations, batch=16, **options):
-    return millrace.load(source, transformations=operations, shuffle=True, seed=0, batch_size=batch, **options)
+    return headrace.load(source, transformations=operations, shuffle=True, seed=0, batch_size=batch, **options)
 
 
 def _row_groups(folder):
     import pyarrow
     import pyarrow.parquet
 
-    table = pyarrow.table({"x": np.arange(600_000), "noise": np.random.default_rng(0).random(600_000)})
-    pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=200_000)
+    table = pyarrow.table({"x": np.arange(2_000_000), "noise": np.random.default_rng(0).random(2_000_000)})
+    pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=1_000_000)
     return Plant(_load(ParquetDataSource(folder / "rows.parquet", cache_bytes=0)), "groups", "reading")
 
 
@@ -146,9 +146,9 @@ PLANTED = {
         _load(range(10_000), digest, worker_count=2, worker_kind="thread"), "operation", "digest"
     ),
     "work on batches": lambda _: Plant(
-        millrace.DataLoader(
+        headrace.DataLoader(
             data_source=range(10_000),
-            sampler=millrace.IndexSampler(10_000, shuffle=True, seed=0),
+            sampler=headrace.IndexSampler(10_000, shuffle=True, seed=0),
             operations=[shift, Batch(16), normalize],
         ),
         "operation",

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from millrace.loader.executors.processes.spawner import Spawner
-from millrace.loader.executors.processes.transport.channel import Channel
-from millrace.loader.executors.processes.transport.codec import decode
-from millrace.loader.executors.processes.transport.messages import (
+from headrace.loader.executors.processes.spawner import Spawner
+from headrace.loader.executors.processes.transport.channel import Channel
+from headrace.loader.executors.processes.transport.codec import decode
+from headrace.loader.executors.processes.transport.messages import (
     Answer,
     Done,
     Encoded,
@@ -23,7 +23,7 @@ from millrace.loader.executors.processes.transport.messages import (
     RunGroups,
     RunSpan,
 )
-from millrace.loader.work.tasks import RowTags
+from headrace.loader.work.tasks import RowTags
 
 
 class FakeChannel(Channel):
@@ -184,4 +184,4 @@ def _rows(encoded: Encoded) -> list[Any]:
 
 def _answer(number: int, rows: list[Any], tags: RowTags) -> Answer:
     encoded: Encoded = ([], pickle.dumps(rows))
-    return Answer(number, encoded, len(rows), tags.packed(), None, [], (), (), 1e-3)
+    return Answer(number, encoded, len(rows), tags.packed(), None, [], (), (), 1e-3, 0.0)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from millrace import IterDataset, MapDataset, NoSharding, ShardOptions
+from headrace import IterDataset, MapDataset, NoSharding, ShardOptions
 
 MOST_NODES = 8
 MOST_ELEMENTS = 60
@@ -177,6 +177,60 @@ AFTER: dict[str, Callable[[Any, int], Any]] = {
     "cache": lambda d, n: d.cache(),
     "own": lambda d, n: Passed(d).map(lambda x: x),
 }
+
+
+class Broken(Exception):  # noqa: N818
+    """What operations fail with."""
+
+
+def _fails(n, broken):
+    """A map that fails on some tokens, as long as it is broken."""
+
+    def fails(x):
+        found = [token for token in tokens(x).tolist() if broken and (7 * token + n) % 11 == 0]
+        if found:
+            raise Broken(f"{n} at {found}")
+        return x
+
+    return fails
+
+
+def _fails_midway(n, broken):
+    """A flat map that fails after the copies that it made, as long as it is broken."""
+    fails = _fails(n, broken)
+
+    def copies(x):
+        yield from _copies(x)
+        fails(x)
+
+    return copies
+
+
+def _fails_to_keep(n, broken):
+    fails = _fails(n, broken)
+    return lambda x: _keeps(fails(x))
+
+
+def _fails_to_draw(n, broken):
+    fails = _fails(n, broken)
+    return lambda x, rng: _noise(fails(x), rng)
+
+
+def _fails_to_gather(n, broken):
+    fails = _fails(n, broken)
+    return lambda elements: fails(_gathered(elements))
+
+
+FAILING: dict[str, Callable[[Any, int, bool], Any]] = {
+    "fails": lambda d, n, broken: d.map(_fails(n, broken)),
+    "fails to keep": lambda d, n, broken: d.filter(_fails_to_keep(n, broken)),
+    "fails midway": lambda d, n, broken: d.flat_map(_fails_midway(n, broken)),
+    "fails to draw": lambda d, n, broken: d.random_map(_fails_to_draw(n, broken), seed=n),
+    "fails in a window": lambda d, n, broken: d.window_shuffle(n, seed=n).map(_fails(n, broken)),
+    "fails when packed": lambda d, n, broken: AFTER["pack"](d, n).map(_fails(n, broken)),
+    "fails to batch": lambda d, n, broken: d.batch(n, batch_fn=_fails_to_gather(n, broken)),
+}
+"""Methods of streams that fail, until somebody repairs them."""
 JOINED_BEFORE: dict[str, Callable[[list[Any], int], Any]] = {
     "concatenate": lambda ds, n: MapDataset.concatenate(ds),
     "select": lambda ds, n: _selected(ds),
@@ -217,13 +271,19 @@ def _steps(names: Any, joins: Any, inputs: Any, most: int) -> Any:
     return st.lists(st.one_of(one, one, several), max_size=most).map(tuple)
 
 
-def recipes(before: Iterable[str] = BEFORE) -> Any:
-    """Chains of up to eight nodes, of some methods with random access and all of streams."""
-    names, counts = list(before), st.integers(1, 25)
+def recipes(before: Iterable[str] = BEFORE, after: Iterable[str] = AFTER) -> Any:
+    """Chains of up to eight nodes, of some methods with random access and some of streams."""
+    names, streams, counts = list(before), list(after), st.integers(1, 25)
     plain = st.builds(Recipe, counts, _steps(names, (), None, 2), st.just(()))
-    small = st.builds(Recipe, counts, _steps(names, (), None, 2), _steps(AFTER, (), None, 2))
-    whole = st.builds(Recipe, counts, _steps(names, JOINED_BEFORE, plain, 3), _steps(AFTER, JOINED, small, 4))
+    small = st.builds(Recipe, counts, _steps(names, (), None, 2), _steps(streams, (), None, 2))
+    whole = st.builds(Recipe, counts, _steps(names, JOINED_BEFORE, plain, 3), _steps(streams, JOINED, small, 4))
     return whole.filter(lambda recipe: 0 < _nodes(recipe) <= MOST_NODES)
+
+
+def failing_recipes() -> Any:
+    """Chains that have a method that fails, above joins and below."""
+    after = [*(AFTER.keys() - {"own"}), *FAILING]
+    return recipes(after=sorted(after)).filter(lambda recipe: bool(names_in(recipe) & FAILING.keys()))
 
 
 def _nodes(recipe: Recipe) -> int:
@@ -255,16 +315,19 @@ def before(recipe: Recipe, firsts: Iterator[int] | None = None) -> MapDataset:
     return dataset
 
 
-def stream_of(recipe: Recipe, shard: ShardOptions = ONE) -> IterDataset:
-    """The stream of a recipe, or a part of it."""
-    return _stream(recipe, itertools.count(0, 100)).shard(shard)
+def stream_of(recipe: Recipe, shard: ShardOptions = ONE, broken: bool = False) -> IterDataset:
+    """The stream of a recipe, or a part of it; with `broken`, methods fail."""
+    return _stream(recipe, itertools.count(0, 100), broken).shard(shard)
 
 
-def _stream(recipe: Recipe, firsts: Iterator[int]) -> IterDataset:
+def _stream(recipe: Recipe, firsts: Iterator[int], broken: bool) -> IterDataset:
     stream = before(recipe, firsts).to_iter_dataset()
     for step in recipe.after:
-        others = [_stream(other, firsts) for other in step.others]
-        stream = JOINED[step.name]([stream, *others], step.n) if others else AFTER[step.name](stream, step.n)
+        others = [_stream(other, firsts, broken) for other in step.others]
+        if step.name in FAILING:
+            stream = FAILING[step.name](stream, step.n, broken)
+        else:
+            stream = JOINED[step.name]([stream, *others], step.n) if others else AFTER[step.name](stream, step.n)
     return stream
 
 

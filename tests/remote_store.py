@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 
-from millrace.files.remote.hot import HOT
-from millrace.files.remote.store import close_stores
+from headrace.files.remote.hot import HOT
+from headrace.files.remote.store import close_stores
 
 BUCKET = "data"
 STALL_SECONDS = 20
@@ -151,7 +151,7 @@ def moto_server() -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def proxy_to(upstream: tuple[str, int]) -> Iterator[Proxy]:
-    """A proxy in a thread; connections are closed at the end, those of millrace too."""
+    """A proxy in a thread; connections are closed at the end, those of headrace too."""
     proxy = Proxy(upstream)
     server = _Server(("127.0.0.1", 0), _handler(proxy))
     proxy.url = f"http://127.0.0.1:{server.server_address[1]}"

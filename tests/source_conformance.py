@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from millrace.errors import RecordKeyError
-from millrace.sources import as_source, fingerprint_of, reader_of
+from headrace.errors import RecordKeyError
+from headrace.sources import as_source, fingerprint_of, reader_of
 
 COUNT = 97
 CHILD_SECONDS = 30

@@ -7,15 +7,16 @@ import json
 import pathlib
 import re
 import threading
+import time
 
 import grain
 import numpy as np
 import pytest
 
-import millrace
-from millrace import Batch, DataLoader, IndexSampler, ReadOptions, load
-from millrace.errors import CheckpointError, PicklingError
-from millrace.loader.arguments import LoaderOptions
+import headrace
+from headrace import Batch, DataLoader, IndexSampler, ReadOptions, load
+from headrace.errors import CheckpointError, PicklingError
+from headrace.loader.arguments import LoaderOptions
 
 
 def make(**arguments):
@@ -32,7 +33,7 @@ def make(**arguments):
         ({"generator": None}, "seed="),
         ({"dataset": [1]}, "data_source="),
         ({"transformations": [abs]}, "operations="),
-        ({"batch_size": 3}, "millrace.Batch"),
+        ({"batch_size": 3}, "headrace.Batch"),
         ({"operations": abs}, re.escape("operations=[…]")),
     ],
 )
@@ -92,10 +93,10 @@ def test_load_says_what_it_calls_things(arguments, remedy):
 
 def test_a_maker_of_batch_functions_must_be_called():
     """batch_fn=pad_batch without () says so when the Batch is made."""
-    with pytest.raises(TypeError, match=r"millrace\.pad_batch\(\)"):
-        Batch(2, batch_fn=millrace.pad_batch)
-    with pytest.raises(TypeError, match=r"millrace\.batch_and_pad\(batch_size=…\)"):
-        Batch(2, batch_fn=millrace.batch_and_pad)
+    with pytest.raises(TypeError, match=r"headrace\.pad_batch\(\)"):
+        Batch(2, batch_fn=headrace.pad_batch)
+    with pytest.raises(TypeError, match=r"headrace\.batch_and_pad\(batch_size=…\)"):
+        Batch(2, batch_fn=headrace.batch_and_pad)
 
 
 class Split:
@@ -111,9 +112,9 @@ class Split:
 @pytest.mark.parametrize(
     ("source", "remedy"),
     [
-        ("data/train.parquet", "millrace.ParquetDataSource"),
-        (pathlib.Path("data/train.parquet"), "millrace.ParquetDataSource"),
-        ("train.array_record-00000-of-00002", "millrace.ArrayRecordDataSource"),
+        ("data/train.parquet", "headrace.ParquetDataSource"),
+        (pathlib.Path("data/train.parquet"), "headrace.ParquetDataSource"),
+        ("train.array_record-00000-of-00002", "headrace.ArrayRecordDataSource"),
         ("train.tfrecord", "no random access"),
         ("some/folder", "ArrayRecordDataSource"),
         ({"train": Split(), "test": Split()}, r"data\['train'\]"),
@@ -170,7 +171,7 @@ def test_samplers_that_can_only_be_run_through_are_refused():
     class DistributedSampler(Mine):
         pass
 
-    with pytest.raises(TypeError, match=r"any place; pass millrace\.IndexSampler"):
+    with pytest.raises(TypeError, match=r"any place; pass headrace\.IndexSampler"):
         make(sampler=Mine())
     with pytest.raises(TypeError, match=r"ShardOptions\(rank, world_size\)"):
         make(sampler=DistributedSampler())
@@ -209,11 +210,12 @@ class Watched(Split):
         self.threads = set()
 
     def __getitem__(self, index):
+        time.sleep(1e-3)  # records that are there at once are read by whoever needs them
         self.threads.add(threading.current_thread().name.rpartition("_")[0])
         return index
 
 
-@pytest.mark.parametrize(("options", "threads"), [(None, "millrace-read"), (ReadOptions(0), "millrace-worker")])
+@pytest.mark.parametrize(("options", "threads"), [(None, "headrace-read"), (ReadOptions(0), "headrace-worker")])
 def test_read_options_hold_for_worker_threads(options, threads):
     """Records are read ahead of worker threads too, unless read_options say not to; the stream is the same."""
     source = Watched()
@@ -277,7 +279,7 @@ def test_metadata_prints_no_address():
     assert repr(IndexSampler(3)[1]) == "RecordMetadata(index=1, record_key=1, rng=None)"
 
 
-@pytest.mark.parametrize("function", [millrace.pad_batch(), millrace.batch_and_pad(batch_size=2)])
+@pytest.mark.parametrize("function", [headrace.pad_batch(), headrace.batch_and_pad(batch_size=2)])
 def test_a_batch_of_nothing_is_refused(function):
     """batch_and_pad([]) and pad_batch()([]) say that there is no element, also for an array without rows."""
     for nothing in ([], np.zeros((0, 2))):

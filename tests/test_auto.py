@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import threading
 import time
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 from test_pool import _jobs, _pool
 
-from millrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
-from millrace.loader.executors.auto import executor as auto
-from millrace.loader.executors.auto.tuner import ENOUGH, Setting, Stretch, Tuner
-from millrace.loader.executors.pooled.pool import Give, Kill, Spawn, WorkerPool
-from millrace.loader.executors.thread_pool import Pool
-from millrace.loader.observing.observer import Observer
-from millrace.loader.options import ExecutionOptions
+from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
+from headrace.loader.executors.auto import executor as auto
+from headrace.loader.executors.auto.tuner import ENOUGH, Setting, Stretch, Tuner
+from headrace.loader.executors.auto.tuning import Tuning
+from headrace.loader.executors.pooled.pool import Give, Kill, Spawn, WorkerPool
+from headrace.loader.executors.thread_pool import Pool
+from headrace.loader.observing.observer import Observer
+from headrace.loader.options import ExecutionOptions
 
 MACHINES = {
     "computes on 2 cores": lambda workers, _: 100 * min(max(workers, 1), 2),
@@ -108,16 +110,26 @@ class PlayedTeam:
     def submit(self, task, blocks):
         pass
 
+    def close(self):
+        pass
+
+
+class LateTeam(PlayedTeam):
+    """Workers that take longer to begin than an epoch."""
+
+    def has_begun(self):
+        return False
+
 
 class PlayedLoop:
     """A loop with a clock of its own over an "auto" executor, whose tasks take 20 ms on one worker."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self, monkeypatch, tuning=None, team=PlayedTeam):
         self.now, self.observer = 1.0, Observer()
         monkeypatch.setattr(auto, "perf_counter", lambda: self.now)
         pipeline = iter(load(range(100), batch_size=8))._pipeline
         options = ExecutionOptions(worker_count=Auto(most=8))
-        self.executor = auto.AutoExecutor(pipeline, options, self.observer, lambda workers: PlayedTeam())
+        self.executor = auto.AutoExecutor(pipeline, options, self.observer, lambda workers: team(), tuning or Tuning())
         self.executor._at_work = PlayedTeam()
 
     def task(self):
@@ -151,6 +163,60 @@ def test_a_wait_that_goes_on_counts(monkeypatch):
     loop = PlayedLoop(monkeypatch)
     loop.observer.waits.begin(loop.now)
     assert max(loop.task() for _ in range(2000)) == 8
+
+
+def _epochs(monkeypatch, count, tasks, tuning, team=PlayedTeam):
+    """The number of workers at the end of each of so many epochs of so many tasks."""
+    for _ in range(count):
+        loop = PlayedLoop(monkeypatch, tuning, team)
+        for _ in range(tasks):
+            loop.step(0.001)
+        loop.executor.close()
+        yield loop.observer.worker_count
+
+
+def test_the_next_epoch_begins_with_what_the_last_one_found(monkeypatch):
+    """It does not begin anew with none; another loader does."""
+    tuning = Tuning()
+    (found,) = _epochs(monkeypatch, 1, 4000, tuning)
+    assert found == 8
+    assert next(_epochs(monkeypatch, 1, 1, tuning)) == 8
+    assert next(_epochs(monkeypatch, 1, 1, Tuning())) == 0
+
+
+@pytest.mark.parametrize("tasks", [12, 40])
+def test_short_epochs_come_to_the_same_workers(tasks, monkeypatch):
+    """What is measured in several epochs counts together: none of them is long enough alone."""
+    found = list(_epochs(monkeypatch, 400, tasks, Tuning()))
+    assert found[-1] == 8
+    assert set(found[-100:]) == {8}
+
+
+def test_epochs_that_end_before_workers_begin_go_without(monkeypatch):
+    """Nothing more is tried then."""
+    assert list(_epochs(monkeypatch, 60, 12, Tuning(), LateTeam))[-20:] == [0] * 20
+
+
+def test_what_was_found_goes_to_one_iterator_at_a_time(monkeypatch):
+    """A second one over the same loader begins anew."""
+    tuning = Tuning()
+    list(_epochs(monkeypatch, 1, 4000, tuning))
+    first, second = PlayedLoop(monkeypatch, tuning), PlayedLoop(monkeypatch, tuning)
+    assert (first.task(), second.task()) == (8, 0)
+    assert isinstance(pickle.loads(pickle.dumps(tuning)), Tuning)
+
+
+@pytest.mark.parametrize("kind", ["process", "thread"])
+def test_epochs_of_a_loader_remember(kind):
+    """The loader's iterators hand it on, whichever way epochs are looped over; the stream is the same."""
+    loader = load(range(64), batch_size=8, worker_count=Auto(most=2), worker_kind=kind, seed=0, shuffle=True)
+    settings = []
+    for epoch in loader.epochs(3):
+        batches = [batch.tolist() for batch in epoch]
+        settings.append(loader._description.tuning._found)
+        assert sorted(number for batch in batches for number in batch) == list(range(64))
+    assert settings[0] is settings[1] is settings[2] is not None
+    assert loader.with_batch_size(4)._description.tuning is not loader._description.tuning
 
 
 class Restless(Tuner):

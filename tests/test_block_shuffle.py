@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import tries
 
-from millrace import Batch, BlockShuffle, DataLoader, IndexSampler, RangeDataSource, ShardOptions, load
+from headrace import Batch, BlockShuffle, DataLoader, IndexSampler, RangeDataSource, ShardOptions, load
 
 SHUFFLES = st.builds(BlockShuffle, st.integers(1, 9), st.integers(2, 6), st.integers(1, 4))
 

@@ -8,7 +8,7 @@ import grain
 import numpy as np
 import pytest
 
-from millrace import IterDataset, MapDataset
+from headrace import IterDataset, MapDataset
 
 
 def three(kind):

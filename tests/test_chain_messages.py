@@ -6,8 +6,8 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from millrace import IterDataset, MapDataset
-from millrace.errors import BatchError, CheckpointError, PackError
+from headrace import IterDataset, MapDataset
+from headrace.errors import BatchError, CheckpointError, PackError
 
 NUMBERS = MapDataset.range(6)
 

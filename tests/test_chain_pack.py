@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import millrace
-from millrace import MapDataset, Pack, ShardOptions
-from millrace.errors import PackError
+import headrace
+from headrace import MapDataset, Pack, ShardOptions
+from headrace.errors import PackError
 
 RANDOM = np.random.default_rng(0)
 DOCUMENTS = [np.full(size, number, np.int32) for number, size in enumerate(RANDOM.integers(1, 12, 60))]
@@ -35,7 +35,7 @@ def test_a_row_at_an_index_is_that_of_the_operation(strategy):
     np.testing.assert_equal(packed[range(len(packed))], of_operation)
     np.testing.assert_equal(list(packed), of_operation)
     np.testing.assert_equal(list(packed.to_iter_dataset().mp_prefetch(1)), of_operation)
-    loader = millrace.load(
+    loader = headrace.load(
         DOCUMENTS, shuffle=True, seed=1, num_epochs=1, transformations=[Pack(16, strategy, window=20)]
     )
     np.testing.assert_equal(list(loader), of_operation)

@@ -8,8 +8,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-import millrace
-from millrace import (
+import headrace
+from headrace import (
     Batch,
     DataLoader,
     Filter,
@@ -20,7 +20,7 @@ from millrace import (
     RandomMapTransform,
     ShardOptions,
 )
-from millrace.errors import CheckpointError, EmptyStreamError
+from headrace.errors import CheckpointError, EmptyStreamError
 
 RECORDS = 50
 ARRAYS = {"x": np.arange(RECORDS), "y": np.arange(RECORDS * 3.0).reshape(RECORDS, 3)}
@@ -303,7 +303,7 @@ def test_options_change_where_the_work_is_done():
         num_workers = 1
         per_worker_buffer_size = 2
 
-    stream = MapDataset.range(10).map(lambda x: 10 // (x - 3)).to_iter_dataset(millrace.ReadOptions(num_threads=0))
+    stream = MapDataset.range(10).map(lambda x: 10 // (x - 3)).to_iter_dataset(headrace.ReadOptions(num_threads=0))
     iterator = iter(stream.with_options(on_error="skip", max_errors=1))
     assert (list(iterator), iterator.skipped_count) == ([10 // (x - 3) for x in range(10) if x != 3], 1)
     assert list(MapDataset.range(10).to_iter_dataset().mp_prefetch(Options())) == list(range(10))
@@ -348,7 +348,7 @@ def test_failures_say_where_they_arose():
     for chain in (MapDataset.range(10).map(fails), MapDataset.range(10).map(fails).batch(1).shuffle(1)):
         with pytest.raises(KeyError, match="five") as caught:
             list(chain)
-        assert "millrace: " in caught.value.__notes__[0]
+        assert "headrace: " in caught.value.__notes__[0]
 
 
 def test_a_stream_goes_on_devices():

@@ -4,13 +4,12 @@ import json
 
 import orbax.checkpoint as ocp
 import pytest
-from orbax.checkpoint.experimental import v1
 from pipelines import loader, stream
 
-import millrace
-from millrace.checkpoint import CheckpointRestore, CheckpointSave
-from millrace.errors import CheckpointError
-from millrace.loader.state.files import restore
+import headrace
+from headrace.checkpoint import CheckpointRestore, CheckpointSave
+from headrace.errors import CheckpointError
+from headrace.loader.state.files import restore
 
 KINDS = ["batch", "filter, batch", "flat map, random, batch, random"]
 
@@ -50,6 +49,7 @@ def test_a_checkpoint_manager_saves_and_restores_an_iterator(name, asynchronous,
 def test_an_iterator_saves_and_loads_itself_with_the_newer_orbax(name, tmp_path):
     """`save_checkpointables` and `load_checkpointables` know what to do with an iterator."""
     iterator, rest = _advanced(name, 2)
+    v1 = pytest.importorskip("orbax.checkpoint.experimental.v1")  # older versions of Orbax have none
     v1.save_checkpointables(tmp_path / "one", {"loader": iterator})
     again = iter(loader(name))
     v1.load_checkpointables(tmp_path / "one", {"loader": again})
@@ -59,6 +59,7 @@ def test_an_iterator_saves_and_loads_itself_with_the_newer_orbax(name, tmp_path)
 def test_an_asynchronous_save_of_the_newer_orbax_is_of_the_moment_of_the_call(tmp_path):
     """Steps that are taken while the save goes on are not in it."""
     iterator, rest = _advanced("batch", 2)
+    v1 = pytest.importorskip("orbax.checkpoint.experimental.v1")
     response = v1.save_checkpointables_async(tmp_path / "one", {"loader": iterator})
     for _ in range(3):
         next(iterator)
@@ -75,12 +76,12 @@ def test_a_checkpoint_of_several_processes_is_restored_by_one(tmp_path):
     seen = []
     for shard in range(4):
         iterator = iter(
-            millrace.load(range(50), batch_size=3, num_epochs=1, shard_options=millrace.ShardOptions(shard, 4))
+            headrace.load(range(50), batch_size=3, num_epochs=1, shard_options=headrace.ShardOptions(shard, 4))
         )
         for _ in range(shard):
             seen += next(iterator).tolist()
         (folder / f"process_{shard}-of-4.json").write_bytes(iterator.get_state())
-    again = iter(millrace.load(range(50), batch_size=3, num_epochs=1))
+    again = iter(headrace.load(range(50), batch_size=3, num_epochs=1))
     restore(folder, again)
     assert sorted([*seen, *(number for batch in again for number in batch.tolist())]) == list(range(50))
 
@@ -103,7 +104,7 @@ def test_a_loader_in_place_of_its_iterator_is_refused(tmp_path):
 def test_other_names_of_the_module_are_refused():
     """An AttributeError that says what there is."""
     with pytest.raises(AttributeError, match="CheckpointSave"):
-        _ = millrace.checkpoint.Checkpointer
+        _ = headrace.checkpoint.Checkpointer
 
 
 def test_a_folder_in_the_place_of_a_state_is_a_checkpoint_error(tmp_path):
@@ -117,7 +118,52 @@ def test_the_handler_has_every_method_of_grains(tmp_path):
     """Programs that call Grain's handler, `structure` too, find the same methods with the same answers."""
     from grain.checkpoint import CheckpointHandler as Grains
 
-    ours, theirs = millrace.checkpoint.CheckpointHandler(), Grains()
+    ours, theirs = headrace.checkpoint.CheckpointHandler(), Grains()
     assert {name for name in dir(theirs) if not name.startswith("_")} <= set(dir(ours))
     for name in ("structure", "metadata", "finalize"):
         assert getattr(ours, name)(tmp_path) == getattr(theirs, name)(tmp_path)
+
+
+def test_a_restore_that_is_not_strict_goes_on_with_a_changed_pipeline(tmp_path):
+    """`CheckpointRestore(iterator, strict=False)`, and so does a `StateFile`; strict is the default, and refuses it."""
+    before = iter(headrace.load(range(8), transformations=[abs], num_epochs=1))
+    changed = headrace.load(range(8), transformations=[float, str], num_epochs=1)
+    with ocp.CheckpointManager(tmp_path / "orbax") as manager, headrace.checkpoint.StateFile(tmp_path / "file") as file:
+        next(before), next(before)
+        manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(before)))
+        file.save(before)
+        manager.wait_until_finished()
+        again = iter(changed)
+        for restore_it in (
+            lambda **more: manager.restore(1, args=ocp.args.Composite(loader=CheckpointRestore(again, **more))),
+            lambda **more: file.restore(again, **more),
+        ):
+            again.set_state(iter(changed).get_state())
+            with pytest.raises(CheckpointError, match="operations"):
+                restore_it()
+            assert next(again) == "0.0"
+            restore_it(strict=False)
+            assert list(again) == [str(float(number)) for number in range(2, 8)]
+
+
+def test_a_restore_that_is_not_strict_goes_on_with_other_processes(tmp_path):
+    """States of two shards with other operations are joined by one."""
+    for index in range(2):
+        shard = headrace.ShardOptions(index, 2)
+        one = iter(headrace.load(range(8), transformations=[abs], num_epochs=1, shard_options=shard))
+        next(one)
+        (tmp_path / f"process_{index}-of-2.json").write_bytes(one.get_state())
+    whole = iter(headrace.load(range(8), transformations=[float, str], num_epochs=1))
+    with pytest.raises(CheckpointError, match="operations"):
+        restore(tmp_path, whole)
+    restore(tmp_path, whole, strict=False)
+    assert list(whole) == [str(float(number)) for number in range(2, 8)]
+
+
+def test_what_has_no_state_is_told_how_to_get_one(tmp_path):
+    """A loader in the place of its iterator, to save and to restore."""
+    loader_of_numbers = headrace.load(range(8))
+    with ocp.CheckpointManager(tmp_path) as manager:
+        for wrong in (loader_of_numbers, loader_of_numbers.to_device):
+            with pytest.raises(TypeError, match=r"has no state; .*iter\(loader\)"):
+                manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(wrong)))

@@ -1,11 +1,11 @@
-"""`python -m millrace.compat.check`: a program of Grain's, run with our names in their place."""
+"""`python -m headrace.compat.check`: a program of Grain's, run with our names in their place."""
 
 import subprocess
 import sys
 
 import pytest
 
-from millrace.compat import check as checks
+from headrace.compat import check as checks
 
 PROGRAM = """
 import sys
@@ -40,7 +40,7 @@ def run(tmp_path, text, *arguments):
     """What the command prints, and its exit status."""
     program = tmp_path / "program.py"
     program.write_text(text)
-    command = [sys.executable, "-m", "millrace.compat.check", str(program), *arguments]
+    command = [sys.executable, "-m", "headrace.compat.check", str(program), *arguments]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert program.read_text() == text
     return result.stdout, result.stderr, result.returncode
@@ -116,7 +116,7 @@ def test_afterwards_grain_is_grain_again(tmp_path):
     import grain
 
     program = tmp_path / "program.py"
-    program.write_text("import grain\n\nassert grain.DataLoader.__module__.startswith('millrace.')\n")
+    program.write_text("import grain\n\nassert grain.DataLoader.__module__.startswith('headrace.')\n")
     uses, failure = checks.check(str(program))
     assert failure is None
     assert uses.found == {"grain.DataLoader"}

@@ -1,4 +1,4 @@
-"""`millrace.convert`: what goes in comes out, shard for shard, and the manifest says so."""
+"""`headrace.convert`: what goes in comes out, shard for shard, and the manifest says so."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 from conversions import RECORDS, ROWS, WRITE, content, convert, read, write_tfrecord, write_tfrecords
 
-import millrace
-from millrace.errors import ConversionError, SourceError
-from millrace.formats.example import decode_example, encode_example
+import headrace
+from headrace.errors import ConversionError, SourceError
+from headrace.formats.example import decode_example, encode_example
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_each_file_becomes_a_file_of_its_name(tfrecords, tmp_path):
     assert read(tmp_path / "out") == RECORDS
     assert [shard.records for shard in made.shards] == [30, 1, 69]
     assert made.records == 100
-    assert millrace.verify(tmp_path / "out") == []
+    assert headrace.verify(tmp_path / "out") == []
 
 
 @pytest.mark.parametrize("shards", [1, 2, 7])
@@ -58,7 +58,7 @@ def test_the_manifest_says_what_there_is(tfrecords, tmp_path):
     assert told["bytes"] == sum(path.stat().st_size for path in (tmp_path / "out").glob("*.array_record")) == made.bytes
     assert [file["path"] for file in told["source"]["files"]] == sorted(map(str, tfrecords.iterdir()))
     assert told["options"]["options"] == "group_size:1"
-    assert told["millrace"] == millrace.__version__
+    assert told["headrace"] == headrace.__version__
 
 
 def test_workers_write_the_same_bytes(tfrecords, tmp_path):
@@ -157,7 +157,7 @@ def test_a_hugging_face_dataset_on_disk_is_found_by_its_folder(tmp_path):
     datasets.DatasetDict(train=rows).save_to_disk(tmp_path / "two")
     for source, options in (("one", {}), ("two", {"split": "train"})):
         convert(tmp_path / source, tmp_path / "out" / source, "parquet", **options)
-        assert list(millrace.ParquetDataSource(tmp_path / "out" / source)) == ROWS
+        assert list(headrace.ParquetDataSource(tmp_path / "out" / source)) == ROWS
     with pytest.raises(ConversionError, match="has the splits train; pass split="):
         convert(tmp_path / "two", tmp_path / "out" / "three", split="test")
     types = {"a": datasets.Value("int8"), "b": {"c": datasets.Value("float32")}}

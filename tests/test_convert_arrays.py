@@ -1,4 +1,4 @@
-"""`millrace.convert` of text and arrays: tokens, and columns of Parquet."""
+"""`headrace.convert` of text and arrays: tokens, and columns of Parquet."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from conversions import WRITE, convert
 
-import millrace
-from millrace.errors import ConversionError
+import headrace
+from headrace.errors import ConversionError
 
 
 def _tokenizer(path):
@@ -24,10 +24,10 @@ def test_text_becomes_tokens_document_by_document(name, tmp_path):
     """By a tokenizer's file; documents stand apart, and the dtype is the smallest that the vocabulary needs."""
     WRITE[name](tmp_path / name)
     convert(tmp_path / name, tmp_path / "out", "tokens", tokenizer=_tokenizer(tmp_path / "tokenizer.json"))
-    documents = millrace.TokenSource(tmp_path / "out" / "x.npy")
+    documents = headrace.TokenSource(tmp_path / "out" / "x.npy")
     assert [document["tokens"].tolist() for document in documents][7] == [1, 9]
     assert (len(documents), documents[39]["tokens"].tolist(), documents[0]["tokens"].dtype) == (40, [1, 0], np.uint16)
-    assert millrace.verify(tmp_path / "out") == []
+    assert headrace.verify(tmp_path / "out") == []
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["manifest.json", "x.npy", "x.npy.offsets"]
 
 
@@ -35,7 +35,7 @@ def test_tokens_that_are_there_stay_what_they_are(tmp_path):
     """Rows of arrays of whole numbers, without a tokenizer; a dtype that does not hold them is refused."""
     documents = [np.arange(n % 5) + n for n in range(300)]
     convert([{"tokens": document} for document in documents], tmp_path / "out", "tokens", options={"dtype": "uint16"})
-    written = millrace.TokenSource(next((tmp_path / "out").glob("*.npy")), name=None)
+    written = headrace.TokenSource(next((tmp_path / "out").glob("*.npy")), name=None)
     assert [one.tolist() for one in written] == [one.tolist() for one in documents]
     with pytest.raises(ConversionError, match=r"record 254: a token does not fit uint8"):
         convert([{"tokens": one} for one in documents], tmp_path / "two", "tokens", options={"dtype": "uint8"})
@@ -47,7 +47,7 @@ def test_a_folder_of_tokens_is_one_source(tmp_path):
     for name, count in (("a", 3), ("b", 0), ("c", 2)):
         (tmp_path / "in" / f"{name}.jsonl").write_text("".join(f"[{number}]\n" for number in range(count)))
     assert convert(tmp_path / "in", tmp_path / "out", "tokens").records == 5
-    assert [one.tolist() for one in millrace.TokenSource(tmp_path / "out", name=None)] == [[0], [1], [2], [0], [1]]
+    assert [one.tolist() for one in headrace.TokenSource(tmp_path / "out", name=None)] == [[0], [1], [2], [0], [1]]
     assert len(list((tmp_path / "out").glob("*.npy"))) == 3
 
 
@@ -68,7 +68,7 @@ def test_the_rows_of_arrays_are_a_column_of_parquet(rows, tmp_path):
     np.save(tmp_path / "x.npy", rows)
     for name, source, column in (("a", tmp_path / "x.npy", "value"), ("b", rows, "value"), ("c", {"n": rows}, "n")):
         convert(source, tmp_path / name, "parquet")
-        read = millrace.ParquetDataSource(tmp_path / name)
+        read = headrace.ParquetDataSource(tmp_path / name)
         assert list(read[0]) == [column]
         assert np.array_equal([record[column] for record in read], rows.tolist() if rows.dtype.kind == "M" else rows)
         if rows.dtype.kind in "fui":
@@ -83,11 +83,11 @@ def test_a_dump_of_tokens_becomes_documents(tmp_path):
     convert(tmp_path / "x.npy", tmp_path / "by length", "tokens", options={"document_length": 4}, shards=2)
     convert(tmp_path / "by length", tmp_path / "out", "tokens", shards=1)
     for folder in ("by length", "out"):
-        source = millrace.TokenSource(tmp_path / folder, name=None)
+        source = headrace.TokenSource(tmp_path / folder, name=None)
         assert [one.tolist() for one in source] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
         assert source[0].dtype == np.uint16
     convert(tmp_path / "by length", tmp_path / "rows", "parquet")
-    assert millrace.ParquetDataSource(tmp_path / "rows")[2]["tokens"].tolist() == [8, 9]
+    assert headrace.ParquetDataSource(tmp_path / "rows")[2]["tokens"].tolist() == [8, 9]
 
 
 def test_a_length_of_documents_is_for_dumps_of_tokens(tmp_path):

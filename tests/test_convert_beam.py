@@ -1,4 +1,4 @@
-"""`millrace.convert` as a pipeline of Apache Beam, on its local runner."""
+"""`headrace.convert` as a pipeline of Apache Beam, on its local runner."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import tempfile
 import pytest
 from conversions import RECORDS, content, convert, read, write_tfrecord, write_tfrecords
 
-import millrace
-from millrace.errors import ConversionError, SourceError
-from millrace.tools.command_line import main
+import headrace
+from headrace.errors import ConversionError, SourceError
+from headrace.tools.command_line import main
 
 pytest.importorskip("apache_beam", reason="apache-beam is not installed")
 
@@ -51,6 +51,6 @@ def test_the_command_line_hands_options_on(tmp_path, capsys):
     source, target = str(tmp_path / "in"), str(tmp_path / "out")
     assert main(["convert", source, target, "--runner", "DirectRunner", "--", "--direct_num_workers", "1"]) == 0
     assert "100 records in 1 shards" in capsys.readouterr().out
-    assert millrace.verify(target) == []
+    assert headrace.verify(target) == []
     with pytest.raises(ConversionError, match="runner='Nothing'"):
         convert(source, tmp_path / "two", runner="Nothing")

@@ -1,4 +1,4 @@
-"""`millrace convert` and `millrace verify`, and what a person sees of a conversion."""
+"""`headrace convert` and `headrace verify`, and what a person sees of a conversion."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import io
 import pytest
 from conversions import RECORDS, content, convert, read, write_tfrecords
 
-import millrace
-from millrace.conversion.progress import Progress
-from millrace.tools.command_line import main
+import headrace
+from headrace.conversion.progress import Progress
+from headrace.tools.command_line import main
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_damaged_records_are_told_on_the_command_line(tfrecords, tmp_path, capsy
     path.write_bytes(path.read_bytes()[:-1])
     arguments = ["convert", str(tfrecords), str(tmp_path / "out"), "--workers", "0"]
     assert main(arguments) == 2
-    assert "millrace: " in (told := capsys.readouterr().err)
+    assert "headrace: " in (told := capsys.readouterr().err)
     assert "a.tfrecord: the file ends inside the record at byte" in told
     assert main([*arguments[:2], str(tmp_path / "two"), *arguments[3:], "--on-error", "skip"]) == 0
     output = capsys.readouterr()
@@ -69,7 +69,7 @@ def test_what_cannot_be_done_is_told_in_one_line(arguments, named, tfrecords, tm
     """And the exit status is 2."""
     assert main(["convert", str(tfrecords), str(tmp_path / "out"), "--workers", "0", *arguments]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("millrace: ")
+    assert told.startswith("headrace: ")
     assert named in told
     assert told.count("\n") == 1
 
@@ -101,7 +101,7 @@ def test_options_that_a_format_has_not_are_told_before_anything_is_made(to, opti
     arguments = ["convert", str(tmp_path / "a.jsonl"), str(tmp_path / "out"), "--to", to, "--workers", "0"]
     assert main([*arguments, "--option", option]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("millrace: ")
+    assert told.startswith("headrace: ")
     assert option.split("=")[0] in told
     assert not (tmp_path / "out").exists()
 
@@ -159,5 +159,5 @@ def test_a_word_that_is_no_format_is_told(tmp_path):
             r"none' holds no file whose name says its format .*by a glob, such as .*none/\*.*\(--from\)",
         ),
     ):
-        with pytest.raises(millrace.errors.MillraceError, match=message):
+        with pytest.raises(headrace.errors.HeadraceError, match=message):
             convert(source, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""`millrace.convert` of damaged files: errors that name file and offset, or records that are left out and counted."""
+"""`headrace.convert` of damaged files: errors that name file and offset, or records that are left out and counted."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from conversions import RECORDS, convert, flip, read, write_tfrecord, write_tfrecords
 
-import millrace
-from millrace.errors import ConversionError, SourceError
-from millrace.formats.tfrecord import framed
+import headrace
+from headrace.errors import ConversionError, SourceError
+from headrace.formats.tfrecord import framed
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_conversion_that_damage_stopped_goes_on_without_it(shards, tfrecords, 
         convert(tfrecords, tmp_path / "out", shards=shards)
     whole = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.array_record")}
     made = convert(tfrecords, tmp_path / "out", shards=shards, on_error="skip")
-    assert (len(whole), made.left_out, millrace.verify(tmp_path / "out")) == (2 if shards is None else 0, 1, [])
+    assert (len(whole), made.left_out, headrace.verify(tmp_path / "out")) == (2 if shards is None else 0, 1, [])
     assert all(path.stat().st_mtime_ns == before for path, before in whole.items())
     assert read(tmp_path / "out") == RECORDS[:31] + RECORDS[32:]
     for _ in range(2):
@@ -100,7 +100,7 @@ def packed_records(name, count):
         records, parts = [f'"{text}"'.encode() for text in texts], [f'"{text}"\n'.encode() for text in texts]
     elif "csv" in name:
         parts = [*(f"{text}\n".encode() for text in texts)]
-        records = [millrace.encode_example({"x": text}) for text in texts]
+        records = [headrace.encode_example({"x": text}) for text in texts]
     else:
         records = [text.encode() for text in texts]
         parts = list(map(framed, records))

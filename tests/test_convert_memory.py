@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conversions import convert, write_tfrecord
 
-from millrace.conversion.inputs import from_files
+from headrace.conversion.inputs import from_files
 
 LARGE = 200_000
 

@@ -1,4 +1,4 @@
-"""What `millrace.convert` refuses, and says so before anything is made."""
+"""What `headrace.convert` refuses, and says so before anything is made."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import sys
 import pytest
 from conversions import RECORDS, content, convert, write_tfrecord, write_tfrecords
 
-from millrace.errors import ConversionError, MissingExtraError, SourceError
-from millrace.formats.tfrecord import crc_function
+from headrace.errors import ConversionError, MissingExtraError, SourceError
+from headrace.formats.tfrecord import crc_function
 
 
 @pytest.fixture
@@ -123,10 +123,10 @@ def test_a_target_that_is_no_folder_is_told(tmp_path):
 
 
 WITHOUT_PRIVILEGES = """
-import sys, millrace
+import sys, headrace
 for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
     try:
-        millrace.convert(source, target, workers=0, progress=False)
+        headrace.convert(source, target, workers=0, progress=False)
     except Exception as error:
         print(type(error).__name__, error)
 """

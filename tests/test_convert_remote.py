@@ -1,4 +1,4 @@
-"""`millrace.convert` from stores to stores."""
+"""`headrace.convert` from stores to stores."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from conversions import RECORDS, content, convert, write_tfrecords
 from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 
-import millrace
-from millrace.conversion.target import Target
-from millrace.errors import ConversionError
-from millrace.files.opened import open_file
-from millrace.files.paths import file_system_of
-from millrace.files.storage_options import storage_options_of
+import headrace
+from headrace.conversion.target import Target
+from headrace.errors import ConversionError
+from headrace.files.opened import open_file
+from headrace.files.paths import file_system_of
+from headrace.files.storage_options import storage_options_of
 
 URL = f"s3://{BUCKET}"
 
@@ -52,12 +52,12 @@ def test_a_store_gets_what_a_folder_gets(upstream, tmp_path):
         for name, data in content(tmp_path / "here" / "out").items():
             if name != "manifest.json":  # other paths and times of the input
                 assert whole(f"{URL}/out", name, storage) == data
-        assert millrace.verify(f"{URL}/out", storage) == []
+        assert headrace.verify(f"{URL}/out", storage) == []
         target = Target(f"{URL}/out", storage_options_of(storage))
         assert target.folder.names_in(".conversion") == []
         assert convert(f"{URL}/in", f"{URL}/out", shards=2, storage_options=storage) == made
         put(upstream, "out/out-00001-of-00002.array_record", b"damaged")
-        assert millrace.verify(f"{URL}/out", storage) == ["out-00001-of-00002.array_record has 7 bytes, not 131,072"]
+        assert headrace.verify(f"{URL}/out", storage) == ["out-00001-of-00002.array_record has 7 bytes, not 131,072"]
 
 
 def test_a_conversion_to_a_store_that_was_stopped_goes_on(tmp_path):
@@ -65,7 +65,7 @@ def test_a_conversion_to_a_store_that_was_stopped_goes_on(tmp_path):
     url = f"memory://{tmp_path.name}"
     convert([{"x": 1}], f"{url}/rows", "parquet")
     convert(f"{url}/rows", tmp_path / "rows", "parquet", source_format="parquet")
-    assert millrace.ParquetDataSource(tmp_path / "rows")[0] == {"x": 1}
+    assert headrace.ParquetDataSource(tmp_path / "rows")[0] == {"x": 1}
 
     def fail(record):
         raise KeyError(record)
@@ -75,9 +75,9 @@ def test_a_conversion_to_a_store_that_was_stopped_goes_on(tmp_path):
     convert(RECORDS, f"{url}/out", shards=2)
     with pytest.raises(ConversionError, match="differs in: shards"):
         convert(RECORDS, f"{url}/out", shards=3)
-    assert millrace.verify(f"{url}/out") == []
+    assert headrace.verify(f"{url}/out") == []
     with pytest.raises(ConversionError, match=r"has no manifest\.json"):
-        millrace.verify(f"{url}/nowhere")
+        headrace.verify(f"{url}/nowhere")
 
 
 def test_a_pipeline_of_beam_writes_to_a_store(tmp_path, monkeypatch, caplog):
@@ -88,4 +88,4 @@ def test_a_pipeline_of_beam_writes_to_a_store(tmp_path, monkeypatch, caplog):
     write_tfrecords(tmp_path / "in")
     url = f"memory://{tmp_path.name}/out"
     assert convert(tmp_path / "in", url, runner="DirectRunner").records == len(RECORDS)
-    assert millrace.verify(url) == []
+    assert headrace.verify(url) == []

@@ -1,4 +1,4 @@
-"""`millrace.convert` survives: damaged records, kills at any moment, full disks, other processes."""
+"""`headrace.convert` survives: damaged records, kills at any moment, full disks, other processes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from conversions import RECORDS, content, convert, flip, read, write_tfrecord, w
 from pipelines import chosen
 from source_conformance import exit_code
 
-import millrace
-from millrace.conversion.target import Target
-from millrace.errors import ConversionError, WorkerCrashedError
+import headrace
+from headrace.conversion.target import Target
+from headrace.errors import ConversionError, WorkerCrashedError
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_conversion_of_which_nothing_is_left_is_forgotten(tmp_path):
         convert(RECORDS, tmp_path / "out", shards=2, transform=stop)
     next((tmp_path / "out").glob("*.array_record")).unlink()
     convert(RECORDS[::-1], tmp_path / "out", shards=2)
-    assert millrace.verify(tmp_path / "out") == []
+    assert headrace.verify(tmp_path / "out") == []
     assert read(tmp_path / "out") == RECORDS[::-1]
 
 
@@ -78,7 +78,7 @@ def test_what_is_missing_is_made_again(tfrecords, tmp_path):
     before = content(tmp_path / "out")
     (tmp_path / "out" / "a.array_record").unlink()
     os.truncate(tmp_path / "out" / "b.array_record", 100)
-    assert millrace.verify(tmp_path / "out") == [
+    assert headrace.verify(tmp_path / "out") == [
         "a.array_record is missing",
         "b.array_record has 100 bytes, not 131,072",
     ]
@@ -89,11 +89,11 @@ def test_what_is_missing_is_made_again(tfrecords, tmp_path):
 def test_verify_finds_a_flipped_bit_and_a_file_too_many(tfrecords, tmp_path):
     """And says so of a folder that is not done, or is none."""
     with pytest.raises(ConversionError, match=r"has no manifest\.json"):
-        millrace.verify(tmp_path)
+        headrace.verify(tmp_path)
     convert(tfrecords, tmp_path / "out")
     flip(tmp_path / "out" / "a.array_record", 70_000)
     (tmp_path / "out" / "z.array_record").write_bytes(b"")
-    assert millrace.verify(tmp_path / "out") == [
+    assert headrace.verify(tmp_path / "out") == [
         "a.array_record has another content (SHA-256)",
         "z.array_record is not in the manifest",
     ]
@@ -110,10 +110,10 @@ def test_two_processes_do_not_write_to_one_folder(tfrecords, tmp_path):
 
 
 PROGRAM = """
-import sys, millrace
+import sys, headrace
 if __name__ != "__main__":
     raise SystemExit("a worker imports the user's program")
-millrace.convert(sys.argv[1], sys.argv[2], workers=2, progress=False, shards=int(sys.argv[3]) or None)
+headrace.convert(sys.argv[1], sys.argv[2], workers=2, progress=False, shards=int(sys.argv[3]) or None)
 """
 
 
@@ -137,7 +137,7 @@ def killed_until_done(source, target, shards, kills, seed):
             _kill(process, dice.choice(["all", "worker", "parent"]))
             times += 1
         if process.wait() == 0:
-            assert millrace.verify(target) == []
+            assert headrace.verify(target) == []
             _damage(target, dice)
     process = start(source, target, shards)
     assert process.wait() == 0

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from conversions import convert, read
 
-import millrace
-from millrace.conversion.outputs.array_record import as_example
-from millrace.conversion.outputs.parquet import ParquetOutput
-from millrace.errors import ConversionError, SourceError, StopIterationError, WorkerCrashedError
-from millrace.formats.example import decode_example
+import headrace
+from headrace.conversion.outputs.array_record import as_example
+from headrace.conversion.outputs.parquet import ParquetOutput
+from headrace.errors import ConversionError, SourceError, StopIterationError, WorkerCrashedError
+from headrace.formats.example import decode_example
 
 
 def _lines(path, *rows):
@@ -79,7 +79,7 @@ def test_a_value_of_another_type_after_the_first_records_is_named(tmp_path):
         convert(tmp_path / "a.jsonl", tmp_path / "out", "parquet")
     made = convert(tmp_path / "a.jsonl", tmp_path / "out", "parquet", on_error="skip")
     assert (made.records, made.shards[0].left_out) == (1001, 2)
-    assert millrace.ParquetDataSource(tmp_path / "out")[1000]["a"] == 7
+    assert headrace.ParquetDataSource(tmp_path / "out")[1000]["a"] == 7
 
 
 def test_a_column_of_other_parquet_files_has_the_type_of_the_first(tmp_path):
@@ -146,7 +146,7 @@ def test_text_of_csv_is_no_number_and_may_be_long(tmp_path):
     """`12_34` is a number for Python alone; a document may have more than the 128 KiB that its csv module allows."""
     (tmp_path / "a.csv").write_text(f"id,digits,text\n12_34,\u0661,{'x' * 200_000}\n")
     convert(tmp_path / "a.csv", tmp_path / "out", "parquet")
-    assert millrace.ParquetDataSource(tmp_path / "out")[0] == {"id": "12_34", "digits": "\u0661", "text": "x" * 200_000}
+    assert headrace.ParquetDataSource(tmp_path / "out")[0] == {"id": "12_34", "digits": "\u0661", "text": "x" * 200_000}
 
 
 def test_documents_of_lists_are_no_tokens(tmp_path):

@@ -8,13 +8,13 @@ import json
 
 import numpy as np
 import pytest
-from damage import ODD_VALUES, paths_in, with_value
+from damage import ODD_VALUES, paths_in, sealed, with_value
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import tries
 
-from millrace import IterDataset, MapDataset
-from millrace.errors import CheckpointError
+from headrace import IterDataset, MapDataset
+from headrace.errors import CheckpointError
 
 
 def three():
@@ -53,7 +53,7 @@ def taken(name, state):
     """Whether a state is taken; then elements come, and their states can be taken again."""
     with iter(CHAINS[name]()) as iterator:
         try:
-            iterator.set_state(json.dumps(state).encode())
+            iterator.set_state(sealed(state))
         except CheckpointError:
             return False
         for again in [iterator.get_state(), *(iterator.get_state() for _ in itertools.islice(iterator, 40))]:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from millrace import Batch, DataLoader, Filter, IndexSampler
-from millrace.errors import TooManyErrorsError, WorkerCrashedError
-from millrace.loader.plan.stages import Span, parts_of
+from headrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset
+from headrace.errors import TooManyErrorsError, WorkerCrashedError
+from headrace.loader.plan.stages import Span, parts_of
 
 
 def _opened(records: int, operations: list[Any], **more: Any) -> DataLoader:
@@ -37,7 +37,7 @@ def _ends_at(deadly: int) -> Any:
 @pytest.mark.parametrize(
     ("operations", "keys"),
     [
-        ([Batch(4)], "5000, 5001, 5002, 5003"),
+        ([Batch(4)], "5000"),
         ([Filter(lambda x: True), Batch(4)], "5000"),
         ([Filter(lambda x: True)], "5000"),
     ],
@@ -49,6 +49,15 @@ def test_what_is_whole_before_a_deadly_record_comes_first(operations, keys):
         for element in _opened(8000, [_ends_at(5000), *operations]):
             got += np.atleast_1d(element).tolist()
     assert got == list(range(5000))
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_deadly_record_of_a_window_is_named_alone(joined):
+    """A window is tried element by element, and then input by input: the error names one key."""
+    streams = [MapDataset.range(40).to_iter_dataset(), MapDataset.range(100, 140).to_iter_dataset()]
+    stream = IterDataset.mix(streams) if joined else streams[0]
+    with pytest.raises(WorkerCrashedError, match=r"positions 10 to 10.*, record keys 10\."):
+        list(stream.window_shuffle(8, seed=1).map(_ends_at(10)).with_options(worker_count=1))
 
 
 @pytest.mark.parametrize("operations", [[], [Batch(4)], [Filter(lambda x: True), Batch(4)]])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import itertools
+import subprocess
+import sys
 import threading
 import time
+import warnings
 import weakref
 
 import device_programs
@@ -14,10 +17,10 @@ import numpy as np
 import pytest
 from pipelines import PIPELINES, chosen, loader, plain
 
-import millrace
-from millrace.errors import ClosedError, MissingExtraError
-from millrace.loader.device import transfer
-from millrace.loader.work.slabs import lease_of
+import headrace
+from headrace.errors import ClosedError, MissingExtraError
+from headrace.loader.device import transfer
+from headrace.loader.work.slabs import lease_of
 
 CPU = jax.devices("cpu")[0]
 IMAGES = {"image": np.arange(64 * 6000, dtype=np.float32).reshape(64, 6000), "label": np.arange(64, dtype=np.int32)}
@@ -26,7 +29,7 @@ PATIENCE = 20
 
 def images(**more):
     """Batches of 8 that stand on slabs."""
-    return millrace.load(IMAGES, batch_size=8, num_epochs=1, **more)
+    return headrace.load(IMAGES, batch_size=8, num_epochs=1, **more)
 
 
 def until(holds):
@@ -90,9 +93,9 @@ def test_device_put_feeds_from_anything():
     grain = pytest.importorskip("grain")
     rows = [np.full(3, number, np.float32) for number in range(5)]
     theirs = grain.MapDataset.source(rows).to_iter_dataset()
-    ours = millrace.load(rows, num_epochs=1)
+    ours = headrace.load(rows, num_epochs=1)
     for source in (rows, (row for row in rows), theirs, iter(theirs), ours, iter(ours)):
-        feeder = iter(millrace.device_put(source, CPU, cpu_buffer_size=2, device_buffer_size=1))
+        feeder = iter(headrace.device_put(source, CPU, cpu_buffer_size=2, device_buffer_size=1))
         assert [int(row[0]) for row in feeder] == list(range(5)), source
 
 
@@ -125,7 +128,7 @@ def test_arrays_that_live_are_never_overwritten():
         addresses.append(batch["image"].ctypes.data)
         return batch
 
-    source = millrace.load(IMAGES, batch_size=8, num_epochs=12)
+    source = headrace.load(IMAGES, batch_size=8, num_epochs=12)
     kept = []
     with iter(source.to_device(CPU, transform=look)) as feeder:
         for step, batch in enumerate(feeder):
@@ -142,7 +145,7 @@ def test_donated_buffers_harm_nobody():
     """A step may donate its batch: batches that were kept, and those that come later, stay what they are."""
     step = jax.jit(lambda image: image * 0 - 1, donate_argnums=0)
     kept = []
-    with iter(millrace.load(IMAGES, batch_size=8, num_epochs=6).to_device(CPU)) as feeder:
+    with iter(headrace.load(IMAGES, batch_size=8, num_epochs=6).to_device(CPU)) as feeder:
         for number, batch in enumerate(feeder):
             expected = IMAGES["image"][np.arange(8) + number % 8 * 8]
             assert (np.asarray(batch["image"]) == expected).all()
@@ -165,7 +168,7 @@ def test_buffers_are_bounded(host, device):
             made.append(number)
             yield np.full(5000, number, np.float32)
 
-    with iter(millrace.device_put(watched(), CPU, cpu_buffer_size=host, device_buffer_size=device)) as feeder:
+    with iter(headrace.device_put(watched(), CPU, cpu_buffer_size=host, device_buffer_size=device)) as feeder:
         for taken in range(1, 8):
             next(feeder)
             assert until(lambda taken=taken: len(made) == taken + host + device)
@@ -175,7 +178,7 @@ def test_buffers_are_bounded(host, device):
 def test_no_reference_to_a_delivered_batch_is_kept():
     """What the user drops is free, though the feeder runs on; nothing but what may wait is on the device."""
     before = len(jax.live_arrays())
-    with iter(millrace.load(IMAGES, batch_size=8).to_device(CPU, device_buffer=2)) as feeder:
+    with iter(headrace.load(IMAGES, batch_size=8).to_device(CPU, device_buffer=2)) as feeder:
         for _ in range(20):
             batch = next(feeder)
             reference = weakref.ref(batch["image"])
@@ -197,7 +200,7 @@ def test_an_error_of_a_batch_comes_at_its_place_from_a_slow_source():
     """And what comes after it follows."""
     batches = [np.full(2, number) for number in range(12)]
     batches[8] = np.array(["text"])
-    with iter(millrace.device_put(slowly(batches), CPU)) as feeder:
+    with iter(headrace.device_put(slowly(batches), CPU)) as feeder:
         assert [int(next(feeder)[0]) for _ in range(8)] == list(range(8))
         with pytest.raises(TypeError, match="no device can hold"):
             next(feeder)
@@ -211,7 +214,7 @@ def test_a_user_who_waits_for_a_slow_source_has_the_state_of_the_batch():
         time.sleep(0.002)
         return x
 
-    source = millrace.load(range(60), transformations=[slow], batch_size=4, num_epochs=1)
+    source = headrace.load(range(60), transformations=[slow], batch_size=4, num_epochs=1)
     with iter(source.to_device(CPU)) as feeder:
         for taken in range(1, 9):
             assert int(next(feeder)[0]) == 4 * (taken - 1)
@@ -232,7 +235,7 @@ def test_a_slow_transfer_does_not_hold_up_the_reading(monkeypatch):
 
     monkeypatch.setattr(transfer, "to_devices", held_up)
     read = []
-    with iter(millrace.device_put((read.append(number) or np.full(2, number) for number in range(9)), CPU)) as feeder:
+    with iter(headrace.device_put((read.append(number) or np.full(2, number) for number in range(9)), CPU)) as feeder:
         feeder.start_prefetch()
         assert went.wait(PATIENCE)
         assert until(lambda: len(read) == 5)  # the one on its way, and `host_buffer` others
@@ -259,7 +262,7 @@ def test_leaves_that_cannot_go_are_an_error_or_stay():
 )
 def test_what_jax_has_no_array_of_is_kept_as_it_is(leaf):
     """Dates, texts, records, objects and extended floats stay on the host, the very same."""
-    (batch,) = iter(millrace.device_put([{"leaf": leaf, "x": 1.5}], CPU, on_unsupported="keep"))
+    (batch,) = iter(headrace.device_put([{"leaf": leaf, "x": 1.5}], CPU, on_unsupported="keep"))
     assert batch["leaf"] is leaf
     assert batch["x"].item() == 1.5
 
@@ -275,23 +278,23 @@ class Foreign:
 def test_arrays_that_jax_would_refuse_or_misread_are_named_or_kept(leaf):
     """Those of other libraries, of another byte order, and masked ones."""
     with pytest.raises(TypeError, match=r"leaf \['odd'\] is of .*leave it out"):
-        next(iter(millrace.device_put([{"odd": leaf}], CPU)))
-    assert next(iter(millrace.device_put([{"odd": leaf}], CPU, on_unsupported="keep")))["odd"] is leaf
+        next(iter(headrace.device_put([{"odd": leaf}], CPU)))
+    assert next(iter(headrace.device_put([{"odd": leaf}], CPU, on_unsupported="keep")))["odd"] is leaf
 
 
 def test_a_number_that_does_not_fit_is_an_error():
     """It would wrap; the message has the leaf, the value and the limit."""
     limit = np.iinfo(np.int32).max
-    assert next(iter(millrace.device_put([limit], CPU))).item() == limit
+    assert next(iter(headrace.device_put([limit], CPU))).item() == limit
     with pytest.raises(OverflowError, match=r"leaf \['n'\] is 1099511627776, outside of .* 2147483647"):
-        next(iter(millrace.device_put([{"n": 2**40}], CPU)))
+        next(iter(headrace.device_put([{"n": 2**40}], CPU)))
 
 
 def test_every_dtype_of_jax_goes():
     """Numbers of all kinds, booleans, bfloat16, jax's own arrays and keys."""
     leaves = [np.zeros(2, dtype) for dtype in ("bool", "int8", "uint16", "float16", "float32", "complex64")]
     leaves += [np.zeros(2, jax.numpy.bfloat16), jax.numpy.ones(3), jax.random.key(0), True, 7, 2.5, np.float32(1)]
-    (batch,) = iter(millrace.device_put([leaves], CPU))
+    (batch,) = iter(headrace.device_put([leaves], CPU))
     assert all(isinstance(leaf, jax.Array) for leaf in batch)
     assert batch[6].dtype == jax.numpy.bfloat16
     assert not batch[10].weak_type
@@ -310,7 +313,7 @@ def _fails_at(number, times):
             raise ValueError(f"record {x} is bad")
         return x
 
-    return millrace.load(range(40), transformations=[check], batch_size=4, num_epochs=1), failures
+    return headrace.load(range(40), transformations=[check], batch_size=4, num_epochs=1), failures
 
 
 def test_an_error_of_the_loader_comes_at_its_step():
@@ -339,7 +342,7 @@ def test_an_error_of_the_transform_comes_at_its_step_and_can_be_tried_again():
             raise StopIteration("not the end")
         return batch + 100
 
-    source = millrace.load(range(40), batch_size=4, num_epochs=1)
+    source = headrace.load(range(40), batch_size=4, num_epochs=1)
     with iter(source.to_device(CPU, transform=transform)) as feeder:
         seen = [next(feeder), next(feeder)]
         with pytest.raises(RuntimeError, match="transform raised StopIteration"):
@@ -357,7 +360,7 @@ def test_an_error_behind_a_plain_iterable_leaves_out_its_batch():
         yield np.zeros(2)
         raise OSError("the disk is gone")
 
-    feeder = iter(millrace.device_put(rows(), CPU))
+    feeder = iter(headrace.device_put(rows(), CPU))
     assert next(feeder).tolist() == [1, 1]
     with pytest.raises(TypeError, match="no device can hold"):
         next(feeder)
@@ -375,7 +378,7 @@ def test_the_end_comes_again_and_again():
     start = feeder.get_state()
     assert len(list(feeder)) == 8
     assert list(feeder) == list(feeder) == []
-    assert not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate())
+    assert not any(thread.name.startswith("headrace-feeder") for thread in threading.enumerate())
     feeder.set_state(start)
     assert len(list(feeder)) == 8
 
@@ -397,21 +400,21 @@ def test_wrong_arguments_are_named(more, message):
 
 
 def test_without_jax_the_error_says_what_to_install():
-    """MissingExtraError for each of the doors; importing millrace needs no jax."""
+    """MissingExtraError for each of the doors; importing headrace needs no jax."""
     program = """
         import sys
         sys.modules["jax"] = None
-        import millrace
-        loader = millrace.load(range(3))
-        for call in (lambda: loader.to_device(0), lambda: millrace.device_put([], 0), lambda: millrace.shard_options_for(0)):
+        import headrace
+        loader = headrace.load(range(3))
+        for call in (lambda: loader.to_device(0), lambda: headrace.device_put([], 0), lambda: headrace.shard_options_for(0)):
             try:
                 call()
-            except millrace.errors.MissingExtraError as error:
+            except headrace.errors.MissingExtraError as error:
                 print(error)
     """
     lines = device_programs.run(program).splitlines()
     assert len(lines) == 3
-    assert all('pip install "millrace[jax]"' in line for line in lines)
+    assert all('pip install "headrace[jax]"' in line for line in lines)
     assert issubclass(MissingExtraError, ImportError)
 
 
@@ -424,7 +427,7 @@ def test_closing_stops_the_threads_and_keeps_the_state():
     next(feeder)
     state = feeder.get_state()
     feeder.close()
-    assert not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate())
+    assert not any(thread.name.startswith("headrace-feeder") for thread in threading.enumerate())
     feeder.close()
     assert feeder.get_state() == state
     with pytest.raises(ClosedError, match="take a new one"):
@@ -439,7 +442,7 @@ def test_dropping_a_feeder_stops_its_threads():
     untouched = iter(images().to_device(CPU))
     untouched.start_prefetch()
     del untouched
-    assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
+    assert until(lambda: not any(thread.name.startswith("headrace-feeder") for thread in threading.enumerate()))
 
 
 def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
@@ -452,7 +455,7 @@ def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
 
     gc.disable()
     try:
-        feeder = iter(millrace.device_put(itertools.count(), CPU, transform=transform))
+        feeder = iter(headrace.device_put(itertools.count(), CPU, transform=transform))
         next(feeder)
         with pytest.raises(ValueError, match="bad") as caught:
             next(feeder)
@@ -462,7 +465,7 @@ def test_a_feeder_that_raised_an_error_stops_when_it_is_dropped():
         assert dropped() is None
     finally:
         gc.enable()
-    assert until(lambda: not any(thread.name.startswith("millrace-feeder") for thread in threading.enumerate()))
+    assert until(lambda: not any(thread.name.startswith("headrace-feeder") for thread in threading.enumerate()))
 
 
 def test_a_system_without_a_second_thread_to_give_leaves_none(monkeypatch):
@@ -486,14 +489,14 @@ def test_an_iterator_that_was_passed_stands_where_the_user_does():
     """It stays open when the feeder is closed, and goes on after the last batch that the feeder gave."""
     iterator = iter(images())
     next(iterator)
-    with iter(millrace.device_put(iterator, CPU)) as feeder:
+    with iter(headrace.device_put(iterator, CPU)) as feeder:
         assert next(feeder)["label"].tolist() == list(range(8, 16))
     assert next(iterator)["label"].tolist() == list(range(16, 24))
 
 
 def test_an_iterator_that_was_passed_goes_back_when_its_feeder_is_dropped():
     """A loop that breaks loses nothing: the next one over the same description goes on after its last batch."""
-    batches = millrace.device_put(iter(images()), CPU)
+    batches = headrace.device_put(iter(images()), CPU)
     for start in (0, 8, 16):
         for batch in batches:
             assert batch["label"].tolist() == list(range(start, start + 8))
@@ -503,9 +506,9 @@ def test_an_iterator_that_was_passed_goes_back_when_its_feeder_is_dropped():
 def test_two_feeders_do_not_read_from_one_iterator():
     """The second is refused as long as the first is open, and then goes on after it."""
     iterator = iter(images())
-    with iter(millrace.device_put(iterator, CPU)) as first:
+    with iter(headrace.device_put(iterator, CPU)) as first:
         next(first)
-        second = iter(millrace.device_put(iterator, CPU))
+        second = iter(headrace.device_put(iterator, CPU))
         with pytest.raises(ValueError, match="close that one first"):
             next(second)
     assert next(second)["label"].tolist() == list(range(8, 16))
@@ -513,7 +516,7 @@ def test_two_feeders_do_not_read_from_one_iterator():
 
 def test_a_source_that_returns_after_the_close_is_closed_then(monkeypatch):
     """By its reader, with nobody there to wait; closing a second time waits for that."""
-    monkeypatch.setattr("millrace.loader.device.feeder.CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr("headrace.loader.device.feeder.CLOSE_SECONDS", 0.1)
     for closings in (1, 2):
         go_on, ended = threading.Event(), threading.Event()
 
@@ -526,13 +529,13 @@ def test_a_source_that_returns_after_the_close_is_closed_then(monkeypatch):
                 finally:
                     ended.set()
 
-        feeder = iter(millrace.device_put(Slow(), CPU))
+        feeder = iter(headrace.device_put(Slow(), CPU))
         next(feeder)
         feeder.close()
         assert not ended.is_set()
         go_on.set()
         if closings == 2:
-            monkeypatch.setattr("millrace.loader.device.feeder.CLOSE_SECONDS", PATIENCE)
+            monkeypatch.setattr("headrace.loader.device.feeder.CLOSE_SECONDS", PATIENCE)
             feeder.close()
             assert ended.is_set()
         assert until(ended.is_set)
@@ -550,7 +553,7 @@ def test_an_own_source_is_closed():
             finally:
                 ended.set()
 
-    with iter(millrace.device_put(Endless(), CPU)) as feeder:
+    with iter(headrace.device_put(Endless(), CPU)) as feeder:
         next(feeder)
     assert ended.is_set()
 
@@ -564,7 +567,7 @@ def test_a_source_that_does_not_return_does_not_hold_up_what_is_there():
             yield np.full(2, number)
         go_on.wait(PATIENCE)
 
-    feeder = iter(millrace.device_put(stuck(), CPU, cpu_buffer_size=2, device_buffer_size=1))
+    feeder = iter(headrace.device_put(stuck(), CPU, cpu_buffer_size=2, device_buffer_size=1))
     assert [int(next(feeder)[0]) for _ in range(5)] == list(range(5))
     threading.Timer(0.2, go_on.set).start()
     feeder.close()
@@ -608,8 +611,8 @@ EXITS = {
         source = slow()
     """,
     "a transfer runs": "source = (np.ones(40_000_000, np.uint8)[1:] for _ in range(10**9))",
-    "a loader with processes": "source = millrace.load(range(10**6), batch_size=64, worker_count=1)",
-    "a loader that reads ahead": "source = millrace.load(Slow(), batch_size=2)",
+    "a loader with processes": "source = headrace.load(range(10**6), batch_size=64, worker_count=1)",
+    "a loader that reads ahead": "source = headrace.load(Slow(), batch_size=2)",
 }
 
 
@@ -619,7 +622,7 @@ def test_the_interpreter_exits_at_once_and_quietly(name, ending):
     """With a feeder that still runs, whatever its threads are doing, and by Ctrl-C too: no hang, no message."""
     program = f"""
 import sys, time
-import jax, numpy as np, millrace
+import jax, numpy as np, headrace
 
 class Slow:
     def __len__(self): return 1000
@@ -627,7 +630,7 @@ class Slow:
 
 {device_programs.textwrap.dedent(EXITS[name])}
 sys.excepthook = lambda *_: None
-feeder = iter(millrace.device_put(source, jax.devices()[0], on_unsupported="keep"))
+feeder = iter(headrace.device_put(source, jax.devices()[0], on_unsupported="keep"))
 next(feeder)
 time.sleep(0.1)
 print("done", flush=True)
@@ -674,7 +677,7 @@ def test_the_work_shows_up_in_a_trace(tmp_path):
     (trace,) = tmp_path.rglob("*.xplane.pb")
     content = trace.read_bytes()
     for name in (b"transfer", b"read", b"transform", b"wait", b"next rows", b"task"):
-        assert b"millrace: " + name in content
+        assert b"headrace: " + name in content
 
 
 def test_without_a_feeder_work_shows_up_in_a_trace_too(tmp_path):
@@ -683,5 +686,78 @@ def test_without_a_feeder_work_shows_up_in_a_trace_too(tmp_path):
         list(iterator)
     (trace,) = tmp_path.rglob("*.xplane.pb")
     content = trace.read_bytes()
-    assert b"millrace: task" in content
-    assert b"millrace: next rows" in content
+    assert b"headrace: task" in content
+    assert b"headrace: next rows" in content
+
+
+WIDE = {"id": np.arange(8, dtype=np.int64) + (1 << 31), "x": np.ones(8, np.float32)}
+
+
+def test_ids_that_are_cut_on_devices_are_one_warning():
+    """With the leaf, the number and what becomes of it, at the user's own line; batches come all the same."""
+    batches = headrace.load(WIDE, batch_size=2, num_epochs=1).to_device(CPU)
+    with pytest.warns(UserWarning, match=r"leaf \['id'\] has 2147483648, outside of .* becomes -2147483648") as caught:
+        received = list(batches)
+    assert (len(caught), caught[0].filename) == (1, __file__)
+    assert len(received) == 4
+    assert len(str(caught[0].message)) < 500
+    assert "jax_enable_x64" in str(caught[0].message)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([1, (1 << 31) - 1, -(1 << 31)], np.int64),
+        np.array([0, (1 << 32) - 1], np.uint64),
+        np.array([1 << 31], np.uint32),
+        np.zeros((3, 0), np.int64),
+    ],
+    ids=str,
+)
+def test_integers_that_fit_are_no_warning(values, recwarn):
+    """Of 64 bits, to the last that fits into 32; they arrive as they are."""
+    (received,) = headrace.device_put([values], CPU)
+    assert np.array_equal(np.asarray(received), values)
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("value", [-(1 << 31) - 1, 1 << 40])
+def test_what_is_cut_later_or_below_is_told_too(value):
+    """Not the first batch but the third; a number below all that fit; and a scalar."""
+    batches = [np.zeros(3, np.int64), np.zeros(3, np.int64), np.array([1, value, 1]), np.int64(value)]
+    feeder = iter(headrace.device_put(batches, CPU))
+    with pytest.warns(UserWarning, match=f"the batch has {value}, outside of") as caught:
+        assert len(list(feeder)) == 4
+    assert len(caught) == 1
+
+
+def test_a_warning_that_is_an_error_loses_no_batch():
+    """With filters that raise, `next` raises once, and then gives the batch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with iter(headrace.load(WIDE, batch_size=8, num_epochs=1).to_device(CPU)) as feeder:
+            with pytest.raises(UserWarning, match="outside of"):
+                next(feeder)
+            assert next(feeder)["x"].shape == (8,)
+
+
+def test_ids_that_stay_on_the_host_are_whole():
+    """As the warning says: a tree of shardings with None for them."""
+    loader_of_ids = headrace.load(WIDE, batch_size=8, num_epochs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (batch,) = loader_of_ids.to_device({"id": None, "x": CPU}, on_unsupported="keep")
+    assert batch["id"].tolist() == WIDE["id"].tolist()
+    assert isinstance(batch["x"], jax.Array)
+
+
+def test_with_x64_ids_are_whole_and_no_warning(tmp_path):
+    """In a program of its own, as the setting is of the process."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import jax, numpy as np, headrace\n"
+        "jax.config.update('jax_enable_x64', True)\n"
+        "(batch,) = headrace.device_put([np.array([1 << 40])], jax.devices('cpu')[0])\n"
+        "assert batch.tolist() == [1 << 40] and batch.dtype == np.int64\n"
+    )
+    subprocess.run([sys.executable, "-W", "error::UserWarning", str(program)], check=True, timeout=120)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from interrupted_everywhere import OURS, places_of
 
-import millrace
-from millrace.errors import InUseError
-from millrace.loader.interrupts import wait_until
+import headrace
+from headrace.errors import InUseError
+from headrace.loader.interrupts import wait_until
 
 CPU = jax.devices("cpu")[0]
 ONE_EACH = {"cpu_buffer_size": 1, "device_buffer_size": 1}
@@ -22,7 +22,7 @@ ONE_EACH = {"cpu_buffer_size": 1, "device_buffer_size": 1}
 
 def no_thread_is_left():
     """After threads that were told to end had time for it."""
-    return wait_until(lambda: not any(each.name.startswith("millrace-feeder") for each in threading.enumerate()), 20)
+    return wait_until(lambda: not any(each.name.startswith("headrace-feeder") for each in threading.enumerate()), 20)
 
 
 class InterruptedAt:
@@ -79,9 +79,9 @@ def test_an_interrupt_at_any_place_of_next_loses_nothing(goes_back):
     """It is raised once; each batch, each error and the end come once or, where the stream can go back, again."""
     for number in itertools.count():
         failing = not goes_back
-        source = iter(range(5)) if failing else millrace.load(range(5), num_epochs=1)
+        source = iter(range(5)) if failing else headrace.load(range(5), num_epochs=1)
         with iter(
-            millrace.device_put(source, CPU, transform=fails_at_three if failing else None, **ONE_EACH)
+            headrace.device_put(source, CPU, transform=fails_at_three if failing else None, **ONE_EACH)
         ) as feeder:
             got, errors, fired = received_with_one_interrupt(feeder, number)
         assert got == ([0, 1, 2, 4] if failing else [0, 1, 2, 3, 4]), number
@@ -94,7 +94,7 @@ def test_an_interrupt_at_any_place_of_next_loses_nothing(goes_back):
 def test_an_interrupt_at_any_place_of_close_leaves_nothing():
     """It is raised once, and closing again ends what is left."""
     for number in itertools.count():
-        feeder, tracer, interrupts = iter(millrace.device_put(range(9), CPU, **ONE_EACH)), InterruptedAt(number), 0
+        feeder, tracer, interrupts = iter(headrace.device_put(range(9), CPU, **ONE_EACH)), InterruptedAt(number), 0
         next(feeder)
         sys.settrace(tracer)
         try:
@@ -122,7 +122,7 @@ def test_an_interrupt_while_a_run_begins_leaves_one_run(thread, monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", interrupted)
     for source in (range(9), iter(range(9))):
-        with iter(millrace.device_put(source, CPU)) as feeder:
+        with iter(headrace.device_put(source, CPU)) as feeder:
             with pytest.raises(KeyboardInterrupt):
                 next(feeder)
             assert [int(each) for each in feeder] == list(range(9))
@@ -140,7 +140,7 @@ def held_up():
         go_on.wait(20)
         yield np.full(2, 1)
 
-    with iter(millrace.device_put(batches(), CPU)) as feeder:
+    with iter(headrace.device_put(batches(), CPU)) as feeder:
         assert int(next(feeder)[0]) == 0
         yield feeder, go_on
         go_on.set()

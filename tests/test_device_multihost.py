@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from pipelines import chosen
 
-import millrace
+import headrace
 
 PRELUDE = """
 import json
 import numpy as np
-import millrace
+import headrace
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 devices = np.array(sorted(jax.devices(), key=lambda device: (device.process_index, device.id)))
@@ -69,8 +69,8 @@ def test_global_batches_are_those_of_one_process(count, devices):
     """All processes' shards together are the unsharded loader's batches; a sum over the devices is the same to the bit."""
     said = together(
         """
-        sampler = millrace.IndexSampler(100, millrace.ShardByJaxProcess(), shuffle=True, seed=4, num_epochs=2)
-        loader = millrace.DataLoader(data_source=records, sampler=sampler, operations=[millrace.Batch(32 // count, True)])
+        sampler = headrace.IndexSampler(100, headrace.ShardByJaxProcess(), shuffle=True, seed=4, num_epochs=2)
+        loader = headrace.DataLoader(data_source=records, sampler=sampler, operations=[headrace.Batch(32 // count, True)])
         total = jax.jit(lambda x: x.sum(axis=0), out_shardings=NamedSharding(mesh, P()))
         with iter(loader.to_device({"x": data, "y": (mesh, "data")})) as feeder:
             for batch in feeder:
@@ -81,9 +81,9 @@ def test_global_batches_are_those_of_one_process(count, devices):
         devices=devices,
     )
     records = np.arange(1000, dtype=np.float32).reshape(100, 10)
-    sampler = millrace.IndexSampler(100, shuffle=True, seed=4, num_epochs=2)
-    whole = millrace.DataLoader(
-        data_source={"x": records, "y": np.arange(100)}, sampler=sampler, operations=[millrace.Batch(32, True)]
+    sampler = headrace.IndexSampler(100, shuffle=True, seed=4, num_epochs=2)
+    whole = headrace.DataLoader(
+        data_source={"x": records, "y": np.arange(100)}, sampler=sampler, operations=[headrace.Batch(32, True)]
     )
     steps = list(zip(*said, strict=True))
     for step, batch in zip(steps, whole, strict=True):
@@ -104,8 +104,8 @@ def test_processes_that_hold_the_same_rows_load_the_same_data():
         for axes in ("data", "model", "both"):
             grid = Mesh(devices.reshape(4, 2) if axes == "model" else devices.reshape(2, 4), ("data", "model"))
             sharding = NamedSharding(grid, P(("data", "model") if axes == "both" else axes))
-            options = millrace.shard_options_for(sharding, drop_remainder=True)
-            loader = millrace.load(records, shard_options=options, batch_size=16 // options.shard_count, shuffle=True, seed=1,
+            options = headrace.shard_options_for(sharding, drop_remainder=True)
+            loader = headrace.load(records, shard_options=options, batch_size=16 // options.shard_count, shuffle=True, seed=1,
                                    num_epochs=1, drop_remainder=True)
             say(axes, options.shard_index, options.shard_count, [parts(batch["x"]) for batch in loader.to_device(sharding)])
         """,
@@ -113,7 +113,7 @@ def test_processes_that_hold_the_same_rows_load_the_same_data():
         devices=2,
     )
     records = np.arange(1000, dtype=np.float32).reshape(100, 10)
-    whole = list(millrace.load(records, batch_size=16, shuffle=True, seed=1, num_epochs=1, drop_remainder=True))
+    whole = list(headrace.load(records, batch_size=16, shuffle=True, seed=1, num_epochs=1, drop_remainder=True))
     expected = {"data": [0, 0, 1, 1], "model": [0, 0, 0, 0], "both": [0, 1, 2, 3]}
     for cases in zip(*said, strict=True):
         axes, count = cases[0][0], cases[0][2]
@@ -131,9 +131,9 @@ def test_columns_may_be_divided_over_processes_that_load_whole_records():
         grid = Mesh(devices.reshape(2, 4), ("data", "model"))
         sharding = NamedSharding(grid, P("data", "model"))
         table = np.arange(800, dtype=np.float32).reshape(100, 8)
-        loader = millrace.load(table, shard_options=millrace.shard_options_for(sharding), batch_size=8, num_epochs=1)
+        loader = headrace.load(table, shard_options=headrace.shard_options_for(sharding), batch_size=8, num_epochs=1)
         say([[batch.shape, parts(batch)] for batch in loader.to_device(sharding, on_uneven="pad")][:2])
-        say(outcome(iter(millrace.load(np.zeros((8, 6)), batch_size=4).to_device(sharding)))[1])
+        say(outcome(iter(headrace.load(np.zeros((8, 6)), batch_size=4).to_device(sharding)))[1])
         """,
         4,
         devices=2,
@@ -153,7 +153,7 @@ def test_leaves_without_rows_are_the_same_on_a_host_that_has_ended():
         """
         def fed(scale):
             batches = [{"x": np.full(4, step + 1.0), "scale": scale(step)} for step in range(3 if index == 0 else 1)]
-            return iter(millrace.device_put(batches, {"x": data, "scale": (mesh, P())}, on_uneven="pad"))
+            return iter(headrace.device_put(batches, {"x": data, "scale": (mesh, P())}, on_uneven="pad"))
         say([np.asarray(batch["scale"].addressable_data(0)).item() for batch in fed(lambda step: np.float32(0.5))])
         try:
             list(fed(lambda step: np.float32(step)))
@@ -174,11 +174,11 @@ def test_processes_without_a_device_of_a_sharding_are_told():
         """
         def fed(target):
             return [np.asarray(batch.addressable_data(0)).tolist() for batch in
-                    millrace.load(np.arange(4.0), batch_size=2, num_epochs=1).to_device(target)]
+                    headrace.load(np.arange(4.0), batch_size=2, num_epochs=1).to_device(target)]
         for target in (devices[0], (Mesh(devices[:2], ("data",)), "data"), data):
             try:
                 say(fed(target), "")
-            except millrace.errors.ShardingError as error:
+            except headrace.errors.ShardingError as error:
                 say([], str(error))
         """,
         3,
@@ -207,7 +207,7 @@ def test_an_interrupt_in_next_does_not_leave_hosts_a_batch_apart():
             except KeyboardInterrupt:
                 say("interrupted")
 
-        with iter(millrace.load(range(40), batch_size=4, num_epochs=1).to_device(data)) as feeder:
+        with iter(headrace.load(range(40), batch_size=4, num_epochs=1).to_device(data)) as feeder:
             next(feeder)
             if index == 0:
                 next_interrupted(feeder._watch, "note")
@@ -229,7 +229,7 @@ def test_page_locked_memory_is_for_one_process():
     said = together(
         """
         try:
-            iter(millrace.load(range(4), batch_size=2).to_device(data, pinned_host=True))
+            iter(headrace.load(range(4), batch_size=2).to_device(data, pinned_host=True))
         except ValueError as error:
             say(str(error))
         """,
@@ -242,11 +242,11 @@ UNEVEN = """
 # process 0 has 5 batches of 4, process 1 has 3 and one of 2 rows, process 2 (if there is one) has none at all
 own = [range(20), range(100, 114), range(0), range(300, 316)][index]
 kind = sys.argv[4]
-operations = [millrace.Batch(4)] if kind == "aligned" else [millrace.Filter(lambda x: True), millrace.Batch(4)]
-sampler = millrace.IndexSampler(max(len(own), 1), num_epochs=1)
-loader = millrace.DataLoader(data_source=list(own) or [0], sampler=sampler, operations=operations)
+operations = [headrace.Batch(4)] if kind == "aligned" else [headrace.Filter(lambda x: True), headrace.Batch(4)]
+sampler = headrace.IndexSampler(max(len(own), 1), num_epochs=1)
+loader = headrace.DataLoader(data_source=list(own) or [0], sampler=sampler, operations=operations)
 if not own:
-    loader = millrace.load([0], transformations=[millrace.Filter(lambda x: False)], batch_size=4, num_epochs=1)
+    loader = headrace.load([0], transformations=[headrace.Filter(lambda x: False)], batch_size=4, num_epochs=1)
 for policy in ("drop", "error", "pad"):
     with iter(loader.to_device(data, on_uneven=policy)) as feeder:
         if policy != "pad":
@@ -297,7 +297,7 @@ def test_an_error_on_one_host_is_one_on_all_and_all_can_try_again():
                 failures.append(x)
                 raise OSError("the disk is gone")
             return x
-        loader = millrace.load(range(20), transformations=[check, millrace.Filter(lambda x: True)], batch_size=4, num_epochs=1)
+        loader = headrace.load(range(20), transformations=[check, headrace.Filter(lambda x: True)], batch_size=4, num_epochs=1)
         with iter(loader.to_device(data)) as feeder:
             seen, error = outcome(feeder)
             say(len(seen), error)
@@ -325,14 +325,14 @@ def test_whole_batches_that_are_certain_are_agreed_on_once():
     """An endless aligned loader asks once; an error in the middle can be tried again; unlike batches are refused on all."""
     said = together(
         """
-        from millrace.loader.device.hosts.store import Store
+        from headrace.loader.device.hosts.store import Store
         failures = []
         def check(x):
             if index == 1 and x == 44 and not failures:
                 failures.append(x)
                 raise OSError("the disk is gone")
             return x
-        loader = millrace.load(range(100), transformations=[check], batch_size=4)
+        loader = headrace.load(range(100), transformations=[check], batch_size=4)
         with iter(loader.to_device(data)) as feeder:
             seen = []
             while len(seen) < 40:
@@ -344,7 +344,7 @@ def test_whole_batches_that_are_certain_are_agreed_on_once():
             words = [word for block in range(3) for step in range(64 * block, 64 * block + 64)
                      for word in Store().there(f"{folder}{block}/{step}/")]
             say(failures, sum(seen, []) == [x % 100 for x in range(160)], sorted(words))
-        wide = millrace.load(np.zeros((8, 3 + index)), batch_size=4)
+        wide = headrace.load(np.zeros((8, 3 + index)), batch_size=4)
         say(*outcome(iter(wide.to_device(data))))
         """,
         2,
@@ -361,7 +361,7 @@ def test_a_batch_that_fails_where_all_had_agreed_is_not_tried_again():
     """Its hosts could be a batch apart: HostsError, until a state is set on all."""
     said = together(
         """
-        loader = millrace.load(np.zeros((16, 3)), batch_size=5, num_epochs=1)  # 5 rows do not divide over 2 devices
+        loader = headrace.load(np.zeros((16, 3)), batch_size=5, num_epochs=1)  # 5 rows do not divide over 2 devices
         with iter(loader.to_device(data)) as feeder:
             start = feeder.get_state()
             for _ in range(2):
@@ -385,7 +385,7 @@ def test_states_of_hosts_that_were_filled_up_are_exact():
     said = together(
         """
         def numbers(start, stop):
-            return millrace.load(list(range(start, stop)), transformations=[millrace.Filter(lambda x: x % 7)], batch_size=4,
+            return headrace.load(list(range(start, stop)), transformations=[headrace.Filter(lambda x: x % 7)], batch_size=4,
                                  num_epochs=1)
         loader = numbers(1, 40) if index == 0 else numbers(100, 110)
         local = lambda array: [np.asarray(shard.data).tolist() for shard in array.addressable_shards]
@@ -400,10 +400,10 @@ def test_states_of_hosts_that_were_filled_up_are_exact():
                 rest = [[local(batch), local(feeder.mask)] for batch in feeder]
                 assert len(rest) == len(seen) - step
                 assert all(one == other for one, other in zip(rest, seen[step:])), (step, rest, seen[step:])
-        from millrace.loader.device.hosts.store import Store
+        from headrace.loader.device.hosts.store import Store
         from jax.experimental import multihost_utils
         multihost_utils.sync_global_devices("all feeders are closed")
-        say(len(seen), Store().there("millrace/"))
+        say(len(seen), Store().there("headrace/"))
         """,
         2,
     )
@@ -414,11 +414,11 @@ def test_states_of_hosts_that_were_filled_up_are_exact():
 def test_without_the_coordination_service_the_error_says_what_to_do():
     """Nobody to agree with: HostsError names jax.distributed.initialize."""
     program = """
-        from millrace.loader.device.hosts.store import Store
+        from headrace.loader.device.hosts.store import Store
         try:
             Store()
-        except millrace.errors.HostsError as error:
+        except headrace.errors.HostsError as error:
             print(error)
     """
-    out = device_programs.run("import millrace" + device_programs.textwrap.dedent(program))
+    out = device_programs.run("import headrace" + device_programs.textwrap.dedent(program))
     assert "call jax.distributed.initialize() first" in out

@@ -12,9 +12,9 @@ import pytest
 from orbax.checkpoint.experimental import v1
 from pipelines import PIPELINES, loader, plain
 
-import millrace
-from millrace.checkpoint import CheckpointRestore, CheckpointSave
-from millrace.errors import CheckpointError
+import headrace
+from headrace.checkpoint import CheckpointRestore, CheckpointSave
+from headrace.errors import CheckpointError
 
 CPU = jax.devices("cpu")[0]
 KINDS = ["batch", "filter, batch", "flat map, random, batch, random"]
@@ -82,7 +82,7 @@ def test_a_state_of_another_pipeline_leaves_the_feeder_where_it_was():
     """The error is the host iterator's, and the next batch is the one that was due; `strict=False` goes there."""
 
     def shuffled(records):
-        return millrace.load(range(records), batch_size=9, shuffle=True, seed=1, num_epochs=1)
+        return headrace.load(range(records), batch_size=9, shuffle=True, seed=1, num_epochs=1)
 
     expected, theirs = ([batch.tolist() for batch in shuffled(records)] for records in (40, 30))
     with iter(shuffled(40).to_device(CPU)) as feeder:
@@ -98,9 +98,9 @@ def test_feeders_go_on_after_another_number_of_shards():
     """`set_states` on feeders: each record exactly once."""
 
     def shard(index, count):
-        options = millrace.ShardOptions(index, count)
+        options = headrace.ShardOptions(index, count)
         return iter(
-            millrace.load(range(50), batch_size=3, shuffle=True, seed=0, num_epochs=1, shard_options=options).to_device(
+            headrace.load(range(50), batch_size=3, shuffle=True, seed=0, num_epochs=1, shard_options=options).to_device(
                 CPU
             )
         )
@@ -121,7 +121,7 @@ def test_an_iterator_of_another_library_keeps_its_state():
     """Grain's states go through as they are: that of the last batch received."""
     grain = pytest.importorskip("grain")
     dataset = grain.MapDataset.range(20).to_iter_dataset()
-    with iter(millrace.device_put(dataset, CPU)) as feeder:
+    with iter(headrace.device_put(dataset, CPU)) as feeder:
         for _ in range(4):
             next(feeder)
         time.sleep(0.05)  # the reader is far ahead
@@ -165,7 +165,7 @@ def test_states_that_are_dicts_go_through_dicts_and_checkpoints(tmp_path):
     """As those of Grain's datasets are: `load_state_dict`, and both protocols of Orbax, which write them as JSON."""
 
     def after_one():
-        feeder = iter(millrace.device_put(Counting(fails=False), CPU))
+        feeder = iter(headrace.device_put(Counting(fails=False), CPU))
         next(feeder)
         return feeder
 
@@ -173,17 +173,17 @@ def test_states_that_are_dicts_go_through_dicts_and_checkpoints(tmp_path):
         with feeder:
             return [int(batch[0]) for batch in feeder]
 
-    with after_one() as feeder, iter(millrace.device_put(Counting(fails=False), CPU)) as again:
+    with after_one() as feeder, iter(headrace.device_put(Counting(fails=False), CPU)) as again:
         again.load_state_dict(feeder.state_dict())
         assert again.get_state() == {"place": 1}
         assert rest(again) == [2, 3]
     with after_one() as feeder, ocp.CheckpointManager(tmp_path / "manager") as manager:
         manager.save(1, args=ocp.args.Composite(loader=CheckpointSave(feeder)))
         manager.wait_until_finished()
-        again = iter(millrace.device_put(Counting(fails=False), CPU))
+        again = iter(headrace.device_put(Counting(fails=False), CPU))
         manager.restore(1, args=ocp.args.Composite(loader=CheckpointRestore(again)))
         assert rest(again) == [2, 3]
-    with after_one() as feeder, iter(millrace.device_put(Counting(fails=False), CPU)) as again:
+    with after_one() as feeder, iter(headrace.device_put(Counting(fails=False), CPU)) as again:
         v1.save_checkpointables(tmp_path / "newer", {"loader": feeder})
         v1.load_checkpointables(tmp_path / "newer", {"loader": again})
         assert rest(again) == [2, 3]
@@ -191,7 +191,7 @@ def test_states_that_are_dicts_go_through_dicts_and_checkpoints(tmp_path):
 
 def test_an_iterator_that_has_no_state_at_its_end_is_an_error_there():
     """Its own error comes after the last batch, in place of the end, and nothing waits for ever."""
-    with iter(millrace.device_put(Counting(fails=True), CPU)) as feeder:
+    with iter(headrace.device_put(Counting(fails=True), CPU)) as feeder:
         assert [int(next(feeder)[0]) for _ in range(3)] == [1, 2, 3]
         with pytest.raises(ValueError, match="exhausted"):
             next(feeder)
@@ -199,7 +199,7 @@ def test_an_iterator_that_has_no_state_at_its_end_is_an_error_there():
 
 def test_a_plain_iterable_has_no_state():
     """A TypeError that says what has one."""
-    with iter(millrace.device_put([np.ones(2)] * 3, CPU)) as feeder:
+    with iter(headrace.device_put([np.ones(2)] * 3, CPU)) as feeder:
         next(feeder)
         for call in (
             feeder.get_state,
@@ -244,7 +244,7 @@ def test_a_feeder_saves_and_loads_itself_with_the_newer_orbax(tmp_path):
 
 def test_records_of_later_steps_are_told_from_where_the_user_stands():
     """However far ahead the feeder is; those that were received are past."""
-    source = millrace.load(range(40), batch_size=4, shuffle=True, seed=2, num_epochs=1)
+    source = headrace.load(range(40), batch_size=4, shuffle=True, seed=2, num_epochs=1)
     with iter(source.to_device(CPU)) as feeder:
         told = [feeder.records_at(step).tolist() for step in range(10)]
         assert told == [source.records_at(step).tolist() for step in range(10)]
@@ -252,7 +252,7 @@ def test_records_of_later_steps_are_told_from_where_the_user_stands():
         assert feeder.records_at(1).tolist() == told[1]
         with pytest.raises(IndexError, match="step 1 comes next"):
             feeder.records_at(0)
-    with iter(millrace.device_put([1], CPU)) as plain, pytest.raises(TypeError, match="records_at needs"):
+    with iter(headrace.device_put([1], CPU)) as plain, pytest.raises(TypeError, match="records_at needs"):
         plain.records_at(0)
 
 
@@ -271,8 +271,8 @@ def test_a_retry_keeps_the_count_of_what_was_skipped():
             raise failures.pop()
         return batch
 
-    sampler, operations = millrace.IndexSampler(16, num_epochs=1), [check, millrace.Batch(2)]
-    source = millrace.DataLoader(data_source=range(16), sampler=sampler, operations=operations, on_error="skip")
+    sampler, operations = headrace.IndexSampler(16, num_epochs=1), [check, headrace.Batch(2)]
+    source = headrace.DataLoader(data_source=range(16), sampler=sampler, operations=operations, on_error="skip")
     with iter(source.to_device(CPU, transform=transform)) as feeder:
         seen = [next(feeder).tolist()]
         with pytest.raises(RuntimeError, match="once"):
@@ -286,7 +286,7 @@ def test_a_retry_keeps_the_count_of_what_was_skipped():
 
 def test_steps_that_are_left_out_do_not_come():
     """A loader that skips steps feeds the same batches, with the same states, as its iterator gives."""
-    skipping = millrace.load(range(60), batch_size=4, shuffle=True, seed=2, num_epochs=1).skip([(2, 5), (9, 10)])
+    skipping = headrace.load(range(60), batch_size=4, shuffle=True, seed=2, num_epochs=1).skip([(2, 5), (9, 10)])
     with iter(skipping.to_device(CPU)) as feeder:
         host = iter(skipping)
         for batch, expected in zip(feeder, host, strict=True):

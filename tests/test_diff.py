@@ -1,4 +1,4 @@
-"""`millrace.diff` tells the first step at which two streams differ, and why."""
+"""`headrace.diff` tells the first step at which two streams differ, and why."""
 
 import json
 from itertools import islice
@@ -6,9 +6,9 @@ from itertools import islice
 import numpy as np
 import pytest
 
-import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset, MixSampler, ShardOptions
-from millrace.errors import CheckpointError
+import headrace
+from headrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset, MixSampler, ShardOptions
+from headrace.errors import CheckpointError
 
 WEB, BOOKS = np.arange(5000), 100_000 + np.arange(700)
 BEFORE = {"web": 0.75, "books": 0.25}
@@ -81,18 +81,18 @@ def test_the_first_step_is_the_first_one_delivered_that_differs(name):
     """Found without reading; with the reason."""
     make_one, make_two, what = PAIRS[name]
     one, two = make_one(), make_two()
-    found = millrace.diff(one, two)
+    found = headrace.diff(one, two)
     assert found.reasons[0].what == what
     known = {"source": 0, "left out": 7, "epochs": 50}
     assert found.step == (known[what] if what in known and name != "end of a part" else _first(one, two))
-    assert millrace.diff(two, one).step == found.step
-    assert not millrace.diff(one, make_one())
+    assert headrace.diff(two, one).step == found.step
+    assert not headrace.diff(one, make_one())
 
 
 def test_weights_of_the_same_shares_are_the_same():
     """3 and 1 are 0.75 and 0.25."""
-    assert not millrace.diff(_mix(), _mix({"web": 3, "books": 1}))
-    assert str(millrace.diff(_mix(), _mix({"web": 3, "books": 1}))) == "The streams are the same."
+    assert not headrace.diff(_mix(), _mix({"web": 3, "books": 1}))
+    assert str(headrace.diff(_mix(), _mix({"web": 3, "books": 1}))) == "The streams are the same."
 
 
 def test_operations_and_sources_are_named():
@@ -104,12 +104,12 @@ def test_operations_and_sources_are_named():
     def triple(x):
         return 3 * x
 
-    found = millrace.diff(_load(100, 4, double), _load(100, 4, triple))
+    found = headrace.diff(_load(100, 4, double), _load(100, 4, triple))
     assert [(reason.what, reason.step) for reason in found.reasons] == [("operation", 0)]
     assert "double) → MapTransform(" in found.reasons[0].told
-    found = millrace.diff(_load(100, 4, double), _load(100, 4))
+    found = headrace.diff(_load(100, 4, double), _load(100, 4))
     assert found.reasons[0].told.endswith("→ Batch(4)")
-    found = millrace.diff(millrace.load(range(10)), millrace.load(range(20)))
+    found = headrace.diff(headrace.load(range(10)), headrace.load(range(20)))
     assert [reason.what for reason in found.reasons] == ["source", "order"]
     assert "source: stop 10 → 20" in str(found) or "source: records 10 → 20" in str(found)
 
@@ -117,7 +117,7 @@ def test_operations_and_sources_are_named():
 def test_where_an_operation_decides_the_steps_the_position_is_told():
     """No step, as that would take a run to find."""
     keeps = Filter(lambda x: x % 2)
-    found = millrace.diff(_mix(BEFORE, keeps), _mix(AT_403, keeps))
+    found = headrace.diff(_mix(BEFORE, keeps), _mix(AT_403, keeps))
     assert found.step is None
     assert "position 40" in found.reasons[0].told
     assert "from some step on" in str(found)
@@ -132,12 +132,12 @@ def test_two_checkpoints_tell_where_weights_changed():
     after = iter(changed)
     after.set_state(before, strict=False)
     list(islice(after, 30))
-    found = millrace.diff(before, after.get_state())
+    found = headrace.diff(before, after.get_state())
     assert [reason.what for reason in found.reasons] == ["weights"]
     assert 250 <= found.step <= 252
     assert found.step == _first(_mix(), _both(iter(_mix()), 250, changed, before))
-    assert not millrace.diff(before, iterator.get_state())
-    assert millrace.diff(_mix(), after.get_state()).step == found.step
+    assert not headrace.diff(before, iterator.get_state())
+    assert headrace.diff(_mix(), after.get_state()).step == found.step
 
 
 def _both(iterator, steps, changed, state):
@@ -150,12 +150,12 @@ def _both(iterator, steps, changed, state):
 def test_checkpoints_tell_of_seeds_batch_sizes_and_shards(tmp_path):
     """Also where no program is at hand."""
     one, two = iter(_load()), iter(_load(seed=2))
-    assert millrace.diff(one.get_state(), two.get_state()).step == _first(_load(), _load(seed=2))
+    assert headrace.diff(one.get_state(), two.get_state()).step == _first(_load(), _load(seed=2))
     small, large = iter(_load()), iter(_load(batch=8))
     list(islice(small, 10))
     large.set_state(small.get_state())
     list(islice(large, 3))
-    found = millrace.diff(small.get_state(), large.get_state())
+    found = headrace.diff(small.get_state(), large.get_state())
     assert ("batch size", 10) in [(reason.what, reason.step) for reason in found.reasons]
     shards = [iter(_mix(shard=(index, 2))) for index in range(2)]
     for iterator in shards:
@@ -164,7 +164,7 @@ def test_checkpoints_tell_of_seeds_batch_sizes_and_shards(tmp_path):
     whole = iter(_mix())
     whole.set_states(states)
     next(whole)
-    found = millrace.diff(states, whole.get_state())
+    found = headrace.diff(states, whole.get_state())
     assert [reason.what for reason in found.reasons] == ["shards", "shards"]
     assert "shards: 2 → 1" in str(found)
     assert "nothing → up to position 48 (from step 6 on)" in str(found)
@@ -173,9 +173,9 @@ def test_checkpoints_tell_of_seeds_batch_sizes_and_shards(tmp_path):
         iterator.set_states(state)
         next(iterator)
         states = [*states, iterator.get_state()]
-    found = millrace.diff(*states[2:])
+    found = headrace.diff(*states[2:])
     assert "up to position 48 → 2 shards up to local position 24" in str(found)
-    found = millrace.diff(_mix(shard=(0, 2)), _mix(batch=2, shard=(0, 4)))
+    found = headrace.diff(_mix(shard=(0, 2)), _mix(batch=2, shard=(0, 4)))
     assert "the batches of all together are the same" in str(found)
 
 
@@ -188,33 +188,33 @@ def test_two_states_of_a_loop_per_epoch_are_of_one_stream():
     list(first)
     next(next(epochs))
     states.append(epochs.get_state())
-    assert not millrace.diff(*states)
-    assert not millrace.diff(_load(batch=8), states[1])
+    assert not headrace.diff(*states)
+    assert not headrace.diff(_load(batch=8), states[1])
     other = iter(_load(batch=8))
-    found = millrace.diff(states[0], other.get_state())
+    found = headrace.diff(states[0], other.get_state())
     assert [(reason.what, reason.step) for reason in found.reasons] == [("epochs", 12)]
 
 
 def test_what_is_neither_is_an_error():
     """A number is no loader, and a file that is not there no checkpoint."""
     with pytest.raises(TypeError, match="an int describes no stream"):
-        millrace.diff(7, _load())
+        headrace.diff(7, _load())
     with pytest.raises(CheckpointError, match="holds no process_"):
-        millrace.diff("nothing.json", _load())
+        headrace.diff("nothing.json", _load())
 
 
 def test_the_command_compares_programs_and_checkpoints(tmp_path, capsys):
     """The status is 0, 1 or 2, as that of diff."""
-    from millrace.tools.command_line import main
+    from headrace.tools.command_line import main
 
     program = tmp_path / "train.py"
     program.write_text(
-        "import millrace\nprint('the program prints this')\n"
-        "def a(): return millrace.load(range(20), shuffle=True, seed=0, batch_size=4)\n"
-        "def b(): return millrace.load(range(20), shuffle=True, seed=0, batch_size=5)\n"
+        "import headrace\nprint('the program prints this')\n"
+        "def a(): return headrace.load(range(20), shuffle=True, seed=0, batch_size=4)\n"
+        "def b(): return headrace.load(range(20), shuffle=True, seed=0, batch_size=5)\n"
     )
     state = tmp_path / "state.json"
-    state.write_bytes(iter(millrace.load(range(20), shuffle=True, seed=0, batch_size=4)).get_state())
+    state.write_bytes(iter(headrace.load(range(20), shuffle=True, seed=0, batch_size=4)).get_state())
     assert main(["diff", f"{program}:a", str(state)]) == 0
     assert capsys.readouterr().out == "The streams are the same.\n"
     assert main(["diff", f"{program}:a", f"{program}:b"]) == 1
@@ -237,7 +237,7 @@ def test_the_command_compares_programs_and_checkpoints(tmp_path, capsys):
 
 def test_of_orders_of_two_kinds_only_that_is_told():
     """A loader that mixes nothing does not differ from a mix by its weights."""
-    found = millrace.diff(_mix(), _load())
+    found = headrace.diff(_mix(), _load())
     assert [reason.what for reason in found.reasons] == ["source", "order"]
     assert "kind 'MixedSource' → " in found.reasons[0].told
     assert "kind 'MixSampler' → 'IndexSampler'" in found.reasons[1].told
@@ -263,9 +263,9 @@ def _packed(*, seed=0, shuffled=True, length=16, documents=300):
 )
 def test_what_differs_below_a_mix_is_named(change, what, told):
     """Descriptions know such datasets by a digest; of two programs it is told what stands behind that."""
-    found = millrace.diff(_packed(), _packed(**change))
+    found = headrace.diff(_packed(), _packed(**change))
     assert what in [reason.what for reason in found.reasons]
     assert told in str(found)
     assert "chain '" not in str(found)
     assert found.step == 0
-    assert not millrace.diff(_packed(), _packed())
+    assert not headrace.diff(_packed(), _packed())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import os
 import pkgutil
 import re
@@ -16,16 +17,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-import millrace
-from millrace.tools import command_line
+import headrace
+from headrace.tools import command_line
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
     ROOT / "README.md",
     *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "_site" not in page.parts),
 ]
-MODULES = ["millrace", *(module.name for module in pkgutil.walk_packages(millrace.__path__, "millrace."))]
-BESIDE = ("millrace.tests", "millrace.examples", "millrace.benchmarks", "millrace.docs", "millrace.build")
+MODULES = ["headrace", *(module.name for module in pkgutil.walk_packages(headrace.__path__, "headrace."))]
+BESIDE = ("headrace.tests", "headrace.examples", "headrace.benchmarks", "headrace.docs", "headrace.build")
 
 
 def _blocks() -> list[tuple[str, str]]:
@@ -37,11 +38,27 @@ def _blocks() -> list[tuple[str, str]]:
     return found
 
 
+class Unwrapped(doctest.DocTestFinder):
+    """Finds the examples of decorated methods, too: the decorator is of another module."""
+
+    def _from_module(self, module, object):
+        return super()._from_module(module, inspect.unwrap(object) if inspect.isfunction(object) else object)
+
+
 @pytest.mark.parametrize("module", [name for name in MODULES if not name.startswith(BESIDE)])
 def test_examples_in_docstrings_print_what_they_say(module):
     """Doctests of the whole library."""
-    results = doctest.testmod(importlib.import_module(module), optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert results.failed == 0
+    loaded = importlib.import_module(module)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    for example in Unwrapped().find(loaded, loaded.__name__):
+        runner.run(example)
+    assert runner.summarize().failed == 0
+
+
+def test_examples_of_decorated_methods_are_found():
+    """Those of chains, whose methods say what to write for arguments of other libraries, are as many as they were."""
+    found = {example.name for example in Unwrapped().find(headrace.datasets.map_methods) if example.examples}
+    assert {"shuffle", "map", "batch", "pipe"} <= {name.rpartition(".")[2] for name in found}
 
 
 @pytest.mark.parametrize(("name", "block"), _blocks(), ids=[name for name, _ in _blocks()])
@@ -90,17 +107,17 @@ def test_each_page_is_listed_once(folder):
 def test_each_public_name_is_in_the_reference_once():
     """Nobody has to read code to find out what a name takes and raises."""
     reference = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
-    listed = re.findall(r"^\.\. auto(?:class|function):: millrace\.([\w.]+)(?:\(\))?$", reference, re.MULTILINE)
+    listed = re.findall(r"^\.\. auto(?:class|function):: headrace\.([\w.]+)(?:\(\))?$", reference, re.MULTILINE)
     rooms = ("checkpoint", "metrics")
-    public = {*millrace.__all__} - {*rooms} | {
-        f"{room}.{name}" for room in rooms for name in getattr(millrace, room).__all__
+    public = {*headrace.__all__} - {*rooms} | {
+        f"{room}.{name}" for room in rooms for name in getattr(headrace, room).__all__
     }
     assert len(listed) == len(set(listed))
     assert public <= set(listed)
 
 
 def test_each_extra_is_on_the_first_page():
-    """Whoever installs millrace sees what the extras are for."""
+    """Whoever installs headrace sees what the extras are for."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     table = (ROOT / "docs" / "start.md").read_text().partition("| extra ")[2].partition("\n\n")[0]
     assert set(re.findall(r"`([\w-]+)`", table)) == {*extras} - {"all"}
@@ -112,7 +129,7 @@ def test_each_command_is_in_the_reference(capsys):
         command_line.main(["--help"])
     commands = re.search(r"\{([\w,-]+)\}", capsys.readouterr().out).group(1).split(",")
     page = (ROOT / "docs" / "api" / "command-line.md").read_text()
-    assert {*commands} <= set(re.findall(r"^\| `millrace ([\w-]+)` \| .*\]\(\.\./how-to/", page, re.MULTILINE))
+    assert {*commands} <= set(re.findall(r"^\| `headrace ([\w-]+)` \| .*\]\(\.\./how-to/", page, re.MULTILINE))
 
 
 def test_pictures_show_what_the_library_does_today(monkeypatch):
@@ -126,3 +143,34 @@ def test_pictures_show_what_the_library_does_today(monkeypatch):
         assert draw().svg() == kept, "draw them anew: python docs/pictures/draw.py"
         assert ElementTree.fromstring(kept).tag.endswith("svg")
         assert len(kept) < 16_000
+
+
+def test_the_picture_of_performance_reads_on_light_and_dark_pages():
+    """It has no background of its own; bars and words stand out from white and from the site's dark ground."""
+    image = pytest.importorskip("PIL.Image").open(ROOT / "docs" / "performance.png")
+    assert image.mode == "RGBA"
+    colours = sorted(image.getcolors(1 << 24), reverse=True)
+    assert colours[0][1][3] == 0
+    opaque = [colour[:3] for count, colour in colours if colour[3] == 255 and count > 2000]
+    assert len(opaque) >= 5
+    for colour in opaque:
+        assert min(_contrast(colour, (255, 255, 255)), _contrast(colour, (19, 20, 22))) > 2.4
+
+
+def _contrast(one, other):
+    """As WCAG defines it."""
+
+    def luminance(colour):
+        linear = [(c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4) for c in colour]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_first_page_of_the_site_shows_how_to_begin():
+    """An install line, code, and a picture, before the links."""
+    top = (ROOT / "docs" / "index.md").read_text().partition("## Start")[0]
+    assert "pip install" in top
+    assert "```python" in top
+    assert re.search(r"!\[.+\]\(pictures/\w+\.svg\)", top)

@@ -8,13 +8,14 @@ from random import Random
 
 import numpy as np
 import pytest
+from damage import sealed
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import tries
 
-import millrace
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
-from millrace.errors import CheckpointError
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
+from headrace.errors import CheckpointError
 
 OPERATIONS = {
     "single records": [],
@@ -94,7 +95,7 @@ def test_shards_of_equal_length_go_on_with_what_they_had_left_out_too(before, af
 
     def shards(count):
         return [
-            iter(millrace.load(range(10), num_epochs=1, shard_options=ShardOptions(index, count, drop_remainder=True)))
+            iter(headrace.load(range(10), num_epochs=1, shard_options=ShardOptions(index, count, drop_remainder=True)))
             for index in range(count)
         ]
 
@@ -118,7 +119,7 @@ def test_shards_at_equal_steps_go_on_with_the_same_global_batches(before, after)
         for index in range(count):
             options = ShardOptions(index, count)
             yield iter(
-                millrace.load(
+                headrace.load(
                     range(500), batch_size=12 // count, shuffle=True, seed=1, num_epochs=3, shard_options=options
                 )
             )
@@ -178,22 +179,22 @@ def test_a_lineage_stays_short_and_the_state_small(name):
 
 def test_another_batch_size_goes_on_with_the_next_record():
     """Batch-size schedules need no care."""
-    one = iter(millrace.load(range(20), batch_size=3, num_epochs=1))
+    one = iter(headrace.load(range(20), batch_size=3, num_epochs=1))
     next(one), next(one)
-    other = iter(millrace.load(range(20), batch_size=5, num_epochs=1))
+    other = iter(headrace.load(range(20), batch_size=5, num_epochs=1))
     other.set_state(one.get_state())
     assert [batch.tolist() for batch in other] == [[6, 7, 8, 9, 10], [11, 12, 13, 14, 15], [16, 17, 18, 19]]
 
 
 def test_a_loader_with_another_batch_size_refuses_what_has_no_one_batch():
     """with_batch_size says how many there are."""
-    loader = millrace.load(range(20), batch_size=3, num_epochs=1)
+    loader = headrace.load(range(20), batch_size=3, num_epochs=1)
     assert [len(batch) for batch in loader.with_batch_size(8)] == [8, 8, 4]
     assert [len(batch) for batch in loader] == [3] * 6 + [2]
     with pytest.raises(ValueError, match="batch_size=0"):
         loader.with_batch_size(0)
     with pytest.raises(ValueError, match="has 0"):
-        millrace.load(range(20)).with_batch_size(4)
+        headrace.load(range(20)).with_batch_size(4)
 
 
 @pytest.mark.parametrize("drop_remainder", [False, True])
@@ -237,8 +238,8 @@ def test_states_that_do_not_belong_together_are_refused():
         ([*states, b"{}"], "state 3 of 4: .*not the state"),
         (None, "a list of states"),
         (states[0], "a list of states"),
-        ([states[0].replace(b'"shard":[0,3]', b'"shard":[0,999999999]')], "999999998 in all"),
-        ([state.replace(b'"cursor":[[0],[0]]', b'"cursor":[[1000],[0]]') for state in states], "damaged"),
+        ([sealed({**json.loads(states[0]), "shard": [0, 999_999_999]})], "999999998 in all"),
+        ([sealed({**json.loads(state), "cursor": [[1000], [0]]}) for state in states], "are damaged: their shards"),
     ]:
         with pytest.raises(CheckpointError, match=message):
             one.set_states(given_)
@@ -247,9 +248,9 @@ def test_states_that_do_not_belong_together_are_refused():
 
 def test_strict_false_goes_on_with_another_pipeline():
     """Deliberately, with the position of the state."""
-    one = iter(millrace.load(range(20), batch_size=4, num_epochs=1))
+    one = iter(headrace.load(range(20), batch_size=4, num_epochs=1))
     next(one)
-    other = iter(millrace.load(range(24), batch_size=4, num_epochs=1))
+    other = iter(headrace.load(range(24), batch_size=4, num_epochs=1))
     with pytest.raises(CheckpointError, match="records 20 → 24"):
         other.set_state(one.get_state())
     other.set_state(one.get_state(), strict=False)
@@ -267,7 +268,7 @@ def test_grains_order_goes_on_with_other_shards_too(shared, counts, drop, data):
 
     def sampler(index, count):
         options = ShardOptions(index, count, drop)
-        own, loaders = (millrace.NoSharding(), options) if shared else (options, None)
+        own, loaders = (headrace.NoSharding(), options) if shared else (options, None)
         return IndexSampler(41, own, shuffle=True, seed=1, num_epochs=2, algorithm="grain"), loaders
 
     def shards(count):
@@ -330,7 +331,7 @@ def test_a_batch_size_changes_in_the_middle_of_a_records_rows():
     def shard(index, count, batch_size):
         options = ShardOptions(index, count)
         more = {"transformations": [FlatMap(lambda x: [x] * 3)], "num_epochs": 1, "shard_options": options}
-        return iter(millrace.load(range(20), batch_size=batch_size, **more))
+        return iter(headrace.load(range(20), batch_size=batch_size, **more))
 
     one = shard(0, 1, 4)
     seen = next(one).tolist()
@@ -367,7 +368,7 @@ def test_steps_left_out_and_batch_sizes_that_changed_at_other_steps_are_refused(
 
     def shard(index, count, batch_size):
         options = ShardOptions(index, count)
-        return iter(millrace.load(range(400), batch_size=batch_size, shard_options=options).skip([(10, 12)]))
+        return iter(headrace.load(range(400), batch_size=batch_size, shard_options=options).skip([(10, 12)]))
 
     states = []
     for index, steps in enumerate((2, 4)):
@@ -385,7 +386,7 @@ def test_steps_keep_their_numbers_when_the_shards_change():
 
     def shard(index, count, ranges):
         options = ShardOptions(index, count)
-        loader = millrace.load(range(400), batch_size=4 // count, shard_options=options, num_epochs=1)
+        loader = headrace.load(range(400), batch_size=4 // count, shard_options=options, num_epochs=1)
         return iter(loader.skip(ranges)), loader
 
     def numbered(iterator):
@@ -414,9 +415,9 @@ def test_another_sampler_is_refused_after_the_shards_changed_even_deliberately()
 
 def test_a_change_of_a_flat_map_loses_rows_of_one_record_at_most():
     """With strict=False, when a record makes fewer rows than were delivered of it before."""
-    one = iter(millrace.load(range(6), transformations=[FlatMap(lambda x: [x] * 5)], num_epochs=1))
+    one = iter(headrace.load(range(6), transformations=[FlatMap(lambda x: [x] * 5)], num_epochs=1))
     list(islice(one, 4))
-    other = iter(millrace.load(range(6), transformations=[FlatMap(lambda x: [x])], num_epochs=1))
+    other = iter(headrace.load(range(6), transformations=[FlatMap(lambda x: [x])], num_epochs=1))
     other.set_state(one.get_state(), strict=False)
     assert list(other) == [1, 2, 3, 4, 5]
 
@@ -427,7 +428,7 @@ def test_hundreds_of_shards_change_twice():
     seen, states = [], None
     for count in counts:
         iterators = [
-            iter(millrace.load(range(9_000), num_epochs=1, shard_options=ShardOptions(index, count)))
+            iter(headrace.load(range(9_000), num_epochs=1, shard_options=ShardOptions(index, count)))
             for index in range(count)
         ]
         for iterator in iterators:
@@ -478,3 +479,32 @@ def test_ten_thousand_mutations_of_a_state_do_no_harm():
     assert refused > 8000
     one.set_state(good)
     assert next(one).tolist() == expected
+
+
+def test_with_several_batches_one_says_which():
+    """By its number, from the first or from the last; without one, the error lists them."""
+    loader = headrace.load(range(24), transformations=[headrace.Batch(3)], batch_size=2, num_epochs=1)
+    shapes = [loader.with_batch_size(6, batch=number).records_at(0).size for number in (0, 1, -1, -2)]
+    assert shapes == [12, 18, 18, 12]
+    with pytest.raises(
+        ValueError, match=r"which of 2 batches you mean, Batch\(3\), Batch\(2\); say its number, batch=0"
+    ):
+        loader.with_batch_size(6)
+    with pytest.raises(ValueError, match=r"batch=2 must be in \[-2, 1\]"):
+        loader.with_batch_size(6, batch=2)
+    with pytest.raises(TypeError, match="batch='first'"):
+        loader.with_batch_size(6, batch="first")
+    assert next(iter(headrace.load(range(8), batch_size=2).with_batch_size(4, batch=0))).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_state_goes_on_with_another_size_of_either_batch(batch):
+    """The next record comes next, each exactly once."""
+    loader = headrace.load(range(48), transformations=[headrace.Batch(3)], batch_size=2, num_epochs=1)
+    iterator = iter(loader)
+    seen = np.concatenate([next(iterator).ravel(), next(iterator).ravel()])
+    other = iter(loader.with_batch_size(4, batch=batch))
+    other.set_state(iterator.get_state())
+    rest = [np.asarray(element) for element in other]
+    assert rest[0].shape == ((2, 4), (4, 3))[batch]
+    assert np.concatenate([seen, *(element.ravel() for element in rest)]).tolist() == list(range(48))

@@ -14,11 +14,11 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-import millrace
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, RecordMetadata, ShardOptions
-from millrace.checkpoint import CheckpointRestore, CheckpointSave, StateFile
-from millrace.errors import CheckpointError, ClosedError
-from millrace.tools.command_line import main
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, RecordMetadata, ShardOptions
+from headrace.checkpoint import CheckpointRestore, CheckpointSave, StateFile
+from headrace.errors import CheckpointError, ClosedError
+from headrace.tools.command_line import main
 
 DEVICE = jax.devices()[0]
 OPERATIONS = {
@@ -93,7 +93,7 @@ def test_random_operations_draw_anew_in_each_epoch():
 
 
 @pytest.mark.parametrize("drop", [False, True])
-@pytest.mark.parametrize("algorithm", ["millrace", "grain"])
+@pytest.mark.parametrize("algorithm", ["headrace", "grain"])
 def test_shards_divide_each_epoch(algorithm, drop):
     """Together they read each record once an epoch; equal shards, as Grain's are, leave out what cannot be shared."""
     epochs = []
@@ -105,7 +105,7 @@ def test_shards_divide_each_epoch(algorithm, drop):
         assert max(Counter(_flat(shards)).values()) == 1
 
 
-@pytest.mark.parametrize("algorithm", ["millrace", "grain"])
+@pytest.mark.parametrize("algorithm", ["headrace", "grain"])
 def test_epochs_go_on_with_another_number_of_shards(algorithm):
     """What the former shards left of their epoch comes once, and whole epochs after it."""
 
@@ -140,17 +140,17 @@ def test_leaving_a_loop_leaves_out_the_rest_of_its_epoch():
 
 def test_without_a_count_there_are_the_epochs_of_the_sampler():
     """As many as it has, or without end; more than it has are refused."""
-    assert len(list(millrace.load(range(4), num_epochs=2).epochs())) == 2
-    endless = millrace.load(range(4)).epochs()
+    assert len(list(headrace.load(range(4), num_epochs=2).epochs())) == 2
+    endless = headrace.load(range(4)).epochs()
     assert [list(next(endless)) for _ in range(5)] == [[0, 1, 2, 3]] * 5
     with pytest.raises(ValueError, match="this one has 2"):
-        millrace.load(range(4), num_epochs=2).epochs(3)
+        headrace.load(range(4), num_epochs=2).epochs(3)
     with pytest.raises(ValueError, match="count=0"):
-        millrace.load(range(4)).epochs(0)
+        headrace.load(range(4)).epochs(0)
     with pytest.raises(ValueError, match="skip"):
-        millrace.load(range(4)).skip([(0, 1)]).epochs(2)
+        headrace.load(range(4)).skip([(0, 1)]).epochs(2)
     with pytest.raises(TypeError, match="needs a DataLoader"):
-        millrace.device_put([np.ones(1)], DEVICE).epochs(2)
+        headrace.device_put([np.ones(1)], DEVICE).epochs(2)
 
 
 class Backwards:
@@ -216,7 +216,7 @@ class _Future:
 
 def test_states_of_epochs_and_of_iterators_are_told_apart(capsys, tmp_path):
     """Their batches are not the same: each refuses the other's, and says why."""
-    loader = millrace.load(range(10), batch_size=4)
+    loader = headrace.load(range(10), batch_size=4)
     epochs = loader.epochs(3)
     next(epochs), next(epochs)
     with pytest.raises(CheckpointError, match=r"loader\.epochs"):
@@ -231,7 +231,7 @@ def test_states_of_epochs_and_of_iterators_are_told_apart(capsys, tmp_path):
 @pytest.mark.parametrize("epoch", [-1, None, "2", 1.5, True, 1 << 70, (1 << 31) - 1])
 def test_an_impossible_epoch_is_refused(epoch):
     """A damaged state is a CheckpointError at once, and one stays where one was."""
-    epochs = millrace.load(range(1 << 40), batch_size=4).epochs(3)
+    epochs = headrace.load(range(1 << 40), batch_size=4).epochs(3)
     assert next(next(epochs)).tolist() == [0, 1, 2, 3]
     state = epochs.state_dict()
     state["fingerprint"]["sampler"]["epoch"] = epoch
@@ -259,12 +259,12 @@ def test_hosts_go_through_epochs_together():
     program = """
         import json
         import numpy as np
-        import millrace
+        import headrace
         from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
         mesh = Mesh(np.array(sorted(jax.devices(), key=lambda device: device.process_index)), ("data",))
-        loader = millrace.load(
-            np.arange(21.0), shuffle=True, seed=0, batch_size=4, shard_options=millrace.ShardByJaxProcess()
+        loader = headrace.load(
+            np.arange(21.0), shuffle=True, seed=0, batch_size=4, shard_options=headrace.ShardByJaxProcess()
         ).to_device((mesh, "data"), on_uneven="pad")
 
         def here(array):

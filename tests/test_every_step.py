@@ -14,13 +14,13 @@ import time
 
 import pytest
 
-import millrace
-from millrace.checkpoint import StateFile
+import headrace
+from headrace.checkpoint import StateFile
 
 
 def _loader(shard=(0, 1), size=1000, **more):
-    options = millrace.ShardOptions(*shard)
-    return millrace.load(range(size), shuffle=True, seed=1, num_epochs=1, batch_size=2, shard_options=options, **more)
+    options = headrace.ShardOptions(*shard)
+    return headrace.load(range(size), shuffle=True, seed=1, num_epochs=1, batch_size=2, shard_options=options, **more)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -93,19 +93,19 @@ def test_a_file_that_holds_no_state_is_named_and_the_iterator_unharmed(content, 
     path, batches = tmp_path / "state.json", iter(_loader())
     path.write_bytes(content)
     first = next(batches).tolist()
-    with pytest.raises(millrace.errors.CheckpointError, match=r"state\.json"):
+    with pytest.raises(headrace.errors.CheckpointError, match=r"state\.json"):
         StateFile(path).restore(batches)
     assert [first, next(batches).tolist()] == [batch.tolist() for _, batch in zip(range(2), _loader())]
 
 
 def test_a_folder_and_a_closed_file_are_refused(tmp_path):
     """The errors say what to do."""
-    with pytest.raises(millrace.errors.CheckpointError, match="pass the path of a file in it"):
+    with pytest.raises(headrace.errors.CheckpointError, match="pass the path of a file in it"):
         StateFile(tmp_path)
     file = StateFile(tmp_path / "state.json")
     file.close()
     file.close()
-    with pytest.raises(millrace.errors.ClosedError, match="make a new one"):
+    with pytest.raises(headrace.errors.ClosedError, match="make a new one"):
         file.save(iter(_loader()))
 
 
@@ -129,7 +129,7 @@ def test_a_second_writer_is_told_and_harms_nothing(tmp_path):
         first.save(batches)
         next(batches)
         second.save(batches)
-        with pytest.raises(millrace.errors.CheckpointError, match=r"state\.json: another file has taken the place"):
+        with pytest.raises(headrace.errors.CheckpointError, match=r"state\.json: another file has taken the place"):
             for _ in range(64):
                 first.save(batches)
         next(batches)
@@ -179,11 +179,11 @@ def test_a_save_that_fails_leaves_the_state_of_before_and_nothing_else(tmp_path)
 
 PROGRAM = textwrap.dedent("""
     import json, sys
-    import millrace
+    import headrace
 
     state, log = sys.argv[1:]
-    batches = iter(millrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1))
-    with millrace.checkpoint.StateFile(state) as file, open(log, "a") as lines:
+    batches = iter(headrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1))
+    with headrace.checkpoint.StateFile(state) as file, open(log, "a") as lines:
         file.restore(batches)
         print("ready", flush=True)
         for batch in batches:
@@ -202,11 +202,11 @@ def test_a_program_that_is_killed_at_any_moment_leaves_a_whole_state(tmp_path):
         time.sleep(chance.uniform(0.0, 0.1))
         program.send_signal(signal.SIGKILL)
         program.communicate()
-    batches = iter(millrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1))
+    batches = iter(headrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1))
     assert StateFile(state).restore(batches)
     step = json.loads(state.read_bytes())["step"]
     done = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("]")]
-    fresh = millrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1)
+    fresh = headrace.load(range(10**6), shuffle=True, seed=1, batch_size=2, num_epochs=1)
     *expected, following = [batch.tolist() for _, batch in zip(range(step + 1), fresh)]
     assert next(batches).tolist() == following
     assert step - 8 <= len(done) <= step
@@ -238,11 +238,11 @@ def test_a_path_that_cannot_be_read_is_a_checkpoint_error(tmp_path):
     path = tmp_path / "state.json"
     file = StateFile(path)
     path.mkdir()
-    with pytest.raises(millrace.errors.CheckpointError, match=r"state\.json cannot be read: Is a directory"):
+    with pytest.raises(headrace.errors.CheckpointError, match=r"state\.json cannot be read: Is a directory"):
         file.restore(iter(_loader()))
     gone = tmp_path / "gone"
     gone.mkdir()
     with contextlib.chdir(gone):
         gone.rmdir()
-        with pytest.raises(millrace.errors.CheckpointError, match="the current folder was deleted"):
+        with pytest.raises(headrace.errors.CheckpointError, match="the current folder was deleted"):
             StateFile("state.json")

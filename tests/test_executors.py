@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 from pipelines import PIPELINES, chosen, loader, stream
 
-from millrace import Batch, DataLoader, IndexSampler
+from headrace import Batch, DataLoader, IndexSampler
 
 
 class _StartsThreads:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from millrace import (
+from headrace import (
     Batch,
     DataLoader,
     Filter,
@@ -17,7 +17,7 @@ from millrace import (
     RecordMetadata,
     load,
 )
-from millrace.errors import StopIterationError
+from headrace.errors import StopIterationError
 
 
 def _lacks_a_key(record: int) -> int:

@@ -12,7 +12,7 @@ from conversions import write_tfrecord
 from source_conformance import assert_same
 from test_sources_array_record import write_file
 
-import millrace
+import headrace
 
 
 def _array_record(path, records):
@@ -43,17 +43,17 @@ def _tar(path, records):
 
 
 def _tokens(path, records):
-    with millrace.TokenWriter(path.with_suffix(".npy"), dtype=np.uint16) as writer:
+    with headrace.TokenWriter(path.with_suffix(".npy"), dtype=np.uint16) as writer:
         writer.extend([list(record) for record in records])
 
 
 KINDS = {
-    "array_record": (millrace.ArrayRecordDataSource, _array_record, ""),
-    "parquet": (millrace.ParquetDataSource, _parquet, "row group 1"),
-    "tfrecord": (millrace.TFRecordDataSource, _tfrecord, ""),
-    "json_lines": (millrace.JsonLinesDataSource, _json_lines, ""),
-    "tar": (millrace.TarDataSource, _tar, "key b2"),
-    "tokens": (millrace.TokenSource, _tokens, ""),
+    "array_record": (headrace.ArrayRecordDataSource, _array_record, ""),
+    "parquet": (headrace.ParquetDataSource, _parquet, "row group 1"),
+    "tfrecord": (headrace.TFRecordDataSource, _tfrecord, ""),
+    "json_lines": (headrace.JsonLinesDataSource, _json_lines, ""),
+    "tar": (headrace.TarDataSource, _tar, "key b2"),
+    "tokens": (headrace.TokenSource, _tokens, ""),
 }
 
 
@@ -89,7 +89,7 @@ class _Open:
 def test_of_a_part_of_a_file_the_number_is_that_in_the_whole_file(tmp_path):
     """As ArrayRecord's `path[start:end]` and the instructions of TFDS name it."""
     write_file(tmp_path / "a.array_record", [b"0", b"1", b"2", b"3"])
-    with millrace.ArrayRecordDataSource(f"{tmp_path}/a.array_record[2:4]") as source:
+    with headrace.ArrayRecordDataSource(f"{tmp_path}/a.array_record[2:4]") as source:
         assert source.file_place(1) == (f"{tmp_path}/a.array_record", 3, "", None)
 
 
@@ -98,18 +98,18 @@ def test_an_image_is_a_file_of_its_own(tmp_path):
     for name in ("cat/1.jpg", "dog/2.jpg"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(b"")
-    place = millrace.ImageFolderDataSource(tmp_path).file_place(1)
+    place = headrace.ImageFolderDataSource(tmp_path).file_place(1)
     assert place == (f"{tmp_path}/dog/2.jpg", 0, "class dog", None)
 
 
 def test_a_trace_names_files_and_tokens_of_pieces(tmp_path):
     """Of a mix of packed documents: the file of each, and which of its tokens stand in the row."""
     for name, base in {"a": 0, "b": 1000}.items():
-        with millrace.TokenWriter(tmp_path / f"{name}.npy", dtype=np.uint16) as writer:
+        with headrace.TokenWriter(tmp_path / f"{name}.npy", dtype=np.uint16) as writer:
             writer.extend([base + 20 * number + np.arange(3 + 5 * number) for number in range(4)])
-    parts = {name: millrace.MapDataset.source(millrace.TokenSource(tmp_path / f"{name}.npy")) for name in "ab"}
-    mixed = millrace.MapDataset.mix({name: part.shuffle(seed=0).pack(8) for name, part in parts.items()}).batch(3)
-    batch, found = mixed[1], millrace.trace(mixed, 1)
+    parts = {name: headrace.MapDataset.source(headrace.TokenSource(tmp_path / f"{name}.npy")) for name in "ab"}
+    mixed = headrace.MapDataset.mix({name: part.shuffle(seed=0).pack(8) for name, part in parts.items()}).batch(3)
+    batch, found = mixed[1], headrace.trace(mixed, 1)
     for record in found.records:
         assert record.file == f"{tmp_path}/{record.dataset}.npy"
         start, stop = record.file_tokens
@@ -132,5 +132,5 @@ def test_a_source_of_ones_own_may_tell_its_files():
         def file_place(self, key):
             return f"file {key // 4}", key % 4
 
-    (record,) = millrace.trace(millrace.load(Own()), 6).records
+    (record,) = headrace.trace(headrace.load(Own()), 6).records
     assert (record.file, record.record) == ("file 1", 2)

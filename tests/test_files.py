@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from millrace.errors import SourceError, SourceNotFoundError
-from millrace.files.opened import open_file
-from millrace.files.paths import find_files
-from millrace.files.streams import open_stream, written_whole
-from millrace.sources.tokens.writer import TokenWriter
+from headrace.errors import SourceError, SourceNotFoundError
+from headrace.files.opened import open_file
+from headrace.files.paths import find_files
+from headrace.files.streams import open_stream, written_whole
+from headrace.sources.tokens.writer import TokenWriter
 
 DATA = bytes(range(256)) * 40
 

@@ -8,8 +8,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.errors import SourceError
-from millrace.formats.example import Decoder, decode_example, encode_example
+from headrace.errors import SourceError
+from headrace.formats.example import Decoder, decode_example, encode_example
 
 
 def _example_class():

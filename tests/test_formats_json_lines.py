@@ -7,10 +7,10 @@ import io
 import numpy as np
 import pytest
 
-from millrace.errors import SourceError
-from millrace.files.opened import open_file
-from millrace.formats import json_lines
-from millrace.formats.json_lines import line_ranges, parsed, read_records
+from headrace.errors import SourceError
+from headrace.files.opened import open_file
+from headrace.formats import json_lines
+from headrace.formats.json_lines import line_ranges, parsed, read_records
 
 FILES = [
     b"",

@@ -8,8 +8,8 @@ import tarfile
 
 import pytest
 
-from millrace.errors import SourceError
-from millrace.formats.tar import read_members, read_records, sample_name
+from headrace.errors import SourceError
+from headrace.formats.tar import read_members, read_records, sample_name
 
 LONG = "folder/" * 30 + "é" * 60
 FILES = {
@@ -161,6 +161,37 @@ def test_sparse_files_are_refused():
         tar.addfile(info)
     with pytest.raises(SourceError, match=r"'a\.bin' is a sparse file"):
         samples_of(out.getvalue())
+
+
+def test_the_rest_of_a_member_of_another_volume_is_refused():
+    """Its beginning lies in another archive (`tar -M`): a sample without it would lack a part, and nobody would know."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        info = tarfile.TarInfo("1.jpg")
+        info.type, info.size = b"M", 4
+        tar.addfile(info, io.BytesIO(b"rest"))
+    with pytest.raises(SourceError, match=r"'1\.jpg' is the rest of a member of another volume"):
+        samples_of(out.getvalue() + tar_of({"2.jpg": b"a"}))
+
+
+@pytest.mark.parametrize("length", [b"99", b"999999"])
+def test_what_an_extended_header_says_is_as_long_as_it_says(length):
+    """A number that goes past the end of the header is damage: the size, or the name, of the next member is not known."""
+    said = length + b" size=1\n"
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, len(said)
+    data = info.tobuf(tarfile.USTAR_FORMAT) + said.ljust(512, b"\0") + tar_of({"1.jpg": b"a"})
+    with pytest.raises(SourceError, match=r"an extended header .* is damaged"):
+        samples_of(data)
+
+
+def test_an_extended_header_without_a_value_says_nothing():
+    """The member has the name of its own header then."""
+    said = b"8 path=\n"
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, len(said)
+    data = info.tobuf(tarfile.USTAR_FORMAT) + said.ljust(512, b"\0") + tar_of({"1.jpg": b"a"}, tarfile.USTAR_FORMAT)
+    assert [sample["__key__"] for sample in samples_of(data)] == ["1"]
 
 
 def test_no_flipped_bit_of_a_header_is_silent():

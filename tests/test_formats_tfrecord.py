@@ -8,11 +8,11 @@ import io
 import numpy as np
 import pytest
 
-from millrace import TFRecordDataSource
-from millrace.errors import SourceError
-from millrace.files.opened import open_file
-from millrace.formats import tfrecord
-from millrace.formats.tfrecord import first_damaged, framed, masked, read_records, record_table
+from headrace import TFRecordDataSource
+from headrace.errors import SourceError
+from headrace.files.opened import open_file
+from headrace.formats import tfrecord
+from headrace.formats.tfrecord import first_damaged, framed, masked, read_records, record_table
 
 RECORDS = [b"", b"one", bytes(range(256)) * 300, b"x" * 5000, b"last"]
 WHOLE = b"".join(map(framed, RECORDS))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, NoSharding, ShardOptions
-from millrace.checkpoint import from_grain_state
-from millrace.errors import CheckpointError
+import headrace
+from headrace import Batch, DataLoader, Filter, IndexSampler, NoSharding, ShardOptions
+from headrace.checkpoint import from_grain_state
+from headrace.errors import CheckpointError
 
 RECORDS = 61  # in two epochs more than three shards can share evenly
 
@@ -137,7 +137,7 @@ def test_without_workers_the_batches_are_grains(grain_runs):
         ),
         (
             b'{"version": 2, "last_seen_indices": {"0": 1}, "worker_count": 0}',
-            millrace.load(range(RECORDS), shuffle=True, seed=5),
+            headrace.load(range(RECORDS), shuffle=True, seed=5),
             'algorithm="grain"',
         ),
     ],

@@ -5,8 +5,8 @@ import grain as real
 import numpy as np
 import pytest
 
-import millrace.compat.grain as grain
-from millrace.errors import CheckpointError
+import headrace.compat.grain as grain
+from headrace.errors import CheckpointError
 
 
 def numbers(g):

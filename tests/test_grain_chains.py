@@ -1,11 +1,11 @@
-"""MapDataset and IterDataset of `millrace.compat.grain` beside the real ones."""
+"""MapDataset and IterDataset of `headrace.compat.grain` beside the real ones."""
 
 import both
 import numpy as np
 import pytest
 
-import millrace.compat.grain as grain
-from millrace.errors import CheckpointError, SeedError
+import headrace.compat.grain as grain
+from headrace.errors import CheckpointError, SeedError
 
 PROGRAMS = []
 

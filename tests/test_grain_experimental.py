@@ -1,4 +1,4 @@
-"""The experimental names of `millrace.compat.grain` beside the real ones."""
+"""The experimental names of `headrace.compat.grain` beside the real ones."""
 
 import os
 import struct
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from pipelines import chosen
 
-import millrace.compat.grain as grain
-from millrace.compat.grain import experimental
+import headrace.compat.grain as grain
+from headrace.compat.grain import experimental
 
 PROGRAMS = []
 

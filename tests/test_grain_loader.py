@@ -1,4 +1,4 @@
-"""The DataLoader of `millrace.compat.grain` beside the real one."""
+"""The DataLoader of `headrace.compat.grain` beside the real one."""
 
 import json
 
@@ -6,9 +6,9 @@ import both
 import grain as real
 import pytest
 
-import millrace.compat.grain as grain
-from millrace.compat.grain import python as pygrain
-from millrace.errors import CheckpointError
+import headrace.compat.grain as grain
+from headrace.compat.grain import python as pygrain
+from headrace.errors import CheckpointError
 
 RECORDS = list(range(23))
 

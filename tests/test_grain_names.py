@@ -8,14 +8,14 @@ import grain.python
 import grain_names
 import pytest
 
-import millrace.compat.grain
-from millrace.compat.grain import MapDataset
-from millrace.compat.grain import python as pygrain
-from millrace.compat.grain.checkpoint import CheckpointHandler
-from millrace.compat.grain.experimental import index_shuffle
-from millrace.compat.grain.python.experimental import FirstFitPackIterDataset
+import headrace.compat.grain
+from headrace.compat.grain import MapDataset
+from headrace.compat.grain import python as pygrain
+from headrace.compat.grain.checkpoint import CheckpointHandler
+from headrace.compat.grain.experimental import index_shuffle
+from headrace.compat.grain.python.experimental import FirstFitPackIterDataset
 
-OURS = "millrace.compat.grain"
+OURS = "headrace.compat.grain"
 
 
 @pytest.mark.parametrize("module", grain_names.MODULES)
@@ -54,7 +54,7 @@ def _is_protocol(thing):
 @pytest.mark.parametrize("kind", ["MapDataset", "IterDataset"])
 def test_datasets_have_grains_methods_and_arguments(kind):
     """All public methods of both kinds of datasets."""
-    ours = getattr(millrace.compat.grain, kind)
+    ours = getattr(headrace.compat.grain, kind)
     for name, theirs in inspect.getmembers(getattr(grain, kind)):
         if not name.startswith("_"):
             expected, found = grain_names.arguments_of(theirs), grain_names.arguments_of(getattr(ours, name))
@@ -63,15 +63,15 @@ def test_datasets_have_grains_methods_and_arguments(kind):
 
 def test_names_are_imported_as_programs_do():
     """As a package, by modules, and by names of modules of modules."""
-    assert pygrain.MapDataset is MapDataset is millrace.compat.grain.MapDataset
+    assert pygrain.MapDataset is MapDataset is headrace.compat.grain.MapDataset
     assert pygrain.experimental.FirstFitPackIterDataset is FirstFitPackIterDataset
-    assert pygrain.PyGrainCheckpointHandler is CheckpointHandler is millrace.compat.grain.checkpoint.CheckpointHandler
-    assert millrace.compat.grain.experimental.index_shuffle is index_shuffle
+    assert pygrain.PyGrainCheckpointHandler is CheckpointHandler is headrace.compat.grain.checkpoint.CheckpointHandler
+    assert headrace.compat.grain.experimental.index_shuffle is index_shuffle
 
 
 def test_flags_can_be_set():
     """They are kept; others are an error, as in Grain."""
-    millrace.compat.grain.config.update("py_debug_mode", True)
+    headrace.compat.grain.config.update("py_debug_mode", True)
     assert pygrain.config.get_or_default("py_debug_mode") is True
     pygrain.config.update("py_debug_mode", False)
     for config in (grain.config, pygrain.config):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from pipelines import chosen
 
-import millrace
-from millrace import IndexSampler, NoSharding, ShardOptions
-from millrace.samplers.grain_order import _small_epoch, seed_sequence, shuffled
+import headrace
+from headrace import IndexSampler, NoSharding, ShardOptions
+from headrace.samplers.grain_order import _small_epoch, seed_sequence, shuffled
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_orders_of_few_records_are_computed_as_they_come():
     """The first record of an endless stream waits for a few epochs, not for thousands."""
     before = _small_epoch.cache_info().misses
     sampler = IndexSampler(10, shuffle=True, seed=99, algorithm="grain")
-    assert next(iter(millrace.DataLoader(data_source=range(10), sampler=sampler))) == sampler[0].record_key
+    assert next(iter(headrace.DataLoader(data_source=range(10), sampler=sampler))) == sampler[0].record_key
     assert _small_epoch.cache_info().misses - before <= 16
 
 
@@ -92,13 +92,13 @@ def _pair(records, shard, drop, whose, batch=None, **arguments):
         ),
         shard_options=theirs if of_loader else None,
         operations=[grain.transforms.Batch(batch)] if batch else [],
-    ), millrace.DataLoader(
+    ), headrace.DataLoader(
         data_source=range(records),
         sampler=IndexSampler(
             records, ours if of_sampler else NoSharding(), num_epochs=2, algorithm="grain", **arguments
         ),
         shard_options=ours if of_loader else None,
-        operations=[millrace.Batch(batch)] if batch else [],
+        operations=[headrace.Batch(batch)] if batch else [],
     )
 
 

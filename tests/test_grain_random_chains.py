@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 from hypothesis import given
 from pipelines import tries
 
-import millrace.compat.grain as grain
-from millrace.compat.grain import experimental
+import headrace.compat.grain as grain
+from headrace.compat.grain import experimental
 
 
 def noisy(x, rng):

@@ -8,7 +8,7 @@ import grain  # noqa: F401 - the real one is there first
 import numpy as np
 import pytest
 
-from millrace.compat.replaced import grain_replaced
+from headrace.compat.replaced import grain_replaced
 
 FOLDER = Path(__file__).parent / "guides"
 TRAINING, MANY_DEVICES = FOLDER / "training.py", FOLDER / "many_devices.py"

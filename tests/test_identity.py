@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import version_1
+from damage import sealed
 from version_1 import Holder, Order, Scale
 
-import millrace
-from millrace import Batch, DataLoader, IndexSampler
-from millrace.errors import CheckpointError
+import headrace
+from headrace import Batch, DataLoader, IndexSampler
+from headrace.errors import CheckpointError
 
 RECORDS = 12
 
@@ -58,7 +59,7 @@ class HiddenSeed:
         self.order = np.random.default_rng(seed).permutation(RECORDS)
 
     def __getitem__(self, index):
-        return millrace.samplers.RecordMetadata(index=index, record_key=int(self.order[index]))
+        return headrace.samplers.RecordMetadata(index=index, record_key=int(self.order[index]))
 
 
 class Rows:
@@ -164,7 +165,7 @@ def _remembering():
     return remembered
 
 
-class Counts(millrace.MapTransform):
+class Counts(headrace.MapTransform):
     """An operation that counts its calls."""
 
     calls = 0
@@ -259,8 +260,8 @@ def test_a_fingerprint_of_a_later_version_is_refused():
     for version in (3, "2", None, [1]):
         state = json.loads(iterator.get_state())
         state["fingerprint"]["version"] = version
-        with pytest.raises(CheckpointError, match=r"version .*, this millrace reads versions \(1, 2\)"):
-            iterator.set_state(json.dumps(state))
+        with pytest.raises(CheckpointError, match=r"version .*, this headrace reads versions \(1, 2\)"):
+            iterator.set_state(sealed(state))
 
 
 def test_other_hugging_face_datasets_of_the_same_length_are_told_apart():

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import sys
+import zlib
 
 import numpy as np
 import pytest
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-import millrace
-from millrace import DecodeImage, RandomFlip, RandomResizedCrop, Resize
-from millrace.errors import ImageError
+import headrace
+from headrace import DecodeImage, RandomFlip, RandomResizedCrop, Resize
+from headrace.errors import ImageError
 
 PHOTO = load_sample_images().images[0][:201, :300]
 
@@ -149,20 +150,20 @@ def test_crops_have_the_area_and_shape_that_one_asks_for():
 def test_a_pipeline_of_images_is_the_same_in_workers(worker_count):
     """Random numbers are those of the loader: of seed, position and operation."""
     records = [{"image": JPEG if number % 2 else PNG, "label": number} for number in range(8)]
-    operations = [DecodeImage(), RandomResizedCrop((24, 32)), RandomFlip(), millrace.Batch(4)]
-    sampler = millrace.IndexSampler(8, shuffle=True, seed=1, num_epochs=2)
-    loader = millrace.DataLoader(data_source=records, sampler=sampler, operations=operations, worker_count=worker_count)
+    operations = [DecodeImage(), RandomResizedCrop((24, 32)), RandomFlip(), headrace.Batch(4)]
+    sampler = headrace.IndexSampler(8, shuffle=True, seed=1, num_epochs=2)
+    loader = headrace.DataLoader(data_source=records, sampler=sampler, operations=operations, worker_count=worker_count)
     batches = list(loader)
     assert [batch["image"].shape for batch in batches] == [(4, 24, 32, 3)] * 4
-    again = list(millrace.DataLoader(data_source=records, sampler=sampler, operations=operations))
+    again = list(headrace.DataLoader(data_source=records, sampler=sampler, operations=operations))
     for batch, other in zip(batches, again, strict=True):
         np.testing.assert_array_equal(batch["image"], other["image"])
 
 
 def test_workers_begin_with_the_libraries():
     """These are imported before workers are forked, once for all of them."""
-    operations = [lambda _: "cv2" in sys.modules, millrace.Batch(10), DecodesNothing()]
-    (batch,) = millrace.load(range(10), num_epochs=1, worker_count=1, transformations=operations)
+    operations = [lambda _: "cv2" in sys.modules, headrace.Batch(10), DecodesNothing()]
+    (batch,) = headrace.load(range(10), num_epochs=1, worker_count=1, transformations=operations)
     assert batch.all()
 
 
@@ -231,17 +232,115 @@ def test_arguments_are_checked(make):
 
 def test_operations_that_differ_are_told_apart_by_a_state():
     """Another size, another key and another scale are another pipeline."""
-    loader = millrace.load([JPEG] * 4, transformations=[DecodeImage((8, 8))], batch_size=2, seed=0)
+    loader = headrace.load([JPEG] * 4, transformations=[DecodeImage((8, 8))], batch_size=2, seed=0)
     state = iter(loader).get_state()
-    other = millrace.load([JPEG] * 4, transformations=[DecodeImage((8, 9))], batch_size=2, seed=0)
-    with pytest.raises(millrace.errors.CheckpointError):
+    other = headrace.load([JPEG] * 4, transformations=[DecodeImage((8, 9))], batch_size=2, seed=0)
+    with pytest.raises(headrace.errors.CheckpointError):
         iter(other).set_state(state)
 
 
 def test_without_the_libraries_an_error_names_the_extra(monkeypatch):
     """When an operation is made, not when the first image comes in a worker."""
-    monkeypatch.setattr("millrace.operations.images.library.find_spec", lambda name: None)
+    monkeypatch.setattr("headrace.operations.images.library.find_spec", lambda name: None)
     with pytest.raises(
-        millrace.errors.MissingExtraError, match=r"opencv-python-headless and simplejpeg.*millrace\[images\]"
+        headrace.errors.MissingExtraError, match=r"opencv-python-headless and simplejpeg.*headrace\[images\]"
     ):
         DecodeImage()
+
+
+CLIP = np.stack([np.roll(PHOTO, 7 * frame, axis=1) for frame in range(4)])
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)], ids=str)
+def test_a_clip_is_resized_frame_by_frame(shape):
+    """Whatever axes of frames come before those of an image; an image of one channel keeps it."""
+    resize = Resize((40, 50))
+    expected = np.stack([resize.map(frame) for frame in CLIP])
+    found = resize.map({"image": CLIP.reshape(*shape, *PHOTO.shape)})["image"]
+    np.testing.assert_array_equal(found, expected.reshape(*shape, 40, 50, 3))
+    assert resize.map(CLIP[..., :1]).shape == (4, 40, 50, 1)
+
+
+@pytest.mark.parametrize("operation", [RandomResizedCrop(32), RandomFlip(0.5, 0.5)], ids=["crop", "flip"])
+def test_all_frames_of_a_clip_get_the_same_random_choice(operation):
+    """The one that an image gets from the same generator; each clip gets its own, all four ways of mirroring among them."""
+    made = set()
+    for seed in range(20):
+        found = operation.random_map(CLIP, np.random.default_rng(seed))
+        each = [operation.random_map(frame, np.random.default_rng(seed)) for frame in CLIP]
+        np.testing.assert_array_equal(found, np.stack(each))
+        made.add(found.tobytes())
+    assert len(made) == (20 if isinstance(operation, RandomResizedCrop) else 4)
+
+
+def test_a_loader_gives_the_same_clips_with_any_workers():
+    """A list of JPEGs becomes a clip; its frames stay alike through crop and flip; workers change nothing."""
+    records = [{"image": [encoded(frame, "JPEG") for frame in CLIP], "label": label} for label in range(3)]
+    operations = [DecodeImage(), RandomResizedCrop(16), RandomFlip()]
+    batches = [
+        list(headrace.load(records, transformations=operations, batch_size=3, seed=0, num_epochs=1, worker_count=count))
+        for count in (0, 1)
+    ]
+    assert batches[0][0]["image"].shape == (3, 4, 16, 16, 3)
+    np.testing.assert_array_equal(batches[0][0]["image"], batches[1][0]["image"])
+
+
+def test_frames_that_make_no_clip_are_refused():
+    """Of several sizes; and what is neither an image nor a clip."""
+    with pytest.raises(ImageError, match=r"\(201, 300, 3\) and \(100, 300, 3\); DecodeImage\(size=…\) gives all one"):
+        DecodeImage().map([PNG, encoded(PHOTO[:100], "PNG")])
+    assert DecodeImage((8, 9)).map([PNG, encoded(PHOTO[:100], "PNG")]).shape == (2, 8, 9, 3)
+    with pytest.raises(ImageError, match="frames × height × width × channels, not shape"):
+        Resize(4).map(np.zeros((8, 8), np.uint8))
+    for wrong in ([1, 2], [], np.array(3), np.array([PNG]), np.zeros((2, 2), object)):
+        with pytest.raises(ImageError, match=r"takes bytes, not (list|ndarray)"):
+            DecodeImage().map(wrong)
+    images = np.empty(2, object)
+    images[:] = PNG
+    assert DecodeImage().map(images).shape == (2, *PHOTO.shape)
+
+
+def claiming(kind, height, width):
+    """A small file that says it has so many pixels."""
+    data = bytearray(encoded(np.zeros((8, 8, 3), np.uint8), kind))
+    if kind == "png":
+        data[16:24] = width.to_bytes(4) + height.to_bytes(4)
+        data[29:33] = zlib.crc32(data[12:29]).to_bytes(4)
+    else:
+        frame = data.index(b"\xff\xc0")
+        data[frame + 5 : frame + 9] = height.to_bytes(2) + width.to_bytes(2)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png"])
+def test_an_image_that_says_it_has_too_many_pixels_is_not_decoded(kind):
+    """It would take gigabytes; what is within the limit is decoded, and the limit is an option."""
+    with pytest.raises(
+        ImageError, match=r"says that it has 60000 × 50000 pixels, more than max_pixels=268435456; pass a larger"
+    ):
+        DecodeImage().map(claiming(kind, 60000, 50000))
+    for size in (None, 4):
+        with pytest.raises(ImageError, match=r"has 8 × 8 pixels, more than max_pixels=63"):
+            DecodeImage(size=size, max_pixels=63).map(claiming(kind, 8, 8))
+        assert DecodeImage(size=size, max_pixels=64).map(claiming(kind, 8, 8)).shape[2] == 3
+    with pytest.raises(ValueError, match="max_pixels=0 must be at least 1"):
+        DecodeImage(max_pixels=0)
+
+
+def test_the_default_limit_of_pixels_is_no_part_of_a_state():
+    """States of versions that had none are read; another limit is told."""
+    states = [
+        next_state(headrace.load([claiming("png", 8, 8)] * 4, batch_size=2, transformations=[DecodeImage(**options)]))
+        for options in ({}, {"max_pixels": 1 << 28}, {"max_pixels": 1 << 20})
+    ]
+    assert states[0] == states[1] != states[2]
+    assert "_max_pixels" not in vars(DecodeImage())
+
+
+def next_state(loader):
+    """The state after one batch."""
+    iterator = iter(loader)
+    next(iterator)
+    state = iterator.get_state()
+    iterator.close()
+    return state

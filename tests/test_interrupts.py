@@ -15,10 +15,10 @@ import pytest
 from own_processes import zygote, zygotes
 from pipelines import chosen
 
-import millrace
-from millrace.loader.executors.processes.spawner import Spawner
-from millrace.loader.executors.thread_pool import Pool
-from millrace.loader.interrupts import Uninterrupted, wait_until
+import headrace
+from headrace.loader.executors.processes.spawner import Spawner
+from headrace.loader.executors.thread_pool import Pool
+from headrace.loader.interrupts import Uninterrupted, wait_until
 
 EVERYWHERE = Path(__file__).parent / "interrupted_everywhere.py"
 
@@ -150,7 +150,7 @@ def test_who_waits_in_a_section_gives_up_at_an_interrupt():
 
 def test_a_pool_ends_with_its_calls_and_passes_their_errors_on():
     """What was not begun is not made; no thread is left."""
-    pool = Pool(2, "millrace-test")
+    pool = Pool(2, "headrace-test")
     begun, go_on = threading.Event(), threading.Event()
 
     def wait():
@@ -167,7 +167,7 @@ def test_a_pool_ends_with_its_calls_and_passes_their_errors_on():
     pool.close()
     pool.submit(made.append, 1)
     pool.close()
-    assert not any(thread.name.startswith("millrace-test") for thread in threading.enumerate())
+    assert not any(thread.name.startswith("headrace-test") for thread in threading.enumerate())
 
 
 def signals(pid: int, kind: str) -> int:
@@ -193,10 +193,10 @@ def test_the_zygote_is_born_deaf_to_interrupts():
 
 def test_a_stopped_zygote_does_not_stop_the_stream(caplog):
     """With a timeout, it is looked after: whoever waits for a worker that it should make gets what another one makes."""
-    loader = millrace.DataLoader(
+    loader = headrace.DataLoader(
         data_source=range(12),
-        sampler=millrace.IndexSampler(12, num_epochs=1),
-        operations=[millrace.Batch(4)],
+        sampler=headrace.IndexSampler(12, num_epochs=1),
+        operations=[headrace.Batch(4)],
         worker_count=1,
         timeout=60,
     )
@@ -216,10 +216,10 @@ def test_a_zygote_that_is_stopped_again_and_again_is_an_error(monkeypatch):
         os.kill(self._process, signal.SIGSTOP)
 
     monkeypatch.setattr(Spawner, "begin", stopped)
-    monkeypatch.setattr("millrace.loader.executors.processes.executor.LOOK_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.loader.executors.processes.executor.LOOK_AFTER_SECONDS", 0.01)
     thrice = r"stopped by a signal, .*, 3 times without a result"
-    iterator = iter(millrace.load(range(12), batch_size=4, worker_count=1, timeout=60))
-    with iterator, pytest.raises(millrace.errors.WorkerCrashedError, match=thrice):
+    iterator = iter(headrace.load(range(12), batch_size=4, worker_count=1, timeout=60))
+    with iterator, pytest.raises(headrace.errors.WorkerCrashedError, match=thrice):
         next(iterator)
 
 
@@ -228,8 +228,8 @@ def test_a_stopped_zygote_ends_with_the_users_process(tmp_path):
     """Although it cannot look whether that is there."""
     program = tmp_path / "program.py"
     program.write_text(
-        "import time, psutil, millrace\n"
-        "batches = iter(millrace.load(range(1000), batch_size=2, worker_count=1))\n"
+        "import time, psutil, headrace\n"
+        "batches = iter(headrace.load(range(1000), batch_size=2, worker_count=1))\n"
         "next(batches)\n"
         "print(*[child.pid for child in psutil.Process().children(recursive=True)], flush=True)\n"
         "time.sleep(1000)\n"
@@ -252,8 +252,8 @@ def runs(process: psutil.Process) -> bool:
 def test_closing_ends_a_zygote_that_does_not_answer(monkeypatch):
     """It is killed; an interrupt meanwhile shortens the wait, and is raised after it."""
     for seconds, interrupts in ((0.1, False), (1000.0, True)):
-        monkeypatch.setattr("millrace.loader.executors.processes.spawner.GRACE_SECONDS", seconds)
-        iterator = iter(millrace.load(range(100), batch_size=4, worker_count=1))
+        monkeypatch.setattr("headrace.loader.executors.processes.spawner.GRACE_SECONDS", seconds)
+        iterator = iter(headrace.load(range(100), batch_size=4, worker_count=1))
         next(iterator)
         zygote().suspend()
         if interrupts:
@@ -275,7 +275,7 @@ def slowly(x: int) -> int:
 def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
     """`next`, `close` and `set_state` of another thread, while one is in `next`, which goes on."""
     iterator = iter(
-        millrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=worker_count)
+        headrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=worker_count)
     )
     with iterator:
         first, state = next(iterator).tolist(), iterator.get_state()
@@ -284,7 +284,7 @@ def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
         thread.start()
         assert wait_until(lambda: iterator._running.elements.gi_running, 30)
         for use in (iterator.__next__, iterator.close, lambda: iterator.set_state(state)):
-            with pytest.raises(millrace.errors.InUseError, match="one thread at a time"):
+            with pytest.raises(headrace.errors.InUseError, match="one thread at a time"):
                 use()
         thread.join()
         assert [first, *got, *(batch.tolist() for batch in iterator)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
@@ -293,14 +293,14 @@ def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
 @pytest.mark.parametrize("use", ["next", "close"])
 def test_a_handler_that_uses_the_iterator_it_interrupts_is_an_error(use):
     """No hang; and the iterator goes on after it."""
-    loader = millrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=1)
+    loader = headrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=1)
     with iter(loader) as iterator:
         first = next(iterator).tolist()
         uses = {"next": lambda *_: next(iterator), "close": lambda *_: iterator.close()}
         former = signal.signal(signal.SIGALRM, uses[use])
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.1)
-            with pytest.raises(millrace.errors.InUseError, match="handler"):
+            with pytest.raises(headrace.errors.InUseError, match="handler"):
                 next(iterator)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -318,8 +318,8 @@ def in_a_forked_child(program: str) -> str:
 def test_a_forked_copy_of_an_iterator_with_workers_delivers_nothing():
     """Not even what had arrived before the fork; the parent gets that."""
     output = in_a_forked_child(
-        "import os, time, millrace\n"
-        "iterator = iter(millrace.load(range(64), num_epochs=1, worker_count=1))\n"
+        "import os, time, headrace\n"
+        "iterator = iter(headrace.load(range(64), num_epochs=1, worker_count=1))\n"
         "first = next(iterator)\n"
         "if os.fork() == 0:\n"
         "    try:\n"
@@ -337,9 +337,9 @@ def test_a_forked_copy_of_an_iterator_with_workers_delivers_nothing():
 def test_a_forked_copy_of_an_iterator_with_threads_goes_on_with_its_own(options):
     """Those of the parent are not there, and not waited for."""
     output = in_a_forked_child(
-        "import os, millrace\n"
-        "loader = millrace.DataLoader(data_source=list(range(64)), sampler=millrace.IndexSampler(64, num_epochs=1),\n"
-        f"    operations=[millrace.Batch(8)]{options})\n"
+        "import os, headrace\n"
+        "loader = headrace.DataLoader(data_source=list(range(64)), sampler=headrace.IndexSampler(64, num_epochs=1),\n"
+        f"    operations=[headrace.Batch(8)]{options})\n"
         "iterator = iter(loader)\n"
         "first = next(iterator).tolist()\n"
         "pid = os.fork()\n"

@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from millrace import IterDataset, MapDataset, ShardOptions
-from millrace.errors import CheckpointError, EmptyStreamError, JoinError, SeedError
+from headrace import IterDataset, MapDataset, ShardOptions
+from headrace.errors import CheckpointError, EmptyStreamError, JoinError, SeedError
 
 
 def numbers(first, count, seed=None):

@@ -4,8 +4,8 @@ import pytest
 from pipelines import stream
 from trees import TREES, InTurn, Joined, Together, apply, flat, iterate, mix, numbers, three
 
-from millrace import NoSharding, ShardOptions
-from millrace.errors import CheckpointError, JoinError
+from headrace import NoSharding, ShardOptions
+from headrace.errors import CheckpointError, JoinError
 
 ONE = NoSharding()
 
@@ -128,9 +128,9 @@ def test_a_limit_refuses_other_shards():
 
 def test_on_error_skip_leaves_out_single_rows_of_a_mix():
     """Not the whole task."""
-    from millrace.loader.iterator import DataLoaderIterator
-    from millrace.loader.options import ExecutionOptions
-    from millrace.loader.plan.compile import compiled
+    from headrace.loader.iterator import DataLoaderIterator
+    from headrace.loader.options import ExecutionOptions
+    from headrace.loader.plan.compile import compiled
 
     node = apply(mix(*three(ONE), weights=[1, 1, 1], goes_on=True), lambda x: 1 / (x % 10 - 5) and x)
     iterator = DataLoaderIterator(compiled(node, skips_errors=True), ExecutionOptions())

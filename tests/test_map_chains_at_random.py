@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millrace import IterDataset, MapDataset, ShardOptions
+from headrace import IterDataset, MapDataset, ShardOptions
 
 
 def draw(element, rng):
@@ -35,6 +35,20 @@ def documents(element):
     return np.full(1 + int(np.sum(element)) % 5, int(np.sum(element)) % 97)
 
 
+def added(pair):
+    """The sum of two elements, of which the first may have been left out."""
+    return (0 if pair[0] is None else pair[0]) + pair[1]
+
+
+def in_batches(dataset, size, **options):
+    """Sums of batches, where nothing was left out before, and there is a whole batch."""
+    try:
+        found = dataset.batch(size, **options).map(np.sum)
+    except ValueError:
+        return dataset
+    return found if len(found) else dataset
+
+
 METHODS = {
     "shuffle": lambda d: d.shuffle(7),
     "window": lambda d: d.window_shuffle(5, 7),
@@ -48,9 +62,11 @@ METHODS = {
     "index": lambda d: d.map_with_index(indexed),
     "filter": lambda d: d.filter(some),
     "flat map": lambda d: d.flat_map(copies, max_fan_out=2) if len(d) < 60 else d,
+    "batch": lambda d: in_batches(d, 2),
+    "full batch": lambda d: in_batches(d, 3, drop_remainder=True),
     "concatenate": lambda d: MapDataset.concatenate([d, MapDataset.range(5)]),
     "mix": lambda d: MapDataset.mix([d.shuffle(1), MapDataset.range(100, 120)], [2, 1], when_exhausted="all"),
-    "zip": lambda d: MapDataset.zip([d, MapDataset.range(len(d))]).map(lambda pair: (pair[0] or 0) + pair[1]),
+    "zip": lambda d: MapDataset.zip([d, MapDataset.range(len(d))]).map(added),
 }
 
 STREAMS = {
@@ -85,9 +101,12 @@ def _same_everywhere(dataset):
     present = [element for element in each if element is not None]
     np.testing.assert_equal(list(dataset), present)
     np.testing.assert_equal([e for e in dataset.to_iter_dataset(allow_nones=True) if e is not None], present)
+    return present
+
+
+def _same_in_shards(dataset, present):
     shards = [list(dataset.to_iter_dataset(shard_options=ShardOptions(index, 3))) for index in range(3)]
     assert sorted(element for shard in shards for element in shard) == sorted(present)
-    return present
 
 
 def _same_from_states(stream, elements, step):
@@ -106,7 +125,24 @@ def test_any_chain_is_the_same_at_an_index_and_in_a_stream(names, step):
     """One by one, many at a time, as a stream of the engine, in three shards, and from a state on, with workers."""
     dataset = made(names)
     present = _same_everywhere(dataset)
+    if not any("batch" in name for name in names):  # each shard makes batches of its own records
+        _same_in_shards(dataset, present)
     _same_from_states(dataset.to_iter_dataset(), present, min(step, len(present)))
+
+
+WITH_INDEX = ("batch", "full batch", "flat map", "index", "random", "map", "slice", "shuffle", "repeat", "mix", "zip")
+
+
+@pytest.mark.parametrize("examples", [80, pytest.param(2000, marks=pytest.mark.long)])
+def test_what_draws_by_its_place_draws_the_same_at_an_index_and_in_a_stream(examples):
+    """Random maps above whatever moves elements to other places, makes several of one, or one of several."""
+
+    @settings(EXAMPLES, max_examples=examples)
+    @given(st.lists(st.sampled_from(WITH_INDEX), max_size=5))
+    def held(names):
+        _same_everywhere(made([*names, "random"]))
+
+    held()
 
 
 @settings(EXAMPLES, max_examples=40)

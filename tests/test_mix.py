@@ -6,10 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from damage import sealed
 
-import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, MapDataset, MixedSource, MixSampler, ShardOptions
-from millrace.errors import CheckpointError, RecordKeyError
+import headrace
+from headrace import Batch, DataLoader, Filter, IndexSampler, MapDataset, MixedSource, MixSampler, ShardOptions
+from headrace.errors import CheckpointError, RecordKeyError
 
 SIZES = {"web": 60, "books": 25, "code": 11}
 WEIGHTS = {"web": 0.6, "books": 0.3, "code": 0.1}
@@ -291,8 +292,8 @@ def test_epochs_are_told_by_part():
     assert iterator.part_epochs == {"web": 2, "books": 2, "code": 2}
     assert iterator.epoch == 2
     with pytest.raises(AttributeError, match="for mixes"):
-        _ = iter(millrace.load(range(3))).part_epochs
-    assert not hasattr(iter(millrace.MapDataset.range(3)), "part_epochs")
+        _ = iter(headrace.load(range(3))).part_epochs
+    assert not hasattr(iter(headrace.MapDataset.range(3)), "part_epochs")
 
 
 def test_a_failure_names_the_part_and_its_key():
@@ -381,7 +382,7 @@ def test_a_damaged_history_is_told(damage):
     state = json.loads(iterator.get_state())
     state["fingerprint"]["sampler"]["history"] = damage
     with pytest.raises(CheckpointError):
-        iter(mixed()).set_state(json.dumps(state).encode())
+        iter(mixed()).set_state(sealed(state))
 
 
 @pytest.mark.parametrize(
@@ -413,7 +414,7 @@ def test_a_damaged_history_is_told(damage):
         (
             lambda: DataLoader(data_source=MixedSource({"a": [1]}), sampler=IndexSampler(1)),
             TypeError,
-            "pass sampler=millrace.MixSampler",
+            "pass sampler=headrace.MixSampler",
         ),
         (lambda: mixed().find(0, 0), TypeError, "find does not work for mixes"),
     ],

@@ -7,9 +7,11 @@ import pickle
 import numpy as np
 import pytest
 
-from millrace.errors import CheckpointError
-from millrace.samplers.mix.order import MixOrder
-from millrace.samplers.mix.weights import RAMP
+from headrace import MixSampler
+from headrace.errors import CheckpointError
+from headrace.samplers.mix import stage
+from headrace.samplers.mix.order import MixOrder
+from headrace.samplers.mix.weights import RAMP
 
 FAR = 10**15
 
@@ -232,3 +234,30 @@ def test_weights_that_are_none_are_refused(weights, error, message):
     with pytest.raises(error, match=message) as raised:
         MixOrder.of(weights, ["a", "b"])
     assert len(str(raised.value)) < 500
+
+
+def _of_sixty_that_end(monkeypatch):
+    """A mix of 60 parts by weights from 10^-3 to 100 that all end, and the weights that trees were made for."""
+    made, best_tree = [], stage.best_tree
+    monkeypatch.setattr(stage, "best_tree", lambda weights: made.append(weights) or best_tree(weights))
+    weights = dict(zip(map(str, range(60)), np.geomspace(1e-3, 100, 60).tolist()))
+    return MixSampler(dict.fromkeys(weights, 1000), weights, when_exhausted="all"), made
+
+
+def test_a_mix_whose_parts_end_makes_each_of_its_stages_once(monkeypatch):
+    """Not all of them again whenever a part ends, which took seconds for 60 parts."""
+    sampler, made = _of_sixty_that_end(monkeypatch)
+    assert len(sampler) == 60_000
+    assert len(sampler.record_keys(np.arange(0, 60_000, 7))) == 8572
+    assert sorted(map(len, made)) == list(range(1, 61))
+
+
+def test_an_order_without_a_part_is_that_of_its_stages(monkeypatch):
+    """What it takes over from the order before is what it would make itself, digit for digit."""
+    sampler, _ = _of_sixty_that_end(monkeypatch)
+    order = sampler._ended[0]
+    anew = MixOrder(order.names, order.stages)
+    assert (len(order.made), len(anew.made), order == anew) == (59, 0, True)
+    assert order._stages == anew._stages
+    positions = np.arange(0, 60_000, 11)
+    assert [each.tolist() for each in order.places(positions)] == [each.tolist() for each in anew.places(positions)]

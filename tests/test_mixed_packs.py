@@ -14,9 +14,9 @@ import pytest
 from own_processes import workers
 from pipelines import stream
 
-from millrace import IterDataset, MapDataset, ShardOptions
-from millrace.checkpoint import CheckpointRestore, CheckpointSave
-from millrace.errors import WorkerCrashedError
+from headrace import IterDataset, MapDataset, ShardOptions
+from headrace.checkpoint import CheckpointRestore, CheckpointSave
+from headrace.errors import WorkerCrashedError
 
 SIZES = {"web": 40, "books": 25, "code": 9}
 WEIGHTS = {"web": 0.6, "books": 0.3, "code": 0.1}
@@ -186,8 +186,8 @@ def test_a_mixed_and_packed_chain_goes_on_eight_devices_and_is_resumed_there(tmp
         import jax, numpy as np
         import orbax.checkpoint as ocp
         from jax.sharding import Mesh
-        from millrace import IterDataset, MapDataset
-        from millrace.checkpoint import CheckpointRestore, CheckpointSave
+        from headrace import IterDataset, MapDataset
+        from headrace.checkpoint import CheckpointRestore, CheckpointSave
 
         def part(first, count):
             documents = [np.arange(first + x, first + x + x % 7, dtype=np.int32) for x in range(count)]

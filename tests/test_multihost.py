@@ -14,15 +14,15 @@ PROGRAM = textwrap.dedent("""
     import json, sys
     import jax
     import orbax.checkpoint as ocp
-    import millrace
-    from millrace.checkpoint import CheckpointRestore, CheckpointSave
+    import headrace
+    from headrace.checkpoint import CheckpointRestore, CheckpointSave
 
     index, count, port, folder, restore_from, save_at = sys.argv[1:]
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(f"localhost:{port}", int(count), int(index))
-    sampler = millrace.IndexSampler(500, millrace.ShardByJaxProcess(), shuffle=True, seed=2, num_epochs=1)
-    operations = [millrace.Filter(lambda x: x % 3), millrace.Batch(4)]
-    iterator = iter(millrace.DataLoader(data_source=range(500), sampler=sampler, operations=operations, worker_count=1))
+    sampler = headrace.IndexSampler(500, headrace.ShardByJaxProcess(), shuffle=True, seed=2, num_epochs=1)
+    operations = [headrace.Filter(lambda x: x % 3), headrace.Batch(4)]
+    iterator = iter(headrace.DataLoader(data_source=range(500), sampler=sampler, operations=operations, worker_count=1))
     seen, step = [], 0
     with ocp.CheckpointManager(folder) as manager:
         if int(restore_from):

@@ -14,13 +14,13 @@ import pytest
 from test_own_streams import Count
 from test_process_executor import SIGKILL, Played
 
-from millrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset, Pack, load
-from millrace.loader.iterator import DataLoaderIterator
-from millrace.loader.observing.observer import Observer
-from millrace.loader.observing.times import Look, Slowest, TaskTimes
-from millrace.loader.options import ExecutionOptions
-from millrace.loader.work.processor import needed_seconds
-from millrace.loader.work.stopwatch import bytes_of
+from headrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDataset, Pack, ReadOptions, load
+from headrace.loader.iterator import DataLoaderIterator
+from headrace.loader.observing.observer import Observer
+from headrace.loader.observing.times import Look, Slowest, TaskTimes
+from headrace.loader.options import ExecutionOptions
+from headrace.loader.work.processor import needed_seconds
+from headrace.loader.work.stopwatch import bytes_of
 
 WORKERS = [(0, "process"), (2, "thread"), (1, "process")]
 
@@ -160,7 +160,7 @@ def test_nothing_is_noted_with_observe_false():
 @pytest.mark.parametrize("ends", [True, False])
 def test_the_table_is_logged_at_the_end_if_wanted(caplog, ends):
     """With observe="log", or Grain's enable_profiling=True: once, when the stream ends or the iterator is closed."""
-    caplog.set_level("INFO", "millrace")
+    caplog.set_level("INFO", "headrace")
     for options in ({"observe": "log"}, {"enable_profiling": True}):
         caplog.clear()
         with iter(load(range(20), batch_size=4, num_epochs=1, **options)) as iterator:
@@ -184,10 +184,35 @@ def test_the_table_has_at_most_15_lines(workers):
     assert (plain["records"], plain["stages"][0]["operations"][5]["number"]) == (12, 5)
 
 
+class Waits:
+    """A source whose reads take 5 ms, and no processor."""
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, key):
+        time.sleep(5e-3)
+        return key
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"worker_count": 1}, {"worker_count": 2, "worker_kind": "thread"}, {"read_options": ReadOptions(0)}],
+    ids=str,
+)
+def test_reads_under_way_are_counted_whoever_reads(options):
+    """Their seconds are those of all reads together: no sleep is shorter than it says."""
+    with iter(load(Waits(), batch_size=16, num_epochs=1, observe="each", **options)) as batches:
+        assert len(list(batches)) == 4
+        (stage,) = [stage for stage in batches.stats().stages if stage.reads]
+    assert stage.under_way >= 64 * 5e-3
+    assert (stage.under_way > 1.5 * stage.reading) == ("read_options" not in options)
+
+
 def test_times_cross_processes_as_they_are():
     """As plain tuples, with what was timed one by one or without."""
     for look in (None, Look(1, 2.0, 3.0, 0.0, (4.0,), None), Look(1, 2.0, 3.0, 0.0, (4.0,), Slowest(5.0, 6, 7))):
-        times = TaskTimes(1, 2.0, 3.0, 0.5, 0.0, 4, 5, 6, 1, look)
+        times = TaskTimes(1, 2.0, 3.0, 0.5, 0.0, 4, 5, 6, 0.7, 1, look)
         assert TaskTimes.unpacked(times.packed()) == times
     assert (times.moved(10.0).began, times.moved(10.0).ended) == (12.0, 13.0)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import millrace
-from millrace import Batch, Filter, FlatMap, MapTransform, load
-from millrace.errors import BatchError, NoElementError, PromotionWarning
+import headrace
+from headrace import Batch, Filter, FlatMap, MapTransform, load
+from headrace.errors import BatchError, NoElementError, PromotionWarning
 
 RAGGED = Filter(lambda record: True)
 
@@ -32,7 +32,7 @@ def _five_without_return(x: int) -> int | None:
         ([_without_return, RAGGED, Batch(4)], "operation 0, MapTransform(_without_return),", 0),
         ([FlatMap(lambda x: [None]), Batch(4)], "operation 0, FlatMap(<lambda>),", 0),
         ([Batch(2), _without_return, Batch(2)], "operation 1, MapTransform(_without_return),", 0),
-        ([_without_return, Batch(4, batch_fn=millrace.pad_batch())], "operation 0, MapTransform(_without_return),", 0),
+        ([_without_return, Batch(4, batch_fn=headrace.pad_batch())], "operation 0, MapTransform(_without_return),", 0),
     ],
 )
 def test_an_operation_that_forgets_its_return_is_named(workers: int, operations: list[Any], maker: str, key: int):
@@ -154,7 +154,7 @@ def test_an_array_that_masks_nothing_is_an_array():
         {"tokens": [np.float32(1), np.float32(2)], "label": 0},
     ],
 )
-@pytest.mark.parametrize("batch", [Batch(2), Batch(2, batch_fn=millrace.pad_batch())])
+@pytest.mark.parametrize("batch", [Batch(2), Batch(2, batch_fn=headrace.pad_batch())])
 def test_a_list_of_numbers_is_refused_not_transposed(record: dict[str, Any], batch: Batch):
     """Records of other libraries hold lists where arrays are meant."""
     with pytest.raises(BatchError, match=r"leaf \['tokens'\] is a list.*np\.asarray.*pad_batch.*tuple"):
@@ -173,6 +173,6 @@ def test_lists_of_unequal_lengths_are_mapped_to_arrays_and_padded():
     """As the error says."""
     records = [{"tokens": [1, 2, 3]}, {"tokens": [4]}]
     to_arrays = MapTransform(lambda record: {"tokens": np.asarray(record["tokens"])})
-    pad = Batch(2, batch_fn=millrace.pad_batch())
+    pad = Batch(2, batch_fn=headrace.pad_batch())
     (batch,) = load(records, transformations=[to_arrays, pad], num_epochs=1)
     assert batch["tokens"].tolist() == [[1, 2, 3], [4, 0, 0]]

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import old_states
 import pytest
+from damage import sealed
 from pipelines import PIPELINES, loader, plain, stream
 
-from millrace import DataLoader, IndexSampler, NoSharding, ShardOptions
-from millrace.checkpoint import from_grain_state
-from millrace.errors import CheckpointError
+from headrace import DataLoader, IndexSampler, NoSharding, ShardOptions
+from headrace.checkpoint import from_grain_state
+from headrace.errors import CheckpointError
 
 OLD = json.loads(Path(__file__).with_name("states_of_version_1.json").read_text())
 STREAMS = json.loads(Path(__file__).with_name("streams_of_version_1.json").read_text())
@@ -71,7 +72,7 @@ def _of_grains_order(index, count, whose="sampler"):
 
 def _at(iterator, position):
     state = {**json.loads(iterator.get_state()), "cursor": [[position], [0]], "step": position}
-    return json.dumps(state).encode()
+    return sealed(state)
 
 
 @pytest.mark.parametrize("whose", ["sampler", "loader"])
@@ -96,7 +97,7 @@ def test_a_run_of_grains_workers_on_a_shard_that_was_longer_goes_on():
     now, once = iterator.get_state(), json.loads(iterator.get_state())
     rest = list(iterator)
     once["lineages"][0][0] += 1
-    iterator.set_state(json.dumps(once).encode())
+    iterator.set_state(sealed(once))
     assert list(iterator) == [*rest, IndexSampler(20, ShardOptions(0, 3), True, 1, 5, "grain")[18].record_key]
     iterator.set_state(now)
     assert list(iterator) == rest

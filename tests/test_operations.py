@@ -11,11 +11,11 @@ import optree
 import pytest
 from pipelines import chosen, plain
 
-import millrace
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, RandomMapTransform, load
-from millrace.errors import BatchError, FanOutError, SeedError
-from millrace.keyed_random import KeyedGenerator
-from millrace.operations.identity import fingerprint
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, RandomMapTransform, load
+from headrace.errors import BatchError, FanOutError, SeedError
+from headrace.keyed_random import KeyedGenerator
+from headrace.operations.identity import fingerprint
 
 
 def run(operations, records=8, **sampler):
@@ -62,11 +62,11 @@ def test_operations_may_be_subclasses_instances_with_functions_or_bare_functions
 def test_every_transform_can_be_subclassed():
     """random_map, map_with_index, filter and flat_map are the methods to override."""
 
-    class Jitter(millrace.RandomMapTransform):
+    class Jitter(headrace.RandomMapTransform):
         def random_map(self, element, rng):
             return element + int(rng.integers(10, 20))
 
-    class Index(millrace.MapWithIndexTransform):
+    class Index(headrace.MapWithIndexTransform):
         def map_with_index(self, index, element):
             return index, element
 
@@ -109,7 +109,7 @@ def test_what_is_no_operation_is_refused_when_the_loader_is_made(operations, err
         (lambda: Batch(2.5), TypeError, "float"),
         (lambda: Batch(2, batch_fn=3), TypeError, "batch_fn=3"),
         (lambda: MapTransform(3), TypeError, "pass a function"),
-        (lambda: millrace.pad_batch(length=-1), ValueError, "length=-1"),
+        (lambda: headrace.pad_batch(length=-1), ValueError, "length=-1"),
     ],
 )
 def test_bad_arguments_of_operations_are_refused(make, error, message):
@@ -135,7 +135,7 @@ def test_random_numbers_depend_on_seed_position_and_operation_alone():
     assert not set(numbers([lambda x: x, RandomMapTransform(draw)])) & set(plain_run)
     assert np.concatenate(numbers([RandomMapTransform(draw), Batch(5)])).tolist() == plain_run
     for shard in range(3):
-        some = numbers([RandomMapTransform(draw)], shard_options=millrace.ShardOptions(shard, 3))
+        some = numbers([RandomMapTransform(draw)], shard_options=headrace.ShardOptions(shard, 3))
         assert some == plain_run[shard::3]
 
 
@@ -169,7 +169,7 @@ def test_a_users_sampler_seeds_random_operations_by_its_own_generators():
             return 4
 
         def __getitem__(self, i):
-            return millrace.RecordMetadata(i, i, np.random.Generator(np.random.Philox(key=self.root + i)))
+            return headrace.RecordMetadata(i, i, np.random.Generator(np.random.Philox(key=self.root + i)))
 
     def numbers(seed):
         draw = RandomMapTransform(lambda x, rng: rng.random())
@@ -273,24 +273,24 @@ def test_each_batch_may_have_a_shape_of_its_own():
 def test_pad_batch_pads_to_the_longest_or_to_a_length():
     """Ragged leaves are padded at the end; scalars are stacked."""
     elements = [{"tokens": np.arange(n), "n": n} for n in (3, 1, 2)]
-    longest = millrace.pad_batch(value=-1)(elements)
+    longest = headrace.pad_batch(value=-1)(elements)
     assert longest["tokens"].tolist() == [[0, 1, 2], [0, -1, -1], [0, 1, -1]]
     assert longest["n"].tolist() == [3, 1, 2]
-    assert millrace.pad_batch(length=4)(elements)["tokens"].shape == (3, 4)
+    assert headrace.pad_batch(length=4)(elements)["tokens"].shape == (3, 4)
     pictures = [{"tokens": np.arange(n), "image": np.zeros((2, 2))} for n in (3, 1)]
-    some = millrace.pad_batch(length={"tokens": 4})(pictures)
+    some = headrace.pad_batch(length={"tokens": 4})(pictures)
     assert (some["tokens"].shape, some["image"].shape) == ((2, 4), (2, 2, 2))
     with pytest.raises(BatchError, match="length 3"):
-        millrace.pad_batch(length=2)(elements)
+        headrace.pad_batch(length=2)(elements)
     with pytest.raises(BatchError, match="shape"):
-        millrace.pad_batch()([np.zeros((2, 2)), np.zeros((2, 3))])
+        headrace.pad_batch()([np.zeros((2, 2)), np.zeros((2, 3))])
     with pytest.raises(BatchError, match="structure"):
-        millrace.pad_batch()([{"a": 1}, {"b": 1}])
+        headrace.pad_batch()([{"a": 1}, {"b": 1}])
 
 
 def test_one_length_pads_only_what_is_ragged():
     """Leaves of a fixed shape stay; where nothing shows which leaf is meant, the user is asked, and no shape is guessed."""
-    pad = millrace.pad_batch(length=4)
+    pad = headrace.pad_batch(length=4)
     elements = [{"tokens": np.arange(n), "image": np.zeros((3, 2)), "n": n} for n in (3, 1)]
     batch = pad(elements)
     assert [batch[name].shape for name in ("tokens", "image", "n")] == [(2, 4), (2, 3, 2), (2,)]
@@ -299,7 +299,7 @@ def test_one_length_pads_only_what_is_ragged():
     full = [{"tokens": np.arange(4), "image": np.zeros((3, 2))}]
     assert pad(full)["image"].shape == (1, 3, 2)
     assert pad([{"tokens": np.arange(2), "n": 1}] * 2)["tokens"].shape == (2, 4)
-    assert millrace.pad_batch(length=3)([1, 2]).tolist() == [1, 2]
+    assert headrace.pad_batch(length=3)([1, 2]).tolist() == [1, 2]
     with pytest.raises(BatchError, match="shape"):
         pad([np.arange(3), np.array(1)])
 
@@ -309,41 +309,41 @@ def test_pad_batch_gives_a_mask_if_asked():
     elements = [{"a": np.arange(1, n + 1), "b": np.ones(n), "c": np.ones(5 - n)} for n in (3, 1)]
     two = [{name: element[name] for name in "ab"} for element in elements]
     for options in ({}, {"length": 4}, {"length": {"a": 3}}):
-        batch = millrace.pad_batch(**options, mask_key="mask")(two)
+        batch = headrace.pad_batch(**options, mask_key="mask")(two)
         assert (batch["mask"] == (batch["a"] > 0)).all()
         assert batch["mask"].dtype == bool
-    several = millrace.pad_batch(mask_key={"a": "a_mask", "c": "c_mask"})(elements)
+    several = headrace.pad_batch(mask_key={"a": "a_mask", "c": "c_mask"})(elements)
     assert (several["a_mask"].sum(axis=1) == [3, 1]).all()
     assert (several["c_mask"].sum(axis=1) == [2, 4]).all()
-    assert millrace.pad_batch(mask_key="mask")(two[:1])["mask"].tolist() == [[True] * 3]
+    assert headrace.pad_batch(mask_key="mask")(two[:1])["mask"].tolist() == [[True] * 3]
     with pytest.raises(BatchError, match=r"\['b'\], \['c'\]"):
-        millrace.pad_batch(mask_key="mask")(elements)
+        headrace.pad_batch(mask_key="mask")(elements)
     with pytest.raises(BatchError, match="with that key"):
-        millrace.pad_batch(mask_key="a")(two)
+        headrace.pad_batch(mask_key="a")(two)
     with pytest.raises(BatchError, match="ndarrays"):
-        millrace.pad_batch(mask_key="mask")([np.ones(1), np.ones(2)])
+        headrace.pad_batch(mask_key="mask")([np.ones(1), np.ones(2)])
     with pytest.raises(BatchError, match="no leaf"):
-        millrace.pad_batch(mask_key="mask")([{"x": 1}])
+        headrace.pad_batch(mask_key="mask")([{"x": 1}])
 
 
 def test_padding_keeps_the_fingerprint_that_it_had():
     """States of pipelines without masks, written before there were masks, are read."""
-    assert fingerprint(Batch(3, batch_fn=millrace.pad_batch(5, -1))) == "e4bbffd2"
-    with_mask = Batch(3, batch_fn=millrace.pad_batch(5, -1, mask_key="mask"))
-    assert fingerprint(with_mask) != fingerprint(Batch(3, batch_fn=millrace.pad_batch(5, -1)))
+    assert fingerprint(Batch(3, batch_fn=headrace.pad_batch(5, -1))) == "e4bbffd2"
+    with_mask = Batch(3, batch_fn=headrace.pad_batch(5, -1, mask_key="mask"))
+    assert fingerprint(with_mask) != fingerprint(Batch(3, batch_fn=headrace.pad_batch(5, -1)))
 
 
 def test_batch_and_pad_fills_the_last_batch_and_masks_it():
     """All batches have one size; the mask tells real rows."""
-    pad = millrace.batch_and_pad(batch_size=3, pad_value=-1)
+    pad = headrace.batch_and_pad(batch_size=3, pad_value=-1)
     batches = run([lambda x: {"x": x}, Batch(3, batch_fn=pad)], 4)
     assert [batch["x"].tolist() for batch in batches] == [[0, 1, 2], [3, -1, -1]]
     assert [batch["mask"].tolist() for batch in batches] == [[True] * 3, [True, False, False]]
-    assert millrace.batch_and_pad([1, 2], batch_size=3, mask_key=None).tolist() == [1, 2, 0]
+    assert headrace.batch_and_pad([1, 2], batch_size=3, mask_key=None).tolist() == [1, 2, 0]
     with pytest.raises(ValueError, match="mask_key"):
-        millrace.batch_and_pad([1, 2], batch_size=3)
+        headrace.batch_and_pad([1, 2], batch_size=3)
     with pytest.raises(ValueError, match="batch_size=1"):
-        millrace.batch_and_pad([{"x": 1}, {"x": 2}], batch_size=1)
+        headrace.batch_and_pad([{"x": 1}, {"x": 2}], batch_size=1)
 
 
 def test_fan_out_beyond_the_limit_is_an_error():
@@ -368,8 +368,8 @@ def test_fingerprints_tell_operations_apart_and_survive_a_restart():
     assert fingerprint(Crop(3)) != fingerprint(Crop(4))
     assert fingerprint(Crop(3, np.arange(3))) != fingerprint(Crop(3, np.arange(4)))
     assert fingerprint(Batch(3)) != fingerprint(Batch(3, drop_remainder=True))
-    assert fingerprint(Batch(3, batch_fn=millrace.pad_batch(3))) != fingerprint(
-        Batch(3, batch_fn=millrace.pad_batch(4))
+    assert fingerprint(Batch(3, batch_fn=headrace.pad_batch(3))) != fingerprint(
+        Batch(3, batch_fn=headrace.pad_batch(4))
     )
 
 
@@ -651,7 +651,7 @@ def test_any_callable_has_a_fingerprint():
 def test_numpy_integers_are_integers_everywhere():
     """Counts and seeds may be NumPy integers; states stay JSON."""
     one = np.int64(1)
-    sampler = IndexSampler(np.int64(5), millrace.ShardOptions(np.int64(0), one), num_epochs=one, seed=np.uint32(3))
+    sampler = IndexSampler(np.int64(5), headrace.ShardOptions(np.int64(0), one), num_epochs=one, seed=np.uint32(3))
     iterator = iter(DataLoader(data_source=range(5), sampler=sampler, operations=[Batch(np.int32(2))]))
     next(iterator)
     assert b'"records":5' in iterator.get_state()
@@ -662,10 +662,10 @@ def test_numpy_integers_are_integers_everywhere():
     [
         (lambda: Batch(2, lambda elements: elements), "batch_fn="),
         (lambda: FlatMap(lambda x: [x], max_fan_out="2"), "max_fan_out='2'"),
-        (lambda: millrace.ShardOptions(0.5, 2), "shard_index=0.5"),
-        (lambda: millrace.ShardOptions("0", 2), "shard_index='0'"),
-        (lambda: millrace.ReadOptions("4"), "num_threads='4'"),
-        (lambda: millrace.pad_batch(length=2.5), "length=2.5"),
+        (lambda: headrace.ShardOptions(0.5, 2), "shard_index=0.5"),
+        (lambda: headrace.ShardOptions("0", 2), "shard_index='0'"),
+        (lambda: headrace.ReadOptions("4"), "num_threads='4'"),
+        (lambda: headrace.pad_batch(length=2.5), "length=2.5"),
         (lambda: IndexSampler(5, num_epochs=1.0), "None for an endless stream"),
     ],
 )
@@ -679,3 +679,49 @@ def test_large_limits_are_written_as_powers():
     """A person reads 2^55, not its digits."""
     with pytest.raises(ValueError, match=r"\[1, 2\^55\]"):
         IndexSampler(0)
+
+
+RAGGED = [
+    {"tokens": np.arange(1, length + 1), "weights": np.ones(length), "label": np.int64(length)} for length in (3, 1)
+]
+
+
+def test_pad_batch_pads_each_leaf_with_its_own_value():
+    """By key; what is not named gets 0, and what is not padded stays."""
+    batch = headrace.pad_batch(value={"tokens": -1})(RAGGED)
+    assert batch["tokens"].tolist() == [[1, 2, 3], [1, -1, -1]]
+    assert batch["weights"].tolist() == [[1, 1, 1], [1, 0, 0]]
+    batch = headrace.pad_batch(
+        {"tokens": 4, "weights": 5}, {"tokens": 9, "weights": np.nan}, mask_key={"tokens": "mask"}
+    )(RAGGED)
+    assert batch["tokens"].tolist() == [[1, 2, 3, 9], [1, 9, 9, 9]]
+    assert np.isnan(batch["weights"]).sum() == 6
+    assert batch["mask"].sum() == 4
+    assert batch["label"].tolist() == [3, 1]
+
+
+def test_a_value_for_all_below_a_key_is_for_each_leaf_there():
+    """A key of the elements may lead to several leaves."""
+    nested = [{"in": {"a": np.ones(length), "b": np.ones(length)}, "out": np.ones(length)} for length in (2, 1)]
+    batch = headrace.pad_batch(value={"in": 7})(nested)
+    assert [batch["in"]["a"][1].tolist(), batch["in"]["b"][1].tolist(), batch["out"][1].tolist()] == [
+        [1, 7],
+        [1, 7],
+        [1, 0],
+    ]
+
+
+def test_a_value_for_a_key_that_is_not_there_is_refused():
+    """A slip would pad with 0 without a word."""
+    with pytest.raises(
+        BatchError, match=r"value=…\) names 'token', but elements have no such key; they have .*'tokens'"
+    ):
+        headrace.pad_batch(value={"token": -1})(RAGGED)
+
+
+def test_values_by_leaf_are_part_of_the_fingerprint():
+    """Another value is another pipeline."""
+    one, other, same = (
+        fingerprint(Batch(2, batch_fn=headrace.pad_batch(value={"tokens": value}))) for value in (1, 2, 1)
+    )
+    assert one == same != other

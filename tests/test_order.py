@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.samplers.order import Remainder
+from headrace.samplers.order import Remainder
 
 
 @st.composite

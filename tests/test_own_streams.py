@@ -1,10 +1,16 @@
 """IterDatasets of a user's own class stand anywhere in a chain."""
 
+import json
+import os
+import random
+
 import pytest
+from damage import as_before, sealed
 from pipelines import chosen, stream
 
-from millrace import IterDataset, MapDataset, ShardOptions
-from millrace.errors import CheckpointError
+from headrace import IterDataset, MapDataset, ShardOptions
+from headrace.errors import CheckpointError, WorkerCrashedError
+from headrace.loader.executors.inline import InlineExecutor
 
 
 class Pairs(IterDataset):
@@ -105,6 +111,26 @@ def test_a_state_at_every_step_goes_on_exactly(kind):
         next(iterator, None)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_stream_and_its_states_do_not_depend_on_how_much_a_task_takes(kind, monkeypatch):
+    """A few elements or many, each time other ones."""
+    expected = stream(chain(kind))
+    chance = random.Random(1)
+
+    def inputs(self, stage):
+        limits = self._pace._limits[stage]
+        return min(chance.choice([1, 1, 2, 5, 40]) * limits.least, limits.task)
+
+    monkeypatch.setattr(InlineExecutor, "inputs", inputs)
+    monkeypatch.setattr(InlineExecutor, "most_rows", lambda *_: chance.choice([1, 1, 2, 5, 40]))
+    iterator = iter(chain(kind).map(lambda x: x))
+    for step in range(len(expected) + 1):
+        other = iter(chain(kind).map(lambda x: x))
+        other.set_state(iterator.get_state())
+        assert stream(other) == expected[step:]
+        next(iterator, None)
+
+
 def test_resuming_asks_for_few_elements_again():
     """No more than a task has."""
     asked = []
@@ -186,3 +212,160 @@ def test_threads_run_through_it_once():
     dataset = Noted(3000).map(lambda x: x).batch(2).with_options(worker_count=3, worker_kind="thread")
     assert stream(dataset) == stream(Count(3000).batch(2))
     assert len(begun) == 1
+
+
+def on(parent):
+    """A chain on a dataset of one's own."""
+    return Pairs(parent).map(sum)
+
+
+OTHER_PARENTS = {
+    "a longer one": lambda: on(MapDataset.range(200).to_iter_dataset()),
+    "another order": lambda: on(MapDataset.range(100).shuffle(1).to_iter_dataset()),
+    "another operation": lambda: on(MapDataset.range(100).map(abs).to_iter_dataset()),
+    "one of one's own": lambda: on(Count(100)),
+    "another own one": lambda: on(Pairs(Count(100))),
+    "a dataset with random access": lambda: on(MapDataset.range(100)),
+}
+
+
+@pytest.mark.parametrize("here", OTHER_PARENTS)
+def test_a_state_of_another_parent_is_refused(here):
+    """Its elements are others, however alike the classes are; the same parent, made again, is taken."""
+    for there in OTHER_PARENTS:
+        iterator = iter(OTHER_PARENTS[here]())
+        state = iter(OTHER_PARENTS[there]()).get_state()
+        if there == here:
+            iterator.set_state(state)
+            continue
+        with pytest.raises(CheckpointError, match="parents"):
+            iterator.set_state(state)
+
+
+def test_parents_that_are_kept_under_another_name_count_too():
+    """In a list, or in a dict."""
+
+    class Either(Count):
+        def __init__(self, kept):
+            super().__init__(40)
+            self.kept = kept
+
+    numbers = [MapDataset.range(stop).to_iter_dataset() for stop in range(2, 80)]
+    many = [numbers, numbers[:40], numbers[::-1], {"one": numbers[:1]}, {"one": {"two": numbers[1]}}, (), numbers[3]]
+    states = [iter(Either(kept).map(abs)).get_state() for kept in many]
+    for number, state in enumerate(states):
+        taken = []
+        for other, kept in enumerate(many):
+            try:
+                iter(Either(kept).map(abs)).set_state(state)
+            except CheckpointError:
+                continue
+            taken.append(other)
+        assert taken == [number]
+
+
+class Versioned(Count):
+    """Tells its identity."""
+
+    def __init__(self, stop, version):
+        super().__init__(stop)
+        self._version = [version]
+
+    @property
+    def fingerprint(self):
+        return {"version": self._version}
+
+
+def test_a_fingerprint_that_the_class_tells_is_its_identity():
+    """In place of its attributes: another one is refused, the same one taken, whatever the attributes are."""
+    state = iter(Versioned(40, "a").map(abs)).get_state()
+    iter(Versioned(41, "a").map(abs)).set_state(state)
+    with pytest.raises(CheckpointError, match="parameters"):
+        iter(Versioned(40, "b").map(abs)).set_state(state)
+
+
+@pytest.mark.parametrize("dataset", [Count(40), Versioned(40, "a"), Pairs(Count(80))])
+def test_states_that_know_no_parents_are_read(dataset):
+    """Those of earlier versions told kind and attributes, whatever `fingerprint` the class had."""
+    kind = type(dataset)
+    iterator = iter(dataset.map(str))
+    expected = stream(dataset.map(str))
+    next(iterator)
+    state = json.loads(iterator.get_state())
+    attributes = {"Count": "d83c60ce", "Versioned": "d83c60ce", "Pairs": "e10808d4"}
+    state["fingerprint"]["source"] = {"kind": kind.__qualname__, "parameters": attributes[kind.__qualname__]}
+    again = iter(dataset.map(str))
+    again.set_state(as_before(sealed(state)))
+    assert stream(again) == expected[1:]
+    state["fingerprint"]["source"]["parameters"] = "00000000"
+    with pytest.raises(CheckpointError, match="another pipeline"):
+        again.set_state(sealed(state))
+
+
+@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize("position", [40, 41, 1000, 10**15])
+def test_a_place_after_its_end_is_the_end(position, worker_count):
+    """A damaged state, or one of a dataset that was longer, is none that anybody waits for."""
+    dataset = Count(40).map(str).mp_prefetch(worker_count)
+    iterator = iter(dataset)
+    state = json.loads(iterator.get_state())
+    state["cursor"][0][0] = position
+    iterator.set_state(sealed(state))
+    assert list(iterator) == []
+
+
+def deadly(*elements):
+    """An operation that ends its worker at some elements."""
+
+    def ends(element):
+        if element in elements:
+            os._exit(3)
+        return element
+
+    return ends
+
+
+def test_an_element_of_an_own_stream_that_ends_its_worker_is_lost_alone():
+    """All others come, and states before and after it lead to what is left."""
+    chain = Count(40).map(deadly(10, 25)).with_options(worker_count=1, on_error="skip")
+    expected = [element for element in range(40) if element not in (10, 25)]
+    got, states = [], []
+    with iter(chain) as iterator:
+        for element in iterator:
+            got.append(element)
+            states.append(iterator.get_state())
+        assert iterator.skipped_count == 2
+    assert got == expected
+    for place in (9, 10, 11):
+        assert list(_resumed(chain, states[place])) == expected[place + 1 :]
+
+
+def _resumed(chain, state):
+    with iter(chain) as iterator:
+        iterator.set_state(state)
+        yield from iterator
+
+
+class EndsItself(Count):
+    """Its own iterator ends the worker at element 5."""
+
+    def __iter__(self):
+        return EndsItselfIterator(self.stop, None)
+
+
+class EndsItselfIterator(CountIterator):
+    """Says nothing before it ends."""
+
+    def __next__(self):
+        if self.number == 5:
+            os._exit(3)
+        return super().__next__()
+
+
+def test_an_own_stream_whose_iterator_ends_its_worker_says_so():
+    """Nothing after that element can be reached: an error, once what comes before it was given."""
+    got = []
+    with pytest.raises(WorkerCrashedError, match=r"elements 5 and 6 .*its own iterator"):
+        for element in EndsItself(20).with_options(worker_count=1, on_error="skip"):
+            got.append(element)
+    assert got == [0, 1, 2, 3, 4]

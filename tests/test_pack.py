@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections import Counter
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 import grain
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines import plain, stream, tries
+from pipelines import chosen, plain, stream, tries
 
-import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, MapTransform, Pack, RandomMapTransform, ShardOptions
-from millrace.errors import CheckpointError, PackError
-from millrace.operations.packing import rules
+import headrace
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    IndexSampler,
+    MapDataset,
+    MapTransform,
+    Pack,
+    RandomMapTransform,
+    ShardOptions,
+)
+from headrace.errors import CheckpointError, PackError
+from headrace.operations.packing import rules
 
-NO_SHARDING = millrace.NoSharding()
+NO_SHARDING = headrace.NoSharding()
 STRATEGIES = ("best_fit", "first_fit", "concat_then_split")
 
 
@@ -468,14 +480,14 @@ def test_sources_in_memory_know_their_lengths():
     """Of arrays and of the arrays in dicts; for what else is in memory there are none."""
     x = _random(5)
     expected = [len(one) for one in x]
-    assert millrace.MemorySource(x).lengths.tolist() == expected
-    lengths = millrace.MemorySource([{"a": {"x": one}, "id": 1} for one in x]).lengths
+    assert headrace.MemorySource(x).lengths.tolist() == expected
+    lengths = headrace.MemorySource([{"a": {"x": one}, "id": 1} for one in x]).lengths
     assert lengths["a"]["x"].tolist() == expected
     assert lengths.keys() == {"a"}
-    assert millrace.MemorySource({"x": np.zeros((2, 3)), "id": np.zeros(2)}).lengths["x"].tolist() == [3, 3]
-    assert millrace.MemorySource([1, 2]).lengths is None
-    assert millrace.MemorySource([x[0], None]).lengths is None
-    assert millrace.MemorySource([{"x": x[0]}, {}]).lengths is None
+    assert headrace.MemorySource({"x": np.zeros((2, 3)), "id": np.zeros(2)}).lengths["x"].tolist() == [3, 3]
+    assert headrace.MemorySource([1, 2]).lengths is None
+    assert headrace.MemorySource([x[0], None]).lengths is None
+    assert headrace.MemorySource([{"x": x[0]}, {}]).lengths is None
 
 
 def test_documents_that_are_not_as_planned_are_refused():
@@ -502,4 +514,88 @@ def test_operations_that_pack_otherwise_are_told_apart_in_a_state():
         with pytest.raises(CheckpointError, match="operations"):
             iter(_loader([X] * 4, other)).set_state(state)
     assert repr(Pack(4)) == "Pack(4, 'best_fit', window=1000)"
-    assert millrace.Pack is Pack
+    assert headrace.Pack is Pack
+
+
+class Pair(NamedTuple):
+    """A document as a named tuple."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+
+
+@dataclasses.dataclass
+class Text:
+    """A document as a dataclass, with another inside."""
+
+    name: str
+    pair: Pair
+
+
+def _pairs(kind):
+    documents = _random(60, mean=5)
+    pairs = [{"inputs": one, "targets": -one} for one in documents]
+    if kind == "named tuple":
+        return pairs, [Pair(**pair) for pair in pairs]
+    return (
+        [{"name": str(number), "pair": pair} for number, pair in enumerate(pairs)],
+        [Text(str(number), Pair(**pair)) for number, pair in enumerate(pairs)],
+    )
+
+
+@pytest.mark.parametrize("worker_count", chosen([0, 1], 0))
+@pytest.mark.parametrize("kind", ["named tuple", "dataclass"])
+def test_documents_with_fields_are_packed_as_the_dicts_of_these(kind, worker_count):
+    """Named tuples and dataclasses, also inside one another; rows are dicts, the same as of dicts."""
+    as_dicts, as_fields = _pairs(kind)
+    pack = Pack(32, window=20, meta_features=["name"] if kind == "dataclass" else ())
+    expected, found = (
+        list(map(plain, _rows(given, pack, worker_count=worker_count))) for given in (as_dicts, as_fields)
+    )
+    assert found == expected
+    assert len(found) > 5
+
+
+def test_named_tuples_are_packed_by_plan_too():
+    """Their lengths are known before they are read; settings name their fields."""
+    as_dicts, as_fields = _pairs("named tuple")
+    one, other = (
+        headrace.MapDataset.source(given).pack({"inputs": 32, "targets": 32}, pad_value={"targets": 9})
+        for given in (as_dicts, as_fields)
+    )
+    assert (len(one), plain(one[2])) == (len(other), plain(other[2]))
+
+
+def test_a_named_tuple_that_is_passed_along_stays_what_it_is():
+    """What is among the meta features is not taken apart."""
+    documents = [{"tokens": np.arange(3), "meta": Pair(number, number)} for number in range(3)]
+    (row,) = _rows(documents, Pack(16, meta_features=["meta"]))
+    assert list(row["meta"]) == [Pair(0, 0), Pair(1, 1), Pair(2, 2)]
+
+
+def test_documents_that_are_tuples_of_arrays_are_told_how_to_get_names():
+    """A plain tuple has none for its leaves."""
+    with pytest.raises(
+        PackError, match=r"a tuple of 2 arrays, whose leaves have no names; map it to a dict before Pack"
+    ) as caught:
+        _rows([(np.arange(3), np.arange(3))] * 3, Pack(8))
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_rows_of_several_hosts_are_those_of_one_only_where_they_are_planned_before(planned):
+    """A `Pack` packs each host's own documents; `MapDataset.pack` packs all, and hosts share the rows. None is lost."""
+    documents = [np.full(number % 5 + 1, number) for number in range(1, 41)]
+
+    def rows(shard):
+        if planned:
+            chain = MapDataset.source(documents).shuffle(seed=0).pack(8, window=5)
+            return [row["tokens"].tolist() for row in chain.to_iter_dataset(shard_options=shard)]
+        sampler = IndexSampler(40, shard, shuffle=True, seed=0, num_epochs=1)
+        loader = DataLoader(data_source=documents, sampler=sampler, operations=[Pack(8, window=5)])
+        return [row["tokens"].tolist() for row in loader]
+
+    one, two = rows(ShardOptions(0, 1)), [row for index in range(2) for row in rows(ShardOptions(index, 2))]
+    assert (sorted(one) == sorted(two)) is planned
+    packed = [sorted(token for row in every for token in row if token) for every in (one, two)]
+    assert packed[0] == packed[1] == sorted(np.concatenate(documents).tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -10,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-import millrace
+import headrace
 
-ROOT = Path(millrace.__file__).parent
+ROOT = Path(headrace.__file__).parent
 CHECKOUT = Path(__file__).parent.parent
 
 
-def test_importing_millrace_imports_no_heavy_library():
-    """`import millrace` leaves jax, tensorflow, pyarrow, array_record, torch and grain alone."""
+def test_importing_headrace_imports_no_heavy_library():
+    """`import headrace` leaves jax, tensorflow, pyarrow, array_record, torch and grain alone."""
     heavy = {
         "jax",
         "jaxlib",
@@ -32,9 +33,40 @@ def test_importing_millrace_imports_no_heavy_library():
         "simplejpeg",
         "google_crc32c",
     }
-    code = f"import sys, millrace; print(sorted({heavy!r} & set(sys.modules)))"
+    code = f"import sys, headrace; print(sorted({heavy!r} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A clone in a folder whose name is no name of Python's, with one test that reads the name of its own package."""
+    clone = tmp_path / "a-clone.of mine"
+    (clone / "tests").mkdir(parents=True)
+    for name in ("__init__.py", "pyproject.toml", "tests/conftest.py", "tests/leaks.py"):
+        shutil.copy(CHECKOUT / name, clone / name)
+    (clone / "lone").mkdir()
+    (clone / "lone" / "__init__.py").write_text('"""A room."""\n')
+    (clone / "tests" / "test_one.py").write_text(
+        "import sys\n\n\ndef test_one():\n    assert not [name for name in sys.modules if 'clone' in name]\n"
+    )
+    return clone
+
+
+@pytest.mark.parametrize(("arguments", "folder"), [((), "."), (("test_one.py", "-n", "0"), "tests")])
+def test_the_tests_run_in_a_clone_of_any_name(clone, tmp_path, arguments, folder):
+    """Pytest does not take the folder for a package of that name: all tests with workers, or one file without."""
+    command = [sys.executable, "-m", "pytest", *arguments, "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "t"]
+    found = subprocess.run(command, cwd=clone / folder, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-2000:]
+    assert "1 passed" in found.stdout
+
+
+def test_ruff_has_nothing_against_the_name_of_a_clone(clone):
+    """Its folder is not what the package is called."""
+    ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "__init__.py", "lone"]
+    found = subprocess.run(ruff, cwd=clone, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
 
 
 def test_every_folder_with_code_is_a_listed_package():
@@ -43,7 +75,7 @@ def test_every_folder_with_code_is_a_listed_package():
     listed = set(settings["tool"]["setuptools"]["packages"])
     beside = {"tests", "examples", "benchmarks", "docs", "build", "dist"}
     found = {
-        ".".join(("millrace", *path.parent.relative_to(CHECKOUT).parts))
+        ".".join(("headrace", *path.parent.relative_to(CHECKOUT).parts))
         for path in CHECKOUT.rglob("__init__.py")
         if not any(part in beside or part.startswith(".") for part in path.relative_to(CHECKOUT).parts)
     }
@@ -52,8 +84,8 @@ def test_every_folder_with_code_is_a_listed_package():
 
 def test_public_names_exist_and_have_docstrings():
     """Everything in __all__ is there and documented."""
-    for name in millrace.__all__:
-        assert getattr(millrace, name).__doc__, name
+    for name in headrace.__all__:
+        assert getattr(headrace, name).__doc__, name
 
 
 def test_no_file_of_the_library_is_over_400_lines():
@@ -77,32 +109,32 @@ def test_no_folder_of_the_library_holds_more_than_14_modules():
 
 
 def test_names_of_grain_say_where_they_are():
-    """A public name of Grain that millrace has not is an AttributeError that says where it is."""
+    """A public name of Grain that headrace has not is an AttributeError that says where it is."""
     import grain
     import grain.experimental
     import grain.python
 
     names = {name for module in (grain, grain.python, grain.experimental, grain.transforms) for name in dir(module)}
     for name in names:
-        if not name.startswith("_") and not hasattr(millrace, name):
+        if not name.startswith("_") and not hasattr(headrace, name):
             with pytest.raises(AttributeError, match="; "):
-                getattr(millrace, name)
+                getattr(headrace, name)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ZipMapDataset", "a method of millrace.MapDataset"),
-        ("transforms", "millrace.MapTransform"),
-        ("FilterTransform", "use millrace.Filter"),
+        ("ZipMapDataset", "a method of headrace.MapDataset"),
+        ("transforms", "headrace.MapTransform"),
+        ("FilterTransform", "use headrace.Filter"),
         ("DistributedSampler", "ShardOptions"),
-        ("CheckpointSave", "millrace.checkpoint.CheckpointSave"),
+        ("CheckpointSave", "headrace.checkpoint.CheckpointSave"),
         ("StatefulDataLoader", "state_dict"),
         ("WeightedRandomSampler", "docs/from-pytorch.md"),
         ("unheard_of", r"no attribute 'unheard_of'$"),
     ],
 )
 def test_a_name_that_is_elsewhere_says_where(name, message):
-    """millrace.ZipMapDataset and other names that people bring along get a remark; others do not."""
+    """headrace.ZipMapDataset and other names that people bring along get a remark; others do not."""
     with pytest.raises(AttributeError, match=message):
-        getattr(millrace, name)
+        getattr(headrace, name)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from millrace import Filter, MapTransform
-from millrace.loader.work.passage import Passage
+from headrace import Filter, MapTransform
+from headrace.loader.work.passage import Passage
 
 RECORDS = 12
 

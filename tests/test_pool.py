@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.loader.executors.pooled.pool import (
+from headrace.loader.executors.pooled.pool import (
     MAX_TRIES,
     Divide,
     Fail,
@@ -316,6 +316,20 @@ def test_workers_that_are_lost_are_no_fault_of_their_jobs():
     assert pool.give_waiting(2.0) == [Give(2, jobs)]
 
 
+def test_who_may_have_waited_for_what_was_lost_has_the_whole_time_again():
+    """The others are not late for what a node took along; who was killed for that before is known."""
+    pool, jobs = WorkerPool(3, 5, 1), _jobs(3)
+    pool.spawn_missing()
+    for worker in range(3):
+        pool.ready(worker, 0.0)
+    for job in jobs:
+        pool.assign([job], float(job.number))
+    assert (pool.look(5.5), pool.late) == ([Kill(0)], {0})
+    pool.lost([0, 1], "a node was lost", 5.5)
+    assert (pool.late, pool.late_at(), pool.look(10.4), pool.look(10.6)) == (set(), 10.5, [], [Kill(2)])
+    assert [job.tries for job in jobs] == [0] * 3
+
+
 def test_workers_that_end_before_they_begin_end_the_run():
     """With a depth no job is to blame; three times in a row are too many."""
     pool = _deep(1, 2)
@@ -350,3 +364,35 @@ def test_a_job_that_was_taken_back_is_given_again():
     assert pool.assign(jobs[:1], 0.0) == []
     assert pool.answered(0, 1, 0.0) == jobs[1:2]
     assert pool.give_waiting(0.0) == [Give(0, jobs[:1])]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("deadly", range(6))
+def test_with_a_depth_only_the_job_that_ends_workers_is_given_up(deadly, workers):
+    """Though each worker ends before anybody has heard of what it did just before: jobs are tried again by themselves."""
+    pool, jobs = _deep(workers, 3), _jobs(6)
+    actions = pool.resize(workers)
+    held, given_up = {worker: [] for worker in range(workers)}, []
+    for worker in held:
+        pool.ready(worker, 0.0)
+    for job in jobs:
+        actions += pool.assign([job], 0.0)
+    while actions or not pool.is_idle:
+        for action in actions:
+            match action:
+                case Spawn(worker):
+                    held[worker] = []
+                    pool.ready(worker, 0.0)
+                case Give(worker, given):
+                    held[worker] += given
+                case GiveUp(job, _):
+                    given_up.append(job.number)
+        worker = max(held, key=lambda one: (jobs[deadly] in held[one], len(held[one])), default=-1)
+        doing, actions = held.pop(worker, []), []
+        if jobs[deadly] in doing:
+            actions = pool.ended(worker, "by a bug", 0.0)
+        elif worker >= 0:
+            held[worker] = []
+            assert [pool.answered(worker, 1, 0.0) for _ in doing] == [[job] for job in doing]
+        actions += pool.give_waiting(0.0)
+    assert given_up == [deadly]

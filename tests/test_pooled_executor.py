@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from millrace import Batch, DataLoader, IndexSampler
-from millrace.loader.executors.pooled.executor import PooledExecutor
-from millrace.loader.executors.pooled.pool import WorkerPool
-from millrace.loader.observing.observer import Observer
-from millrace.loader.options import ExecutionOptions
-from millrace.loader.work.tasks import SpanTask
+from headrace import Batch, DataLoader, IndexSampler
+from headrace.loader.executors.pooled.executor import PooledExecutor
+from headrace.loader.executors.pooled.pool import WorkerPool
+from headrace.loader.observing.observer import Observer
+from headrace.loader.options import ExecutionOptions
+from headrace.loader.work.tasks import SpanTask
 
 
 class Played(PooledExecutor):

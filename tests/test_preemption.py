@@ -15,14 +15,14 @@ from pipelines import chosen
 PROGRAM = textwrap.dedent("""
     import json, sys, time
     import orbax.checkpoint as ocp
-    import millrace
-    from millrace.checkpoint import CheckpointRestore, CheckpointSave
+    import headrace
+    from headrace.checkpoint import CheckpointRestore, CheckpointSave
 
     folder, log, asynchronous, workers = sys.argv[1:]
-    sampler = millrace.IndexSampler(300, shuffle=True, seed=2, num_epochs=1)
-    operations = [millrace.Filter(lambda x: x % 3), millrace.Batch(4)]
+    sampler = headrace.IndexSampler(300, shuffle=True, seed=2, num_epochs=1)
+    operations = [headrace.Filter(lambda x: x % 3), headrace.Batch(4)]
     iterator = iter(
-        millrace.DataLoader(data_source=range(300), sampler=sampler, operations=operations, worker_count=int(workers))
+        headrace.DataLoader(data_source=range(300), sampler=sampler, operations=operations, worker_count=int(workers))
     )
     options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=asynchronous == "True")
     with ocp.CheckpointManager(folder, options=options) as manager, open(log, "a") as file:
@@ -43,12 +43,12 @@ PROGRAM = textwrap.dedent("""
 
 
 def _expected():
-    import millrace
+    import headrace
 
-    sampler = millrace.IndexSampler(300, shuffle=True, seed=2, num_epochs=1)
-    operations = [millrace.Filter(lambda x: x % 3), millrace.Batch(4)]
+    sampler = headrace.IndexSampler(300, shuffle=True, seed=2, num_epochs=1)
+    operations = [headrace.Filter(lambda x: x % 3), headrace.Batch(4)]
     return [
-        batch.tolist() for batch in millrace.DataLoader(data_source=range(300), sampler=sampler, operations=operations)
+        batch.tolist() for batch in headrace.DataLoader(data_source=range(300), sampler=sampler, operations=operations)
     ]
 
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from played_workers import FakeSpawner
 
-from millrace import Batch, DataLoader, Filter, IndexSampler
-from millrace.errors import WorkerCrashedError
-from millrace.loader.executors.pooled import remote_errors
-from millrace.loader.executors.processes.executor import ProcessExecutor
-from millrace.loader.executors.processes.transport.messages import Broken
-from millrace.loader.observing.observer import Observer
-from millrace.loader.options import ExecutionOptions
-from millrace.loader.work.tasks import GroupTask, RowRange, SpanTask
+from headrace import Batch, DataLoader, Filter, IndexSampler
+from headrace.errors import WorkerCrashedError
+from headrace.loader.executors.pooled import remote_errors
+from headrace.loader.executors.processes.executor import ProcessExecutor
+from headrace.loader.executors.processes.transport.messages import Broken
+from headrace.loader.observing.observer import Observer
+from headrace.loader.options import ExecutionOptions
+from headrace.loader.work.tasks import GroupTask, RowRange, SpanTask
 
 SIGKILL = 9
 AT_ONCE = 1e-9
@@ -170,6 +170,7 @@ def test_a_task_that_ends_three_workers_fails_by_name():
         for worker in range(3):
             played.zygote.bury(worker, SIGKILL)
             played.hear()
+        played.finish()  # each of its records is tried alone, and none ends a worker
         error = _block(deadly).failure.error
         assert isinstance(error, WorkerCrashedError)
         for words in ["SIGKILL", "3 times", "positions 0 to 3"]:
@@ -199,7 +200,7 @@ def test_a_late_task_that_is_answered_before_its_worker_dies_is_done():
 def test_a_late_task_is_told_as_late(caplog):
     """The user reads of the timeout, and not of the signal that we sent."""
     with caplog.at_level(logging.WARNING), Played(timeout=AT_ONCE) as played:
-        (handle,) = played.submit(1)
+        (handle,) = played.submit(1, length=1)
         for worker in range(3):
             if worker:
                 played[worker].begin()

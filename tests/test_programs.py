@@ -4,21 +4,21 @@ import sys
 
 import pytest
 
-from millrace.errors import ProgramError
-from millrace.tools.programs import Program
+from headrace.errors import ProgramError
+from headrace.tools.programs import Program
 
 LOADERS = """
 from __future__ import annotations
 import sys
 from dataclasses import dataclass
-import millrace
+import headrace
 
 @dataclass
 class Shift:
     by: int
     def __call__(self, x): return x + self.by
 
-def make(): return millrace.load(range(6), transformations=[Shift(1)], batch_size=3, num_epochs=1, worker_count=1)
+def make(): return headrace.load(range(6), transformations=[Shift(1)], batch_size=3, num_epochs=1, worker_count=1)
 loader = same = make()
 words = sys.argv[1:]
 if __name__ == "__main__":
@@ -49,14 +49,14 @@ def test_a_program_gets_its_arguments(tmp_path):
 
 BAD = {
     "a chain": (
-        "import millrace\nweb = millrace.MapDataset.range(9)\nmore = web.map(abs)\n"
+        "import headrace\nweb = headrace.MapDataset.range(9)\nmore = web.map(abs)\n"
         "whole = more.map(abs)\nstream = whole.batch(2)",
         None,
         "it has web, more, whole, stream: .*:stream",
     ),
     "no loader": ("x = 1", None, "has no loaders at its top level"),
     "several": (
-        "import millrace\na, b = millrace.load([1]), millrace.load([2])",
+        "import headrace\na, b = headrace.load([1]), headrace.load([2])",
         None,
         "has 2 loaders .* it has a, b: .*:b",
     ),

@@ -1,4 +1,4 @@
-"""`millrace.progress`: a line for who watches, and the iterator itself for the program."""
+"""`headrace.progress`: a line for who watches, and the iterator itself for the program."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-import millrace
-from millrace import MapDataset, load
+import headrace
+from headrace import MapDataset, load
 
 
 class Terminal(io.StringIO):
@@ -30,7 +30,7 @@ def test_the_line_tells_rates_waits_and_the_epoch():
     """When the loop has ended: of all of it."""
     file = Terminal()
     loader = load(range(40), batch_size=4, num_epochs=2)
-    assert len(list(millrace.progress(iter(loader), description="train", file=file))) == 20
+    assert len(list(headrace.progress(iter(loader), description="train", file=file))) == 20
     line = _last_line(file)
     assert line.startswith("train: 100%")
     assert "20/20" in line
@@ -41,8 +41,8 @@ def test_without_a_terminal_there_is_no_line():
     """A log is not filled; with disable=False it is written all the same."""
     quiet, told = io.StringIO(), io.StringIO()
     loader = load(range(8), num_epochs=1)
-    assert list(millrace.progress(loader, file=quiet)) == list(range(8))
-    assert list(millrace.progress(loader, file=told, disable=False)) == list(range(8))
+    assert list(headrace.progress(loader, file=quiet)) == list(range(8))
+    assert list(headrace.progress(loader, file=told, disable=False)) == list(range(8))
     assert quiet.getvalue() == ""
     assert "8/8" in told.getvalue()
 
@@ -51,7 +51,7 @@ def test_it_stands_in_the_iterators_place():
     """Length, state, questions, prefetch, context and close are the iterator's; the line goes on from a state."""
     file = Terminal()
     loader = load(range(100), batch_size=5, num_epochs=1)
-    with millrace.progress(iter(loader), file=file) as steps:
+    with headrace.progress(iter(loader), file=file) as steps:
         steps.start_prefetch()
         list(itertools.islice(steps, 7))
         state = steps.get_state()
@@ -61,7 +61,7 @@ def test_it_stands_in_the_iterators_place():
         assert [batch.tolist() for batch in steps] == expected
         steps.load_state_dict(steps.state_dict())
         assert next(steps, None) is None
-    with pytest.raises(millrace.errors.ClosedError):
+    with pytest.raises(headrace.errors.ClosedError):
         next(steps)
     assert "35%" in file.getvalue()
     assert "20/20" in _last_line(file)
@@ -76,7 +76,7 @@ def test_an_error_of_the_users_passes_and_the_loop_goes_on():
             raise ValueError("mine")
         return number
 
-    steps = millrace.progress(iter(load(range(4), transformations=[fails_once], num_epochs=1)), file=Terminal())
+    steps = headrace.progress(iter(load(range(4), transformations=[fails_once], num_epochs=1)), file=Terminal())
     assert [next(steps), next(steps)] == [0, 1]
     with pytest.raises(ValueError, match="mine"):
         next(steps)
@@ -84,13 +84,13 @@ def test_an_error_of_the_users_passes_and_the_loop_goes_on():
 
 
 def test_it_takes_what_can_be_iterated():
-    """Endless chains and iterators that are not of millrace too: without what they do not tell."""
+    """Endless chains and iterators that are not of headrace too: without what they do not tell."""
     file = Terminal()
-    steps = millrace.progress(MapDataset.range(3).repeat(), file=file)
+    steps = headrace.progress(MapDataset.range(3).repeat(), file=file)
     assert list(itertools.islice(steps, 4)) == [0, 1, 2, 0]
     steps.close()
     assert "epoch 1" in _last_line(file)
-    assert list(millrace.progress(iter("abc"), file=file)) == ["a", "b", "c"]
+    assert list(headrace.progress(iter("abc"), file=file)) == ["a", "b", "c"]
     assert "3step" in _last_line(file)
 
 
@@ -99,7 +99,7 @@ def test_each_epoch_of_a_loop_per_epoch_has_a_line_of_its_own():
     epochs = load(range(5), batch_size=2).epochs(2)
     for epoch in epochs:
         file = Terminal()
-        steps = millrace.progress(epoch, file=file)
+        steps = headrace.progress(epoch, file=file)
         assert sum(1 for _ in steps) == 3
         assert " 3/3 [" in _last_line(file)
         assert f"epoch {epochs.epoch - 1}]" in _last_line(file)
@@ -108,7 +108,7 @@ def test_each_epoch_of_a_loop_per_epoch_has_a_line_of_its_own():
     going_on = load(range(5), batch_size=2).epochs(2)
     going_on.set_state(other.get_state())
     file = Terminal()
-    assert sum(1 for _ in millrace.progress(next(going_on), file=file)) == 2
+    assert sum(1 for _ in headrace.progress(next(going_on), file=file)) == 2
     assert " 1/3 [" in file.getvalue()
 
 
@@ -118,7 +118,7 @@ def test_on_devices_the_line_is_of_the_feeder():
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     file = Terminal()
     feeder = iter(load(range(40), batch_size=4, num_epochs=1).to_device(sharding))
-    with millrace.progress(feeder, file=file) as steps:
+    with headrace.progress(feeder, file=file) as steps:
         assert sum(1 for _ in steps) == 10
     assert "10/10" in _last_line(file)
     assert "records/s" in _last_line(file)
@@ -127,7 +127,7 @@ def test_on_devices_the_line_is_of_the_feeder():
 @pytest.mark.long
 def test_in_a_notebook_there_is_a_line():
     """Where standard error is no terminal, and a reader sees it all the same."""
-    code = "import millrace\nfor _ in millrace.progress(millrace.load(range(8), num_epochs=1)): pass"
+    code = "import headrace\nfor _ in headrace.progress(headrace.load(range(8), num_epochs=1)): pass"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     asyncio.run(NotebookClient(notebook, timeout=60).async_execute())  # `execute` would leave its loop open
     assert "8/8" in str(notebook.cells[0].outputs)

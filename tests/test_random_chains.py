@@ -25,8 +25,8 @@ from random_chains import (
     stream_of,
 )
 
-from millrace import ShardOptions
-from millrace.errors import CheckpointError, EmptyStreamError, NothingPassesError
+from headrace import ShardOptions
+from headrace.errors import CheckpointError, EmptyStreamError, NothingPassesError
 
 
 def opened(recipe: Recipe, shard: ShardOptions = ONE, **options: Any) -> Any:

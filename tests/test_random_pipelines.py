@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import plain, stream, tries
+from plain_model import PlainModel
 
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, MapTransform, Pack, ReadOptions, ShardOptions
-from millrace.errors import EmptyStreamError
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    MapTransform,
+    Pack,
+    ReadOptions,
+    ShardOptions,
+    WindowShuffle,
+)
+from headrace.errors import EmptyStreamError
+from headrace.loader.plan.nodes import Apply, Read
+
+pytestmark = pytest.mark.filterwarnings("ignore:this loader was run to its end")  # as is meant here
 
 
 def total(element) -> int:
@@ -105,3 +121,81 @@ def test_any_pipeline_is_exact_and_resumes_anywhere(names, records, epochs, shar
     resumed = iter(loader)
     resumed.set_state(states[step])
     assert stream(map(np.asarray, resumed)) == expected[step:]
+
+
+def fails(x):
+    """Some elements are bad."""
+    if total(x) % 7 == 0:
+        raise LookupError(total(x))
+    return x
+
+
+def pieces(x):
+    """Some elements are bad after the first piece."""
+    yield x
+    yield fails(x) + 1
+
+
+FAILING = {
+    "fails": lambda: MapTransform(fails),
+    "fails to keep": lambda: Filter(lambda x: total(fails(x)) % 3 != 0),
+    "fails midway": lambda: FlatMap(pieces),
+    "fails to sum": lambda: Batch(4, batch_fn=lambda rows: fails(sum(total(row) for row in rows))),
+    "window": lambda: WindowShuffle(5, seed=3),
+}
+
+
+@given(
+    names=st.lists(st.sampled_from([*CHOICES, *((name,) for name in FAILING)]), max_size=5),
+    records=st.integers(1, 60),
+    skips=st.booleans(),
+    workers=st.sampled_from([0, 2]),
+)
+@tries(300)
+def test_any_pipeline_fails_at_the_record_at_fault_or_leaves_it_out(names, records, skips, workers):
+    """What comes before a failure comes first; what is left out is counted; from any state, the rest of it comes."""
+    sampler = IndexSampler(records, shuffle=True, seed=7, num_epochs=1)
+    operations = [{**OPERATIONS, **FAILING}[name]() for choice in names for name in choice]
+    try:
+        loader = DataLoader(
+            data_source=list(range(records)),
+            sampler=sampler,
+            operations=operations,
+            worker_count=workers,
+            worker_kind="thread",
+            on_error="skip" if skips else "raise",
+        )
+    except EmptyStreamError:  # too few records for a batch
+        assert any("batch 3" in choice for choice in names)
+        return
+    model = PlainModel(Apply(Read(iter(loader)._pipeline.leaf), tuple(operations)), skips)
+    expected, failure = taken(model)
+    states, elements = [], []
+    with iter(loader) as iterator:
+        try:
+            for _ in expected:
+                states.append(iterator.get_state())
+                elements.append(plain(np.asarray(next(iterator))))
+            assert taken(iterator) == ([], failure)
+        except EmptyStreamError:
+            assert not expected
+            return
+        assert iterator.skipped_count == model.skipped
+    assert elements == expected
+    for step in range(0, len(states), 1 + len(states) // 5):
+        with iter(loader) as iterator:
+            iterator.set_state(states[step])
+            assert taken(iterator) == (expected[step:], failure)
+
+
+def taken(elements):
+    """All that comes, comparable; and the kind of failure at its end."""
+    found = []
+    try:
+        for element in elements:
+            found.append(plain(np.asarray(element)))
+    except EmptyStreamError:
+        raise
+    except Exception as failure:
+        return found, type(failure)
+    return found, None

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pipelines import tries
 from random_chains import Recipe, recipes, stream_of, tokens
 
-from millrace import ShardOptions
-from millrace.errors import CheckpointError, EmptyStreamError
-from millrace.tools.tracing.search import Search
-from millrace.tools.tracing.stand import Described, states_of
+from headrace import ShardOptions
+from headrace.errors import CheckpointError, EmptyStreamError
+from headrace.tools.tracing.search import Search
+from headrace.tools.tracing.stand import Described, states_of
 
 IN_PART = {"flat_map", "rebatch", "pack"}
 """What an element has of a record may be a part of it."""

@@ -18,11 +18,18 @@ import psutil
 import pytest
 from pipelines import loader, stream
 
-import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, MapDataset
-from millrace.errors import ClusterNotFoundError, MissingExtraError, PicklingError, WorkerCrashedError
-from millrace.loader.interrupts import wait_until
-from millrace.loader.options import ExecutionOptions
+import headrace
+from headrace import Batch, DataLoader, Filter, IndexSampler, MapDataset
+from headrace.errors import (
+    ClusterMismatchError,
+    ClusterNotFoundError,
+    MissingExtraError,
+    PicklingError,
+    WorkerCrashedError,
+)
+from headrace.loader.executors.ray import checked
+from headrace.loader.interrupts import wait_until
+from headrace.loader.options import ExecutionOptions
 
 ON_RAY = {"worker_count": 2, "worker_kind": "ray"}
 
@@ -60,7 +67,7 @@ def test_a_batch_that_is_here_is_not_copied(monkeypatch):
     """Its arrays stand, read-only, at the address that the object store tells of what the worker put there."""
     import ray
 
-    from millrace.loader.executors.ray.executor import RayBlock
+    from headrace.loader.executors.ray.executor import RayBlock
 
     row = np.arange(77_000_000 // 8 // 4, dtype=np.float64)
     blocks = []
@@ -145,7 +152,7 @@ def test_rows_of_a_mix_may_be_changed_in_place():
             .filter(lambda row: row[0] % 3)
             for at in (0, 100)
         ]
-        return millrace.IterDataset.mix(parts, [1, 1]).map(doubled)
+        return headrace.IterDataset.mix(parts, [1, 1]).map(doubled)
 
     rows = list(chain().with_options(**ON_RAY))
     assert [row.tolist() for row in rows] == [row.tolist() for row in chain()]
@@ -181,7 +188,7 @@ def test_a_record_that_ends_its_actors_is_named_or_left_out(end):
             os.abort()
         return x
 
-    with pytest.raises(WorkerCrashedError, match=r"3 times at the same task: positions 8 to 11, record keys 8, 9"):
+    with pytest.raises(WorkerCrashedError, match=r"3 times at the same task: positions 9 to 9, record keys 9"):
         list(_loader([deadly, Batch(4)], 20))
     with iter(_loader([deadly], 20, on_error="skip")) as iterator:
         assert list(iterator) == [x for x in range(20) if x != 9]
@@ -197,6 +204,16 @@ def test_a_pipeline_that_cannot_be_unpacked_says_why():
     lock = threading.Lock()
     with pytest.raises(PicklingError, match="variable 'lock'"):
         list(_loader([lambda x: (x, lock)]))
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_a_node_with_another_version_ends_the_run(monkeypatch):
+    """Before any element comes from there."""
+    here = checked.release_here()
+    monkeypatch.setattr(checked, "release_here", lambda: here._replace(version="9.9"))
+    with pytest.raises(ClusterMismatchError, match=rf"runs {here.version} of headrace, and this process 9\.9"):
+        next(iter(_loader([Batch(4)])))
 
 
 @pytest.mark.ray
@@ -244,11 +261,11 @@ STARTS_ONE = """
 import sys, threading
 sys.path.insert(0, sys.argv[1])
 import only_on_the_path
-import millrace
+import headrace
 
-sampler = millrace.IndexSampler(40, num_epochs=1)
-operations = [only_on_the_path.doubled, lambda x: x + 1, millrace.Batch(8)]
-loader = millrace.DataLoader(data_source=range(40), sampler=sampler, operations=operations, worker_count=1, worker_kind="ray")
+sampler = headrace.IndexSampler(40, num_epochs=1)
+operations = [only_on_the_path.doubled, lambda x: x + 1, headrace.Batch(8)]
+loader = headrace.DataLoader(data_source=range(40), sampler=sampler, operations=operations, worker_count=1, worker_kind="ray")
 got = []
 feeding = threading.Thread(target=lambda: got.extend(loader))
 feeding.start()
@@ -303,6 +320,43 @@ def test_what_dies_in_a_cluster_leaves_the_stream_as_it_is():
     assert "its head" in told["head"]["error"]
 
 
+def _told_by(*what):
+    """What `ray_deaths.py` printed, each by its name."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # Ray's sockets need a short path
+        ran = _program(Path(__file__).parent / "ray_deaths.py", *what, folder=folder)
+    told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    return {one["what"]: one for one in told}, ran.stderr[-2000:]
+
+
+@pytest.mark.long
+def test_a_node_that_stops_answering_is_lost_before_ray_says_so():
+    """The batches are the same, and no record is blamed, though tasks have a timeout: one warning names the node."""
+    told, printed = _told_by("stop")
+    assert list(told) == ["stop"], printed
+    assert told["stop"]["same"]
+    again = [text for text in told["stop"]["warnings"] if "its work is done again" in text]
+    assert len(again) == 1, again
+    assert again[0].startswith("node ")
+    assert "has been marked dead" not in printed, "Ray's own look at the nodes was faster"
+
+
+@pytest.mark.long
+def test_a_head_that_stops_answering_is_an_error():
+    """Before Ray would end the process; the state is that of the last batch."""
+    told, printed = _told_by("hang")
+    assert list(told) == ["hang"], printed
+    assert told["hang"]["same"]
+    assert "its head" in told["hang"]["error"]
+
+
+@pytest.mark.long
+def test_rows_that_are_large_beside_the_object_stores_flow():
+    """Rows of 20 MB with stores of 90 MB, also through a mix: a task has no more of them than there is room for."""
+    told, printed = _told_by("heavy")
+    assert list(told) == ["alone", "mixed"], printed
+    assert all(one["same"] for one in told.values())
+
+
 @pytest.mark.long
 def test_a_head_that_died_before_the_loop_began_is_an_error():
     """Soon, where Ray would end the process."""
@@ -336,7 +390,7 @@ def test_options_of_ray_go_with_its_workers():
         ({"address": "auto"}, ValueError, 'worker_kind="ray"'),
         ({"worker_count": "cluster"}, ValueError, 'worker_kind="ray"'),
         ({"worker_kind": "ray", "ray_options": [1]}, TypeError, "pass a dict"),
-        ({"worker_kind": "ray", "ray_options": {"max_restarts": 1}}, ValueError, "millrace sets itself"),
+        ({"worker_kind": "ray", "ray_options": {"max_restarts": 1}}, ValueError, "headrace sets itself"),
         ({"worker_kind": "ray", "address": 6379}, TypeError, "host:port"),
         ({"worker_kind": "ray", "address": "nonsense"}, ValueError, "host:port"),
         ({"worker_kind": "ray", "address": "host:x"}, ValueError, "host:port"),
@@ -373,5 +427,5 @@ def test_the_environment_may_name_a_cluster_of_nodes_only(monkeypatch):
 def test_without_ray_the_user_is_told_what_to_install(monkeypatch):
     """When the first element is asked for."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"millrace\[ray\]"):
+    with pytest.raises(MissingExtraError, match=r"headrace\[ray\]"):
         next(iter(_loader([])))

@@ -17,13 +17,15 @@ from pathlib import Path
 import pytest
 from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 
-from millrace.errors import MissingExtraError, SourceError, SourceNotFoundError
-from millrace.files.opened import local_copy, open_file
-from millrace.files.paths import find_files
-from millrace.files.remote.cache import Cache
-from millrace.files.stamps import stamp_of
-from millrace.files.storage_options import storage_options_of
-from millrace.files.streams import open_stream
+from headrace.errors import MissingExtraError, SourceError, SourceNotFoundError
+from headrace.files.opened import local_copy, open_file
+from headrace.files.paths import find_files
+from headrace.files.remote import remote_file
+from headrace.files.remote.cache import Cache
+from headrace.files.remote.hot import HOT
+from headrace.files.stamps import stamp_of
+from headrace.files.storage_options import storage_options_of
+from headrace.files.streams import open_stream
 
 MIB = 1 << 20
 DATA = random.Random(0).randbytes(5 * MIB + 12345)
@@ -218,8 +220,8 @@ def test_errors_say_what_and_what_to_do(store, to_store, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([1], "must be a dict"),
-        ({1: 2}, "must be a dict"),
+        ([1], "pass a dict"),
+        ({1: 2}, "pass a dict"),
         ({"cache_bytes": -1}, "cache_bytes=-1 must be at least 0"),
         ({"tries": 0}, "tries=0"),
         ({"timeout": 0}, "timeout=0 must be a positive number"),
@@ -247,11 +249,11 @@ def test_without_the_extra_an_error_names_it(monkeypatch):
     """It says what to install."""
     for name in ("obstore", "fsspec"):
         monkeypatch.setitem(sys.modules, name, None)
-    from millrace.files.remote.other_store import _library
+    from headrace.files.remote.other_store import _library
 
     _library.cache_clear()
     for url in ("gs://x/y", "hf://x/y"):
-        with pytest.raises(MissingExtraError, match=r'pip install "millrace\[remote\]"'):
+        with pytest.raises(MissingExtraError, match=r'pip install "headrace\[remote\]"'):
             open_file(url)
 
 
@@ -312,6 +314,76 @@ def test_a_piece_that_is_not_whole_is_brought_again(store, to_store):
             assert Path(path).read_bytes() == DATA
         for piece in Path(to_store["cache_dir"]).glob("*/*"):
             os.truncate(piece, piece.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["read", "mapped"])
+def test_a_cached_block_with_a_changed_byte_is_brought_again(store, to_store, ahead):
+    """Wherever the byte is, in the data or in its checksums: never other bytes, and the block is whole again afterwards."""
+    chosen = random.Random(1)
+    assert open_file(URL, to_store).read(0, len(DATA)) == DATA
+    pieces = sorted(Path(to_store["cache_dir"]).glob("*/*"))
+    for _ in range(60):
+        piece = chosen.choice(pieces)
+        whole = piece.read_bytes()
+        at = chosen.choice([0, len(whole) - 1, MIB // 2 - 1, MIB // 2, chosen.randrange(len(whole))]) % len(whole)
+        piece.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << chosen.randrange(8))]) + whole[at + 1 :])
+        file = open_file(URL, to_store)
+        start = int(piece.name, 16) * MIB // 2
+        if ahead:
+            HOT.clear()
+            file.prefetch([start], [MIB // 2])
+        offsets = [*range(start, min(start + MIB // 2, len(DATA)), 10_000), max(start - 5, 0)]
+        lengths = [min(10_000, len(DATA) - offset) for offset in offsets]
+        assert file.read_many(offsets, lengths) == expected(zip(offsets, lengths))
+        assert piece.read_bytes() == whole
+
+
+def test_a_cached_copy_with_a_changed_byte_is_made_again(store, to_store):
+    """The copy, or its checksums, or these are gone; its first use in a process finds out."""
+    for where in ("whole", "whole.sums"):
+        for at in (0, 700, -1):
+            with local_copy(URL, to_store) as path:
+                assert Path(path).read_bytes() == DATA
+            (piece,) = Path(to_store["cache_dir"]).glob(f"*/{where}")
+            damaged = bytearray(piece.read_bytes())
+            damaged[at] ^= 4
+            piece.write_bytes(damaged)
+            remote_file._checked_copies.clear()
+            asked = store.bytes_asked
+            with local_copy(URL, to_store) as path:
+                assert Path(path).read_bytes() == DATA
+            assert store.bytes_asked == asked + len(DATA)
+            with local_copy(URL, to_store):
+                assert store.bytes_asked == asked + len(DATA)
+    piece.unlink()
+    remote_file._checked_copies.clear()
+    with local_copy(URL, to_store) as path:
+        assert Path(path).read_bytes() == DATA
+
+
+def test_nobody_else_may_look_into_the_folders_of_the_cache(store, to_store):
+    """They are made for their user alone; one that was there before stays as its owner made it."""
+    folder = Path(to_store["cache_dir"])
+    open_file(URL, to_store).read(0, 9)
+    assert [oct(path.stat().st_mode & 0o777) for path in (folder, *folder.glob("*/"))] == ["0o700", "0o700"]
+    shutil.rmtree(folder)
+    folder.mkdir(mode=0o755)
+    open_file(URL, to_store).read(0, 9)
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_damaged_block_in_a_cache_that_cannot_be_written_is_an_error(store, to_store, monkeypatch):
+    """It is never read, and never asked for again without end."""
+    assert open_file(URL, to_store).read(0, 9) == DATA[:9]
+    (piece,) = Path(to_store["cache_dir"]).glob("*/*")
+    piece.write_bytes(b"\x00" + piece.read_bytes()[1:])
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("headrace.files.remote.cache.os.remove", refuse)
+    with pytest.raises(SourceError, match=r"the cache of remote files in .* cannot be used: .*Permission denied"):
+        open_file(URL, to_store).read(0, 9)
 
 
 def test_announced_blocks_stay_mapped_until_others_are_announced(store, to_store):
@@ -418,7 +490,7 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(to_store, monkeypatch):
 
 KILLED = """
 import sys, threading
-from millrace.files.opened import open_file
+from headrace.files.opened import open_file
 file = open_file(sys.argv[1], eval(sys.argv[2]))
 print("begun", flush=True)
 for _ in range(1000):
@@ -447,7 +519,7 @@ def test_a_killed_process_leaves_a_cache_that_works(store, to_store):
 
 ENDS = """
 import sys
-from millrace.files.opened import open_file
+from headrace.files.opened import open_file
 file = open_file(sys.argv[1], eval(sys.argv[2]))
 file.prefetch([0], [file.size])
 """
@@ -467,4 +539,4 @@ def test_no_thread_stays(store, to_store):
     """Requests that run at the same time have threads of their own, which end with the call."""
     starts = range(0, len(DATA), 2 * MIB)
     open_file(URL, to_store).read_many(starts, [9] * len(starts))
-    assert not [one for one in threading.enumerate() if one.name.startswith("millrace-request")]
+    assert not [one for one in threading.enumerate() if one.name.startswith("headrace-request")]

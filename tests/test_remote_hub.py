@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 import huggingface_hub
 import pytest
 
-from millrace.errors import SourceError
-from millrace.files.opened import open_file
-from millrace.files.remote import hub_store
-from millrace.files.remote.store import close_stores
+from headrace.errors import SourceError
+from headrace.files.opened import open_file
+from headrace.files.remote import hub_store
+from headrace.files.remote.store import close_stores
 
 URL = "hf://datasets/me/data/a.bin"
 

@@ -23,7 +23,7 @@ from array_record.python import array_record_module
 from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 from source_conformance import assert_same
 
-from millrace import (
+from headrace import (
     ArrayRecordDataSource,
     Batch,
     BlockShuffle,
@@ -35,10 +35,10 @@ from millrace import (
     TokenSource,
     TokenWriter,
 )
-from millrace.errors import MillraceError, SourceError
-from millrace.files.remote.store import close_stores
-from millrace.files.streams import open_stream
-from millrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
+from headrace.errors import HeadraceError, SourceError
+from headrace.files.remote.store import close_stores
+from headrace.files.streams import open_stream
+from headrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
 
 COUNT = 120
 
@@ -147,7 +147,7 @@ def test_what_is_announced_is_not_asked_for_again(upstream, store, to_store, kin
     source = MixedSource([KINDS[kind][1](f"s3://{BUCKET}/{kind}", storage_options=to_store)])
     keys = np.random.default_rng(0).permutation(len(source))
     source.announce(keys)
-    while any(one.name == "millrace-prefetch" for one in threading.enumerate()):
+    while any(one.name == "headrace-prefetch" for one in threading.enumerate()):
         time.sleep(0.01)
     asked = len(store.asked)
     assert_same(list(source.__getitems__(keys)), list(KINDS[kind][1](str(upstream[1] / kind)).__getitems__(keys)))
@@ -179,7 +179,7 @@ def test_a_file_in_a_store_that_is_no_such_file_is_an_error(upstream, store, to_
     for name in ("x", "empty"):
         url = f"s3://{BUCKET}/bad/{name}.bin"
         for make in (ArrayRecordDataSource, ParquetDataSource, TokenSource, TFRecordDataSource):
-            with pytest.raises(MillraceError, match=f"bad/{name}.bin"):
+            with pytest.raises(HeadraceError, match=f"bad/{name}.bin"):
                 make(url, storage_options=to_store)
 
 
@@ -211,8 +211,8 @@ def test_options_come_from_the_environment_too(upstream, store, to_store, monkey
     }
     for name, value in {
         **known,
-        "MILLRACE_CACHE_DIR": str(tmp_path / "own"),
-        "MILLRACE_CACHE_BYTES": "2000000",
+        "HEADRACE_CACHE_DIR": str(tmp_path / "own"),
+        "HEADRACE_CACHE_BYTES": "2000000",
     }.items():
         monkeypatch.setenv(name, value)
     source = JsonLinesDataSource(f"s3://{BUCKET}/json_lines")

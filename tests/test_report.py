@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import time
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-import millrace
-from millrace import Batch, DataLoader, MixSampler, Pack, load
-from millrace.errors import OutputError
-from millrace.showing.plots import steps_shown
-from millrace.showing.recording import Recorder, Recording
-from millrace.showing.report import page
-from millrace.showing.timeline import Span, Timeline, Track
-from millrace.tools.command_line import main
+import headrace
+from headrace import Batch, DataLoader, MapDataset, MixSampler, Pack, load
+from headrace.errors import OutputError
+from headrace.showing.files import written
+from headrace.showing.plots import COLOURS, steps_shown
+from headrace.showing.recording import Recorder, Recording
+from headrace.showing.report import page
+from headrace.showing.timeline import Span, Timeline, Track
+from headrace.tools.command_line import main
 
 pytest.importorskip("matplotlib")
 
@@ -92,8 +95,22 @@ def test_a_page_has_every_picture_and_needs_nothing_else():
     )
     assert "One <sentence> first." in parsed.text
     assert "named_script" in parsed.text
-    assert "['<script>alert(1)</script>']" in parsed.text
+    assert "<script>alert(1)</script>" in parsed.text
     assert "your own work" in parsed.text
+
+
+def test_a_page_has_no_colour_that_only_suits_light_paper():
+    """Text, axes and backgrounds are the page's own, which has others for dark mode; bars keep colours that both suit."""
+    text = _recorded(load(np.arange(80), transformations=[_slow], batch_size=2, num_epochs=1))
+    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert pictures
+    known = {*COLOURS.values(), "none"}
+    for picture in pictures:
+        drawn = set(re.findall(r"(?:fill|stroke): (#\w+|none|var\(--\w+\))", picture))
+        assert drawn - known <= {"var(--ink)", "var(--paper)"}
+        assert "var(--ink)" in drawn
+        assert len(re.findall(r"<text ", picture)) == len(re.findall(r"<text [^>]*fill: var\(--ink\)", picture))
+    assert "prefers-color-scheme: dark" in text
 
 
 def test_the_steps_that_are_shown_wait_as_much_as_all_do():
@@ -122,28 +139,57 @@ def test_of_mixes_and_packs_it_tells_what_batches_are_made_of():
     assert re.search(r"segment_ids.*int32.*% filled", text)
 
 
+def test_a_mix_below_a_pack_is_told_by_its_parts_too():
+    """`mix(…).pack(…)`: each document counts once, by the name of its part; leaves stand under their plain names."""
+    parts = {
+        "code": MapDataset.source([{"tokens": np.ones(12, np.int32)}] * 6),
+        "prose": MapDataset.source([{"tokens": np.ones(2, np.int32)}] * 18),
+    }
+    rows = MapDataset.mix(parts, {"code": 0.25, "prose": 0.75}).pack(8, window=24)
+    text = _recorded(rows.to_iter_dataset().batch(2))
+    assert "Parts of the mix" in text
+    assert re.search(r">\s*6, 25.0%<", text)
+    assert re.search(r">\s*18, 75.0%<", text)
+    assert re.findall(r"<tr><td>(.*?)</td>", text) == ["tokens", "tokens_positions", "tokens_segment_ids"]
+
+
+def test_leaves_of_any_tree_have_plain_names():
+    """Keys, places and fields, with dots between them; a batch that is one array is called so."""
+
+    class Pair(NamedTuple):
+        image: np.ndarray
+        label: int
+
+    def nested(number):
+        return {"a": (np.zeros(2), Pair(np.zeros(3), number))}
+
+    text = _recorded(load(range(8), transformations=[nested], batch_size=2, num_epochs=1))
+    assert re.findall(r"<tr><td>(.*?)</td>", text) == ["a.0", "a.1.image", "a.1.label"]
+    assert re.findall(r"<tr><td>(.*?)</td>", _recorded(load(range(8), num_epochs=1))) == ["the batch itself"]
+
+
 @pytest.mark.long
 def test_a_page_of_a_feeder_shows_its_threads(tmp_path):
     """And of a loop that has not begun there is a page, too."""
     jax = pytest.importorskip("jax")
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     with iter(load(np.arange(12), transformations=[_slow], batch_size=2, num_epochs=1).to_device(sharding)) as feeder:
-        assert "A few steps" not in millrace.write_report(feeder, tmp_path / "before.html").read_text()
+        assert "A few steps" not in headrace.write_report(feeder, tmp_path / "before.html").read_text()
         assert sum(1 for _ in feeder) == 6
-        text = millrace.write_report(feeder, tmp_path / "after.html").read_text()
+        text = headrace.write_report(feeder, tmp_path / "after.html").read_text()
     assert "feeder: sends" in text
     assert "transfer" in text
 
 
 PROGRAM = """
 import time
-import millrace
+import headrace
 
 def slow(record):
     time.sleep(2e-3)
     return record
 
-loader = millrace.load(range(1000), transformations=[slow], batch_size=4)
+loader = headrace.load(range(1000), transformations=[slow], batch_size=4)
 open("it_ran", "w").close()
 """
 
@@ -170,7 +216,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_runs(tmp_path, 
         assert main(["bench", "program.py:loader", option, "nowhere/file"]) == 2
         assert "nowhere/file cannot be written: No such file or directory; name a file" in capsys.readouterr().err
     with pytest.raises(OutputError):
-        millrace.write_report(iter(load(range(3))), tmp_path)
+        headrace.write_report(iter(load(range(3))), tmp_path)
     assert not Path("it_ran").exists()
 
 
@@ -186,7 +232,63 @@ def test_a_browser_shows_the_page(tmp_path):
     shown = subprocess.run([*own, "--dump-dom", report.as_uri()], text=True, **quiet).stdout
     assert re.findall(r"<h2>(.*?)</h2>", shown) == re.findall(r"<h2>(.*?)</h2>", text)
     assert shown.count("</svg>") == text.count("</svg>") == 5
-    subprocess.run([*own, f"--screenshot={picture}", report.as_uri()], **quiet)
-    image = pytest.importorskip("PIL.Image").open(picture).convert("RGB")
-    assert image.size == (1000, 1400)
-    assert len(image.getcolors(1 << 24)) > 100
+    for dark in (False, True):
+        mode = ["--blink-settings=preferredColorScheme=0"] if dark else []
+        subprocess.run([*own, *mode, f"--screenshot={picture}", report.as_uri()], **quiet)
+        image = pytest.importorskip("PIL.Image").open(picture).convert("RGB")
+        assert image.size == (1000, 1400)
+        colours = image.getcolors(1 << 24)
+        assert len(colours) > 100
+        assert max(colours)[1] == ((0x16, 0x18, 0x1B) if dark else (255, 255, 255))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+def test_a_narrow_window_shows_the_page_without_moving_it_aside(tmp_path):
+    """At 390 pixels the text is as wide as the window; pictures and tables keep their size, and move within it."""
+    text = _recorded(load(np.arange(200), transformations=[_slow], batch_size=2, num_epochs=1))
+    (tmp_path / "report.html").write_text(text)
+    (tmp_path / "frame.html").write_text(
+        '<iframe src="report.html" style="width: 390px; height: 900px; border: 0"></iframe>'
+        "<script>onload = () => { const page = document.querySelector('iframe').contentDocument;"
+        "document.title = page.documentElement.scrollWidth + ' ' + Math.round(page.querySelector('svg').clientWidth) }</script>"
+    )
+    own = [BROWSER, *ALONE, f"--user-data-dir={tmp_path / 'profile'}", "--allow-file-access-from-files"]
+    done = subprocess.run(
+        [*own, "--dump-dom", (tmp_path / "frame.html").as_uri()],
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    assert re.findall(r"<title>(.*?)</title>", done.stdout) == ["390 736"]
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    """Where writing fails in the middle, what was there before stays, and nothing is left beside it."""
+    place = tmp_path / "report.html"
+    place.write_text("before")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headrace.files.streams.os.fsync", fail)
+    with pytest.raises(OutputError, match="No space left on device"):
+        written(place, b"x" * 10**6)
+    monkeypatch.undo()
+    assert (place.read_text(), [path.name for path in tmp_path.iterdir()]) == ("before", ["report.html"])
+    written(place, b"after")
+    assert (place.read_text(), [path.name for path in tmp_path.iterdir()]) == ("after", ["report.html"])
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path):
+    """Somebody who may write to the folder could have a report overwrite any file; devices are refused."""
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "report.html").symlink_to(tmp_path / "precious")
+    written(tmp_path / "report.html", b"page")
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert not (tmp_path / "report.html").is_symlink()
+    assert (tmp_path / "report.html").read_text() == "page"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OutputError, match="a device or a pipe"):
+        written(tmp_path / "pipe", b"page")

@@ -8,14 +8,14 @@ import json
 
 import numpy as np
 import pytest
-from damage import ODD_VALUES, paths_in, with_value
+from damage import ODD_VALUES, paths_in, sealed, with_value
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import PIPELINES, loader, plain, stream, tries
 
-import millrace
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
-from millrace.errors import CheckpointError
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
+from headrace.errors import CheckpointError
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -74,12 +74,12 @@ def test_state_at_step_a_billion_is_small_and_reads_nothing_before_it():
         data_source=Source(),
         sampler=sampler,
         operations=[Batch(8)],
-        read_options=millrace.ReadOptions(num_threads=0),
+        read_options=headrace.ReadOptions(num_threads=0),
     )
     iterator = iter(one)
     state = json.loads(iterator.get_state())
     state["step"], state["cursor"] = 10**9, [[8 * 10**9], [0]]
-    iterator.set_state(json.dumps(state).encode())
+    iterator.set_state(sealed(state))
     batch = next(iterator)
     assert batch.tolist() == sampler.record_keys(np.arange(8 * 10**9, 8 * 10**9 + 8)).tolist()
     assert read == batch.tolist()
@@ -97,7 +97,7 @@ def test_the_state_tells_where_the_user_stands_not_the_prefetch():
         def __getitem__(self, key):
             return key
 
-    iterator = iter(millrace.load(Source(), batch_size=4, num_epochs=1))
+    iterator = iter(headrace.load(Source(), batch_size=4, num_epochs=1))
     before = iterator.get_state()
     iterator.start_prefetch()
     assert iterator.get_state() == before
@@ -148,18 +148,18 @@ def test_the_end_of_the_stream_can_be_saved_and_restored():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: millrace.load(range(39), batch_size=4, num_epochs=1, shuffle=True, seed=1), "records 40 → 39"),
-        (lambda: millrace.load(range(40), batch_size=4, num_epochs=1, shuffle=True, seed=2), "seed 1 → 2"),
+        (lambda: headrace.load(range(39), batch_size=4, num_epochs=1, shuffle=True, seed=1), "records 40 → 39"),
+        (lambda: headrace.load(range(40), batch_size=4, num_epochs=1, shuffle=True, seed=2), "seed 1 → 2"),
         (
-            lambda: millrace.load(range(40), batch_size=4, drop_remainder=True, num_epochs=1, shuffle=True, seed=1),
+            lambda: headrace.load(range(40), batch_size=4, drop_remainder=True, num_epochs=1, shuffle=True, seed=1),
             "operations: number 0",
         ),
-        (lambda: millrace.load(range(40), num_epochs=1, shuffle=True, seed=1), "operations: 1 → 0"),
+        (lambda: headrace.load(range(40), num_epochs=1, shuffle=True, seed=1), "operations: 1 → 0"),
     ],
 )
 def test_the_state_of_another_pipeline_is_refused_and_the_difference_named(make, message):
     """set_state says what differs and leaves the iterator where it was."""
-    original = iter(millrace.load(range(40), batch_size=4, num_epochs=1, shuffle=True, seed=1))
+    original = iter(headrace.load(range(40), batch_size=4, num_epochs=1, shuffle=True, seed=1))
     next(original)
     other = iter(make())
     expected = stream(make())
@@ -171,7 +171,7 @@ def test_the_state_of_another_pipeline_is_refused_and_the_difference_named(make,
 def test_the_state_of_another_shard_is_refused():
     """A state taken as shard 0 of 2 is not taken for shard 1's."""
     first, second = (
-        millrace.load(range(40), batch_size=4, num_epochs=1, shard_options=millrace.ShardOptions(s, 2)) for s in (0, 1)
+        headrace.load(range(40), batch_size=4, num_epochs=1, shard_options=headrace.ShardOptions(s, 2)) for s in (0, 1)
     )
     with pytest.raises(CheckpointError, match="shard: 0 of 2 → 1 of 2"):
         iter(second).set_state(iter(first).get_state())
@@ -219,14 +219,14 @@ def test_states_with_impossible_values_are_refused(change):
     iterator = iter(loader("batch"))
     state = {**json.loads(iterator.get_state()), **change}
     with pytest.raises(CheckpointError):
-        iterator.set_state(json.dumps(state).encode())
+        iterator.set_state(sealed(state))
     assert len(list(iterator)) == 12
 
 
 def _sharded(name, index, count):
     """One shard of a pipeline; `"grain"` is one in whose order each shard has its own."""
     operations = [Filter(lambda x: x % 3 != 1), Batch(4), FlatMap(lambda batch: batch.tolist()), Batch(3)]
-    algorithm = "grain" if name == "grain" else "millrace"
+    algorithm = "grain" if name == "grain" else "headrace"
     epochs = 2 if name == "grain" else None
     sampler = IndexSampler(40, ShardOptions(index, count), True, epochs, seed=4, algorithm=algorithm)
     loader_ = DataLoader(data_source=range(40), sampler=sampler, operations=operations[: 2 if name == "grain" else 4])
@@ -258,7 +258,7 @@ def test_a_damaged_state_is_refused_or_a_place_in_the_stream(data):
         state = with_value(state, data.draw(st.sampled_from(paths)), data.draw(st.sampled_from(ODD_VALUES)))
     with _sharded(name, 0, 1) as iterator:
         try:
-            iterator.set_state(json.dumps(state).encode())
+            iterator.set_state(sealed(state))
         except CheckpointError:
             return
         taken = [iterator.get_state(), *(iterator.get_state() for _ in itertools.islice(iterator, 3))]
@@ -274,7 +274,7 @@ def test_the_shards_of_former_orders_are_checked(order_shards):
             continue
         damaged = with_value(state, ("lineages", 0, 4), order_shards)
         with pytest.raises(CheckpointError, match=f"order_shards={order_shards}|shard {order_shards - 1} of"):
-            _sharded(name, 0, 1).set_state(json.dumps(damaged).encode())
+            _sharded(name, 0, 1).set_state(sealed(damaged))
 
 
 @pytest.mark.parametrize("step", [2**62, 2**63 - 1])
@@ -283,7 +283,7 @@ def test_a_step_that_no_stream_reaches_is_refused(step):
     iterator = iter(loader("batch"))
     state = {**json.loads(iterator.get_state()), "step": step}
     with pytest.raises(CheckpointError, match="damaged"):
-        iterator.set_state(json.dumps(state).encode())
+        iterator.set_state(sealed(state))
 
 
 WORKER_COUNTS = (0, 1, 2, 3, 7)
@@ -300,7 +300,7 @@ def test_a_state_taken_with_any_number_of_workers_is_resumed_with_any_other(name
         state = iterator.get_state()
     for after in WORKER_COUNTS:
         kind = "thread" if (before + after) % 3 == 0 else "process"
-        options = millrace.ReadOptions(num_threads=after)
+        options = headrace.ReadOptions(num_threads=after)
         with iter(loader(name, worker_count=after, worker_kind=kind, read_options=options)) as iterator:
             iterator.set_state(state)
             assert first + stream(iterator) == expected
@@ -313,7 +313,7 @@ def _parquet(folder):
     for part in range(2):
         table = pyarrow.table({"x": list(range(20 * part, 20 * part + 20))})
         pyarrow.parquet.write_table(table, folder / f"part-{part}.parquet")
-    return millrace.ParquetDataSource(str(folder / "*.parquet"))
+    return headrace.ParquetDataSource(str(folder / "*.parquet"))
 
 
 def _array_record(folder):
@@ -323,7 +323,7 @@ def _array_record(folder):
     for number in range(40):
         writer.write(bytes([number]))
     writer.close()
-    return millrace.ArrayRecordDataSource(str(folder / "all.array_record"))
+    return headrace.ArrayRecordDataSource(str(folder / "all.array_record"))
 
 
 @pytest.mark.parametrize("make", [_parquet, _array_record])
@@ -333,20 +333,20 @@ def test_files_that_were_moved_are_still_the_same_source(make, tmp_path):
     old.mkdir()
     new.parent.mkdir()
     source = make(old)
-    with iter(millrace.load(source, shuffle=True, seed=1, num_epochs=1)) as iterator:
+    with iter(headrace.load(source, shuffle=True, seed=1, num_epochs=1)) as iterator:
         first = stream(itertools.islice(iterator, 15))
         state = iterator.get_state()
         expected = stream(iterator)
     old.rename(new)
     kind = type(source)
     moved = kind(str(new / "*.parquet")) if make is _parquet else kind(str(new / "all.array_record"))
-    with iter(millrace.load(moved, shuffle=True, seed=1, num_epochs=1)) as iterator:
+    with iter(headrace.load(moved, shuffle=True, seed=1, num_epochs=1)) as iterator:
         iterator.set_state(state)
         assert stream(iterator) == expected
     assert len(first + expected) == 40
 
 
-class LoadsLater(millrace.MapTransform):
+class LoadsLater(headrace.MapTransform):
     """Loads what it needs when it is first called, and remembers what it has seen."""
 
     def __init__(self):
@@ -362,7 +362,7 @@ def test_an_operation_may_change_itself_while_it_works():
     """What it loads or remembers is no part of its identity."""
 
     def opened():
-        return iter(millrace.load(range(20), transformations=[LoadsLater()], batch_size=4, num_epochs=1))
+        return iter(headrace.load(range(20), transformations=[LoadsLater()], batch_size=4, num_epochs=1))
 
     one = opened()
     next(one)

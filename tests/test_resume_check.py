@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from pipelines import PIPELINES, chosen, loader
 
-import millrace
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, check_resume
-from millrace.errors import NotDeterministicError
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, RandomMapTransform, check_resume
+from headrace.errors import NotDeterministicError
+
+pytestmark = pytest.mark.filterwarnings("ignore:operation .* draws from the global generator")
 
 
 def _opened(*operations, source=range(60)):
@@ -171,7 +173,7 @@ def test_a_source_that_changes_is_named():
 def test_impossible_arguments_are_refused(arguments):
     """The message names the argument."""
     with pytest.raises(ValueError, match=next(iter(arguments))):
-        check_resume(millrace.load(range(5)), **arguments)
+        check_resume(headrace.load(range(5)), **arguments)
 
 
 COUNT = itertools.count()
@@ -180,24 +182,24 @@ COUNT = itertools.count()
 def test_records_of_a_mix_are_named_by_their_part():
     """Where several sources are mixed, the message says which record of which."""
     parts = {"web": [1, 2, 3], "books": [4, 5]}
-    loader = millrace.DataLoader(
+    loader = headrace.DataLoader(
         data_source=parts,
-        sampler=millrace.MixSampler(parts, when_exhausted="all"),
+        sampler=headrace.MixSampler(parts, when_exhausted="all"),
         operations=[lambda record: (record, next(COUNT))],
     )
     with pytest.raises(NotDeterministicError, match=r"operation 0, .* gave another result for record 0 of 'books'"):
-        millrace.check_resume(loader)
+        headrace.check_resume(loader)
 
 
 def test_chains_are_checked_as_loaders_are():
     """Both kinds of datasets; the first operation at fault is named, or, of joined datasets, what to check next."""
-    whole = millrace.MapDataset.range(30).shuffle(1).map(lambda x: x + 1)
+    whole = headrace.MapDataset.range(30).shuffle(1).map(lambda x: x + 1)
     assert check_resume(whole.batch(4), worker_counts=[0]).steps == 8
-    mixed = millrace.IterDataset.mix([whole.to_iter_dataset().filter(bool), whole.to_iter_dataset()])
+    mixed = headrace.IterDataset.mix([whole.to_iter_dataset().filter(bool), whole.to_iter_dataset()])
     assert check_resume(mixed.batch(4), steps=6, worker_counts=[0]).resumed == 6
     calls = []
     forgetful = whole.map(lambda x: calls.append(x) or len(calls))
     with pytest.raises(NotDeterministicError, match="operation 1"):
         check_resume(forgetful, worker_counts=[0])
     with pytest.raises(NotDeterministicError, match="one by one"):
-        check_resume(millrace.IterDataset.mix([forgetful.to_iter_dataset()]), worker_counts=[0])
+        check_resume(headrace.IterDataset.mix([forgetful.to_iter_dataset()]), worker_counts=[0])

@@ -21,7 +21,7 @@ ROOMS = (
     ("loader.executors",),
     ("loader.stream",),
     ("loader.state",),
-    ("loader.iterator", "loader.epochs"),
+    ("loader.iterator", "loader.epochs", "loader.passes"),
     ("loader.device",),
     ("loader.data_loader",),
     ("datasets",),

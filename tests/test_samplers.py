@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import millrace
-from millrace import DataLoader, IndexSampler, NoSharding, RecordMetadata, Sampler, SequentialSampler, ShardOptions
-from millrace.errors import RecordKeyError
-from millrace.samplers.protocol import as_vector_sampler
-from millrace.wording import shown
+import headrace
+from headrace import DataLoader, IndexSampler, NoSharding, RecordMetadata, Sampler, SequentialSampler, ShardOptions
+from headrace.errors import RecordKeyError
+from headrace.samplers.protocol import as_vector_sampler
+from headrace.wording import shown
 
 RECORDS = st.integers(1, 300)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -202,9 +202,9 @@ def test_samplers_travel():
 
 def test_shard_by_jax_process_asks_jax():
     """In a single process, ShardByJaxProcess is shard 0 of 1."""
-    import millrace
+    import headrace
 
-    shard = millrace.ShardByJaxProcess(drop_remainder=True)
+    shard = headrace.ShardByJaxProcess(drop_remainder=True)
     assert (shard.shard_index, shard.shard_count, shard.drop_remainder) == (0, 1, True)
 
 
@@ -233,7 +233,7 @@ def test_the_end_of_a_sampler_without_len_is_found(stop):
 
 def test_a_sampler_without_len_and_end_is_endless():
     """Where it never raises IndexError."""
-    loader = DataLoader(data_source=range(7), sampler=Unsized(math.inf), operations=[millrace.Batch(2)])
+    loader = DataLoader(data_source=range(7), sampler=Unsized(math.inf), operations=[headrace.Batch(2)])
     assert next(iter(loader)).tolist() == [0, 3]
     with pytest.raises(TypeError, match="never ends"):
         len(loader)

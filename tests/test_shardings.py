@@ -9,23 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import millrace
-from millrace.errors import ShardingError
-from millrace.loader.device.hosts.shard_options import shard_of
-from millrace.loader.device.hosts.verdict import Go, Offer, Refuse, Stop, decide
+import headrace
+from headrace.errors import ShardingError
+from headrace.loader.device.hosts.shard_options import shard_of
+from headrace.loader.device.hosts.verdict import Go, Offer, Refuse, Stop, decide
 
 CPU = jax.devices("cpu")[0]
 
 PRELUDE = """
 import gc, re
-import jax, numpy as np, millrace
+import jax, numpy as np, headrace
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from millrace.errors import ShardingError
+from headrace.errors import ShardingError
 
 devices = np.array(jax.devices())
 assert len(devices) == 8
 records = {"x": np.arange(64 * 6000, dtype=np.float32).reshape(64, 6000), "y": np.arange(64, dtype=np.int32)}
-loader = millrace.load(records, shuffle=True, seed=0, batch_size=16, num_epochs=2)
+loader = headrace.load(records, shuffle=True, seed=0, batch_size=16, num_epochs=2)
 """
 
 
@@ -82,7 +82,7 @@ def test_slabs_of_sharded_arrays_are_not_filled_again_while_these_live(with_eigh
     """Old arrays on eight devices keep their values while later batches are made; donated ones harm nobody."""
     with_eight_devices("""
         mesh = Mesh(devices, ("data",))
-        source = millrace.load(records, batch_size=16, num_epochs=20)
+        source = headrace.load(records, batch_size=16, num_epochs=20)
         addresses, kept = [], []
         look = lambda batch: addresses.append(batch["x"].ctypes.data) or batch
         step = jax.jit(lambda x: x * 0 - 1, donate_argnums=0)
@@ -106,7 +106,7 @@ def test_what_cannot_be_divided_is_explained(with_eight_devices):
         small = {"x": np.zeros((30, 7), np.float32), "y": np.zeros(30, np.int32)}
         def fails(target, source=small, batch_size=6):
             try:
-                next(iter(millrace.load(source, batch_size=batch_size).to_device(target)))
+                next(iter(headrace.load(source, batch_size=batch_size).to_device(target)))
             except Exception as error:
                 print(type(error).__name__, error)
         fails((grid, "data"))
@@ -136,8 +136,8 @@ def test_a_short_last_batch_is_dropped_or_filled_up_or_refused(with_eight_device
     """With one process, too: "drop" ends before it, "pad" fills it with zeros and tells rows from padding by a mask."""
     with_eight_devices("""
         grid = Mesh(devices.reshape(4, 2), ("data", "model"))
-        source = millrace.load(records, batch_size=12, num_epochs=1)  # 5 whole batches, and one of 4 rows
-        odd = millrace.load({leaf: array[:61] for leaf, array in records.items()}, batch_size=12, num_epochs=1)
+        source = headrace.load(records, batch_size=12, num_epochs=1)  # 5 whole batches, and one of 4 rows
+        odd = headrace.load({leaf: array[:61] for leaf, array in records.items()}, batch_size=12, num_epochs=1)
         assert [len(batch["y"]) for batch in source.to_device((grid, "data"), on_uneven="drop")] == [12] * 5 + [4]
         assert [len(batch["y"]) for batch in odd.to_device((grid, "data"), on_uneven="drop")] == [12] * 5
         with iter(odd.to_device((grid, "data"), on_uneven="pad")) as feeder:
@@ -166,7 +166,7 @@ def test_leaves_that_are_whole_on_all_devices_are_no_part_of_the_rows(with_eight
         tree = {"classes": NamedSharding(mesh, P()), "image": NamedSharding(mesh, P("data"))}
         batches = [{"classes": np.arange(3.0), "image": np.arange(rows) + 1.0} for rows in (16, 16, 3)]
         for uneven in ("drop", "pad"):
-            feeder = iter(millrace.device_put(batches, tree, on_uneven=uneven))
+            feeder = iter(headrace.device_put(batches, tree, on_uneven=uneven))
             got = list(feeder)
             assert len(got) == {"drop": 2, "pad": 3}[uneven], len(got)
             assert all(batch["classes"].tolist() == [0, 1, 2] for batch in got)
@@ -181,10 +181,10 @@ def test_filling_up_needs_to_know_which_leaves_have_the_rows():
     """Leading axes that differ are refused, with the remedy, which works."""
     batches = [{"classes": np.arange(3.0), "image": np.arange(rows) + 1.0} for rows in (16, 5)]
     with pytest.raises(ShardingError, match=r"classes.*: 3, .*image.*: 16\)"):
-        next(iter(millrace.device_put(batches, CPU, on_uneven="pad")))
+        next(iter(headrace.device_put(batches, CPU, on_uneven="pad")))
     mesh = jax.sharding.Mesh(np.array([CPU]), ("data",))
     tree = {"classes": (mesh, jax.sharding.PartitionSpec()), "image": (mesh, "data")}
-    with iter(millrace.device_put(batches, tree, on_uneven="pad")) as feeder:
+    with iter(headrace.device_put(batches, tree, on_uneven="pad")) as feeder:
         assert [batch["image"].tolist()[-1] for batch in feeder] == [16, 0]
         assert feeder.mask.tolist() == [True] * 5 + [False] * 11
 
@@ -199,7 +199,7 @@ def test_what_was_filled_up_is_as_large_when_it_is_made_again():
             raise OSError("the disk is gone")
         return batch
 
-    loader = millrace.load(range(25), batch_size=12, num_epochs=1)
+    loader = headrace.load(range(25), batch_size=12, num_epochs=1)
     with iter(loader.to_device(CPU, on_uneven="pad", transform=fails_once)) as feeder:
         assert [len(next(feeder)) for _ in range(2)] == [12, 12]
         with pytest.raises(OSError, match="disk"):
@@ -212,7 +212,7 @@ def test_numbers_go_to_all_devices(with_eight_devices):
     with_eight_devices("""
         grid = Mesh(devices.reshape(4, 2), ("data", "model"))
         tree = {"x": np.ones((8, 2, 3)), "n": 3, "z": np.float32(1)}
-        (batch,) = iter(millrace.device_put([tree], (grid, P("data", "model"))))
+        (batch,) = iter(headrace.device_put([tree], (grid, P("data", "model"))))
         assert batch["n"].is_fully_replicated and batch["z"].item() == 1
         assert batch["x"].sharding.spec == P("data", "model")
     """)
@@ -222,15 +222,15 @@ def test_what_is_no_sharding_is_refused_with_the_right_words():
     """When the feeder is described: None, a list of devices, a keyword of another function."""
     for target in (None, [CPU], [CPU, CPU]):
         with pytest.raises(TypeError, match=r'pass \(Mesh\(devices, \("data",\)\), "data"\)'):
-            millrace.device_put([1], target)
+            headrace.device_put([1], target)
     with pytest.raises(TypeError, match="no argument host_buffer=; it has cpu_buffer_size, device_buffer_size"):
-        millrace.device_put([1], CPU, host_buffer=3)
+        headrace.device_put([1], CPU, host_buffer=3)
 
 
 def test_arrays_of_random_keys_are_filled_up():
     """Their rows stay, and the mask tells them."""
     batches = [jax.random.split(jax.random.key(0), rows) for rows in (4, 3)]
-    with iter(millrace.device_put(batches, CPU, on_uneven="pad")) as feeder:
+    with iter(headrace.device_put(batches, CPU, on_uneven="pad")) as feeder:
         next(feeder)
         filled = next(feeder)
         assert feeder.mask.tolist() == [True, True, True, False]
@@ -243,21 +243,21 @@ def test_leaves_without_a_sharding_stay_when_leaves_may_stay():
     batch = {"x": np.ones(2), "name": name, "deep": {"y": np.ones(2), "z": more[0]}, "more": more}
     tree = {"x": CPU, "deep": {"y": CPU}, "more": (CPU, None)}
     for shardings in (tree, {**tree, "name": None}):
-        got = next(iter(millrace.device_put([batch], shardings, on_unsupported="keep")))
+        got = next(iter(headrace.device_put([batch], shardings, on_unsupported="keep")))
         assert all(isinstance(leaf, jax.Array) for leaf in (got["x"], got["deep"]["y"], got["more"][0]))
         assert got["name"] is name
         assert got["deep"]["z"] is more[0]
         assert got["more"][1] is more[1]
     with pytest.raises(ShardingError, match='on_unsupported="keep"'):
-        next(iter(millrace.device_put([batch], tree)))
-    inputs, labels = next(iter(millrace.device_put([(batch, np.ones(2))], (tree, CPU), on_unsupported="keep")))
+        next(iter(headrace.device_put([batch], tree)))
+    inputs, labels = next(iter(headrace.device_put([(batch, np.ones(2))], (tree, CPU), on_unsupported="keep")))
     assert inputs["name"] is name
     assert isinstance(labels, jax.Array)
 
 
 def test_mask_needs_filling():
     """A ValueError that says by what."""
-    feeder = iter(millrace.load(range(4), batch_size=2).to_device(CPU))
+    feeder = iter(headrace.load(range(4), batch_size=2).to_device(CPU))
     next(feeder)
     with pytest.raises(ValueError, match='on_uneven="pad"'):
         _ = feeder.mask
@@ -265,7 +265,7 @@ def test_mask_needs_filling():
 
 def test_page_locked_memory_changes_no_value():
     """`pinned_host=True` gives the same batches."""
-    batches = millrace.load(np.arange(12.0), batch_size=4, num_epochs=1).to_device(CPU, pinned_host=True)
+    batches = headrace.load(np.arange(12.0), batch_size=4, num_epochs=1).to_device(CPU, pinned_host=True)
     assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 
 
@@ -301,7 +301,7 @@ def test_a_process_without_a_device_has_no_shard():
     with pytest.raises(ShardingError, match=r"process 5 has no device in the sharding; those of \[0, 1\] have"):
         shard_of(5, {0: frozenset([0]), 1: frozenset([1])})
     with pytest.raises(ShardingError, match="has no mesh"):
-        millrace.shard_options_for(CPU)
+        headrace.shard_options_for(CPU)
 
 
 # ---- What hosts decide

@@ -8,8 +8,8 @@ from math import factorial
 import numpy as np
 import pytest
 
-from millrace import IndexSampler
-from millrace.samplers.permutation import permute, permute_one, place_of
+from headrace import IndexSampler
+from headrace.samplers.permutation import permute, permute_one, place_of
 
 SIZES = [60_000, 1_281_167, 10**7, 10**9, 10**10, 10**12]
 WINDOW, BUCKETS, SEEDS = 1024, 64, range(8)

@@ -14,10 +14,10 @@ import pytest
 from array_record.python import array_record_module
 from source_conformance import COUNT, SourceConformance, open_files
 
-from millrace import Batch, DataLoader, IndexSampler, MixSampler
-from millrace.errors import SourceError, SourceNotFoundError
-from millrace.files.reader_pool import ReaderPool, open_file_limit
-from millrace.sources import ArrayRecordDataSource, fingerprint_of, reader_of
+from headrace import Batch, DataLoader, IndexSampler, MixSampler
+from headrace.errors import SourceError, SourceNotFoundError
+from headrace.files.reader_pool import ReaderPool, open_file_limit
+from headrace.sources import ArrayRecordDataSource, fingerprint_of, reader_of
 
 
 def write_file(path, records, group_size=1):

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from source_conformance import SourceConformance, assert_same
 
-import millrace
-from millrace.errors import RecordKeyError
-from millrace.sources import HuggingFaceDataSource, MixedSource, as_source, fingerprint_of
-from millrace.sources.arrow.pieces import Finder, Rows
+import headrace
+from headrace.errors import RecordKeyError
+from headrace.sources import HuggingFaceDataSource, MixedSource, as_source, fingerprint_of
+from headrace.sources.arrow.pieces import Finder, Rows
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # What datasets and what it imports say at import is not ours.
@@ -157,8 +157,8 @@ def test_numpy_values_keep_the_dtype_that_is_stored():
 def batches(dataset, **options):
     """A loader of two shuffled epochs."""
     source = as_source(dataset)
-    sampler = millrace.IndexSampler(len(source), shuffle=True, seed=0, num_epochs=2)
-    return millrace.DataLoader(data_source=dataset, sampler=sampler, **options)
+    sampler = headrace.IndexSampler(len(source), shuffle=True, seed=0, num_epochs=2)
+    return headrace.DataLoader(data_source=dataset, sampler=sampler, **options)
 
 
 @pytest.mark.parametrize("form", [None, "numpy"])
@@ -169,8 +169,8 @@ def test_batches_of_columns_are_those_of_rows(form, names):
     if form is None and "pair" in names:
         assert as_source(rows).columns is None  # lists are no arrays
         return
-    whole = batches(rows, operations=[millrace.Batch(7)])
-    one_by_one = batches(rows, operations=[lambda row: row, millrace.Batch(7)])
+    whole = batches(rows, operations=[headrace.Batch(7)])
+    one_by_one = batches(rows, operations=[lambda row: row, headrace.Batch(7)])
     for left, right in zip(whole, one_by_one, strict=True):
         assert_same(left, right)
 
@@ -187,8 +187,8 @@ def test_columns_of_several_datasets_are_mixed():
     """A mix of datasets of the same numbers is taken column by column, too."""
     parts = {name: in_chunks({"x": [start, start + 1, start + 2]}, rows=2) for name, start in (("a", 0), ("b", 10))}
     assert MixedSource(parts).columns is not None
-    loader = millrace.DataLoader(
-        data_source=parts, sampler=millrace.MixSampler(parts, [1, 1]), operations=[millrace.Batch(4)]
+    loader = headrace.DataLoader(
+        data_source=parts, sampler=headrace.MixSampler(parts, [1, 1]), operations=[headrace.Batch(4)]
     )
     assert sorted(next(iter(loader))["x"].tolist()) == [0, 1, 10, 11]
 
@@ -280,10 +280,10 @@ def test_runs_resume_exactly(tmp_path):
     """Rows from files and from memory, filtered and in columns, go on byte for byte."""
     in_chunks(numbers(40)).save_to_disk(tmp_path / "saved")
     rows = datasets.load_from_disk(str(tmp_path / "saved")).shuffle(seed=3)
-    odd = [millrace.Filter(lambda row: row["x"] % 2 == 1), millrace.Batch(4)]
-    millrace.check_resume(batches(rows, operations=odd), steps=3, worker_counts=[0])
-    whole = batches(rows.select_columns(["x"]), operations=[millrace.Batch(4)])
-    millrace.check_resume(whole, steps=3, worker_counts=[0])
+    odd = [headrace.Filter(lambda row: row["x"] % 2 == 1), headrace.Batch(4)]
+    headrace.check_resume(batches(rows, operations=odd), steps=3, worker_counts=[0])
+    whole = batches(rows.select_columns(["x"]), operations=[headrace.Batch(4)])
+    headrace.check_resume(whole, steps=3, worker_counts=[0])
 
 
 def test_workers_are_forked_from_one_process_that_has_the_dataset():
@@ -294,8 +294,8 @@ def test_workers_are_forked_from_one_process_that_has_the_dataset():
         return {"x": row["x"], "forked": "zygote" in started_as}
 
     rows = in_chunks(numbers(40)).shuffle(seed=3)
-    found = list(batches(rows, operations=[with_start, millrace.Batch(8)], worker_count=1))
-    alone = list(batches(rows, operations=[lambda row: row, millrace.Batch(8)]))
+    found = list(batches(rows, operations=[with_start, headrace.Batch(8)], worker_count=1))
+    alone = list(batches(rows, operations=[lambda row: row, headrace.Batch(8)]))
     assert [batch["x"].tolist() for batch in found] == [batch["x"].tolist() for batch in alone]
     assert all(batch["forked"].all() for batch in found)
 

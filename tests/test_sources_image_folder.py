@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from source_conformance import SourceConformance
 
-import millrace
-from millrace.errors import SourceError, SourceNotFoundError
-from millrace.sources import ImageFolderDataSource
+import headrace
+from headrace.errors import SourceError, SourceNotFoundError
+from headrace.sources import ImageFolderDataSource
 
 
 def place(key):
@@ -121,7 +121,7 @@ def test_a_folder_in_a_store_is_read_like_a_local_one(folder, tmp_path):
 @pytest.mark.parametrize("worker_count", [0, 1])
 def test_labels_are_stacked(folder, worker_count):
     """As int64; in workers, which list the folders anew, too."""
-    loader = millrace.load(
+    loader = headrace.load(
         ImageFolderDataSource(folder / "train"),
         num_epochs=1,
         transformations=[lambda record: {"y": record["label"]}],
@@ -143,10 +143,10 @@ def test_links_are_followed_but_not_in_circles(folder):
 
 
 WITHOUT_PRIVILEGES = """
-import sys, millrace
+import sys, headrace
 try:
-    millrace.ImageFolderDataSource(sys.argv[1])
-except millrace.errors.SourceError as error:
+    headrace.ImageFolderDataSource(sys.argv[1])
+except headrace.errors.SourceError as error:
     print(error)
 """
 

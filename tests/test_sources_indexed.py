@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
 import json
 import os
 import tarfile
+from itertools import product
 
 import numpy as np
 import pytest
+from damage import ODD_VALUES, paths_in, with_value
 from own_processes import workers
+from pipelines import chosen
 from source_conformance import SourceConformance, open_files
 
-import millrace
-from millrace.errors import SourceError, SourceNotFoundError
-from millrace.formats.index import SUFFIX
-from millrace.formats.tfrecord import framed
-from millrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
+import headrace
+from headrace.errors import SourceError, SourceNotFoundError
+from headrace.formats import index as formats_index
+from headrace.formats.index import MAGIC, SUFFIX, index_of
+from headrace.formats.tfrecord import framed
+from headrace.sources import JsonLinesDataSource, TarDataSource, TFRecordDataSource, fingerprint_of
 
 
 def in_three(folder, ending, count, write):
@@ -34,7 +39,7 @@ def tfrecords(keys):
 
 def examples(keys):
     """Bytes of a TFRecord file of examples."""
-    return b"".join(framed(millrace.encode_example({"image": content(key), "label": key})) for key in keys)
+    return b"".join(framed(headrace.encode_example({"image": content(key), "label": key})) for key in keys)
 
 
 def json_lines(keys):
@@ -82,7 +87,7 @@ def test_new_workers_on_a_file_that_changed_end_in_one_error(kind, change):
     make, path, write = kind
     doing, message = CHANGES[change]
     expected = [repr(record) for record in make(path)]
-    loader = millrace.load(make(path), num_epochs=500, worker_count=1, transformations=[repr], batch_size=5)
+    loader = headrace.load(make(path), num_epochs=500, worker_count=1, transformations=[repr], batch_size=5)
     got = []
     with pytest.raises(SourceError, match=message), iter(loader) as batches:
         for batch in batches:
@@ -166,9 +171,8 @@ def kind(request, tmp_path, monkeypatch):
 def count_of_finds(monkeypatch, make):
     """A list that gets the path of each file that is gone through."""
     found, find = [], make._kind.find
-    monkeypatch.setattr(
-        make, "_kind", type(make._kind)(make._kind.name, lambda file: found.append(file.path) or find(file))
-    )
+    told = dataclasses.replace(make._kind, find=lambda file: found.append(file.path) or find(file))
+    monkeypatch.setattr(make, "_kind", told)
     return found
 
 
@@ -188,13 +192,84 @@ def test_an_index_of_another_file_is_made_anew(kind, monkeypatch):
     make, path, write = kind
     index = path.with_name(path.name + SUFFIX)
     whole = make(path) and index.read_bytes()
-    for damaged in (b"", whole[:30], whole[:-1], whole + b"x", b"millrace index 1\n{}\n", b"\xff" * 100):
+    for damaged in (b"", whole[:30], whole[:-1], whole + b"x", b"headrace index 1\n{}\n", b"\xff" * 100):
         index.write_bytes(damaged)
         assert len(make(path)) == 20
         assert index.read_bytes() == whole
     path.write_bytes(write(range(7)))
     assert len(make(path)) == 7
     assert index.read_bytes() != whole
+
+
+def changed(whole, place, value):
+    """An index with something else at a place of its JSON."""
+    said, _, arrays = whole[len(MAGIC) :].partition(b"\n")
+    return MAGIC + json.dumps(with_value(json.loads(said), place, value)).encode() + b"\n" + arrays
+
+
+@pytest.mark.parametrize("step", chosen([5, 1], 5))
+def test_an_index_with_any_changed_byte_gives_the_same_records(kind, step):
+    """Each byte of what it says, and bytes all over its arrays: the digest that is kept tells; then it is made anew."""
+    make, path, _ = kind
+    index = path.with_name(path.name + SUFFIX)
+    expected = make(path).__getitems__(range(20))
+    whole = index.read_bytes()
+    arrays_at = whole.index(b"\n", len(MAGIC)) + 1
+    places = [*range(arrays_at), *range(arrays_at, len(whole), 7)]
+    for number, place in enumerate(places[::step]):
+        damaged = bytearray(whole)
+        damaged[place] ^= (1, 0x80, 0xFF)[number % 3]
+        index.write_bytes(damaged)
+        assert make(path).__getitems__(range(20)) == expected
+
+
+def test_an_index_is_checked_by_each_process_that_maps_it(kind):
+    """One that was damaged after the source was made is made anew by who reads."""
+    make, path, _ = kind
+    index = path.with_name(path.name + SUFFIX)
+    expected = make(path).__getitems__(range(20))
+    whole = index.read_bytes()
+    for place in range(whole.index(b"\n", len(MAGIC)) + 1, len(whole), 11):
+        source = make(path)
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        index.write_bytes(damaged)
+        assert source.__getitems__(range(20)) == expected
+        index.write_bytes(whole)
+
+
+@pytest.mark.parametrize("step", chosen([7, 1], 7))
+def test_a_forged_index_never_gives_other_records_or_ends_the_process(kind, step):
+    """Each value of its JSON changed into every other kind of value, dtypes that hold addresses among them."""
+    make, path, _ = kind
+    index = path.with_name(path.name + SUFFIX)
+    expected = make(path).__getitems__(range(20))
+    whole = index.read_bytes()
+    said = json.loads(whole[len(MAGIC) :].partition(b"\n")[0])
+    odd = (*ODD_VALUES, "|O", "<f8", "<i8", "|u1", "<M8[s]", "|V8", "|S0", [-1], [2**62, 2], {"offsets": ["|O", [3]]})
+    for place, value in [*product(paths_in(said), odd)][::step]:
+        index.write_bytes(changed(whole, place, value))
+        assert make(path).__getitems__(range(20)) == expected
+    index.write_bytes(MAGIC + b"[" * 100_000 + b"\n")
+    assert make(path).__getitems__(range(20)) == expected
+
+
+def test_an_index_with_a_digest_of_its_own_must_lead_into_the_file(kind):
+    """Numbers that a forger changed, digest and all: what is read are records of this file, or an error of ours."""
+    make, path, _ = kind
+    place = path.with_name(path.name + SUFFIX)
+    kept = index_of(str(path), make._kind)
+    expected = make(path).__getitems__(range(20))
+    for name, array in kept.arrays.items():
+        for value in (-1, 2**31 - 1, 10**6, 0):
+            forged = {**kept.arrays, name: array.copy()}
+            forged[name].reshape(-1)[-1] = np.int64(value).astype(array.dtype)
+            digest = formats_index._digest(forged, kept.words)
+            formats_index._write(str(place), make._kind.name, dataclasses.replace(kept, arrays=forged, digest=digest))
+            try:
+                assert make(path).__getitems__(range(19)) == expected[:19]
+            except SourceError:
+                place.unlink()
 
 
 def test_an_index_may_be_kept_elsewhere(kind, tmp_path):
@@ -215,7 +290,8 @@ def test_where_nothing_can_be_written_the_cache_folder_is_used(kind, monkeypatch
     place.mkdir()  # root may write to read-only folders; nobody may write to this path
     made = count_of_finds(monkeypatch, make)
     assert (len(make(path)), len(make(path)), made) == (20, 20, [str(path)])
-    assert len(list((tmp_path / "cache/millrace-indices").iterdir())) == 1
+    assert len(list((tmp_path / "cache/headrace-indices").iterdir())) == 1
+    assert (tmp_path / "cache/headrace-indices").stat().st_mode & 0o777 == 0o700
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match=r"its index can be kept nowhere.*index_dir="):
         source = make(path, index_dir=tmp_path / "file")
@@ -344,7 +420,7 @@ def test_loaders_read_them(kind, worker_count):
     """Each record once, in workers too."""
     make, path, _ = kind
     source = make(path)
-    loader = millrace.load(
+    loader = headrace.load(
         source, shuffle=True, seed=0, num_epochs=1, worker_count=worker_count, transformations=[repr], batch_size=6
     )
     assert sorted(text for batch in loader for text in batch) == sorted(repr(record) for record in source)
@@ -361,7 +437,7 @@ def test_files_in_a_store_are_read_like_local_ones(kind, tmp_path):
         store.pipe(f"/folder/{path.name}", write(range(20)))
         source = make("memory://folder", storage_options=options)
         assert [source[key] for key in range(20)] == [make(path)[key] for key in range(20)]
-        assert os.listdir(tmp_path / "cache/millrace-indices")[0].endswith(f"-{path.name}{SUFFIX}")
+        assert os.listdir(tmp_path / "cache/headrace-indices")[0].endswith(f"-{path.name}{SUFFIX}")
         source.close()
     finally:
         store.rm("/folder", recursive=True)

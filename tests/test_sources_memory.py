@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from source_conformance import SourceConformance
 
-import millrace.errors
-from millrace.errors import RecordKeyError, SourceError
-from millrace.sources import DataSource, MemorySource, RangeDataSource, as_source, fingerprint_of, reader_of
+import headrace.errors
+from headrace.errors import RecordKeyError, SourceError
+from headrace.sources import DataSource, MemorySource, RangeDataSource, as_source, fingerprint_of, reader_of
 
 
 class TestList(SourceConformance):
@@ -322,7 +322,7 @@ def test_a_users_own_source_is_asked_for_no_key_outside(kind, key):
 
 def test_our_own_sources_check_their_keys_once(monkeypatch):
     """`reader_of` leaves the check to a source that does it itself."""
-    monkeypatch.setattr("millrace.sources.protocol.check_keys", None)
+    monkeypatch.setattr("headrace.sources.protocol.check_keys", None)
     assert list(reader_of(as_source([5, 6]))(np.array([1]))) == [6]
 
 
@@ -343,9 +343,9 @@ def test_a_fingerprint_that_is_no_dict_is_refused():
 
 
 def test_importing_sources_imports_no_file_library():
-    """`import millrace.sources` imports none of jax, tensorflow, pyarrow, array_record, tensorflow_datasets."""
+    """`import headrace.sources` imports none of jax, tensorflow, pyarrow, array_record, tensorflow_datasets."""
     heavy = ["jax", "tensorflow", "pyarrow", "array_record", "tensorflow_datasets", "grain"]
-    code = f"import sys, millrace.sources; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, headrace.sources; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout.strip() == "[]"
 
@@ -363,12 +363,12 @@ def test_a_missing_library_is_named_with_its_extra(source, module, extra):
     code = f"""
 import sys
 sys.modules[{module!r}] = None
-from millrace.sources import *
+from headrace.sources import *
 try:
     {source}
 except ImportError as error:
     print(type(error).__name__, error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
-    assert done.stdout.startswith(millrace.errors.MissingExtraError.__name__)
-    assert f'pip install "millrace[{extra}]"' in done.stdout
+    assert done.stdout.startswith(headrace.errors.MissingExtraError.__name__)
+    assert f'pip install "headrace[{extra}]"' in done.stdout

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.sources.parts import read_by_part
+from headrace.sources.parts import read_by_part
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any), st.data())

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from source_conformance import SourceConformance, assert_same
 
-import millrace
-from millrace.errors import SourceError
-from millrace.sources import TfdsDataSource, as_source, fingerprint_of, reader_of
+import headrace
+from headrace.errors import SourceError
+from headrace.sources import TfdsDataSource, as_source, fingerprint_of, reader_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # What tfds and what it imports say at import is not ours.
@@ -55,11 +55,11 @@ def test_conversion_keeps_examples_as_they_are(tmp_path):
     """`--from tfds`: to ArrayRecord as the bytes in the files, which TFDS decodes; to Parquet as columns."""
     prepare(tmp_path / "data", 10)
     options = {"source_format": "tfds", "split": "train", "workers": 0, "progress": False}
-    millrace.convert(tmp_path / "data" / "tiny_digits", tmp_path / "bytes", **options)
+    headrace.convert(tmp_path / "data" / "tiny_digits", tmp_path / "bytes", **options)
     source = TfdsDataSource("tiny_digits", "train", data_dir=tmp_path / "data")
-    assert list(millrace.ArrayRecordDataSource(tmp_path / "bytes")) == list(source.serialized)
-    millrace.convert(tmp_path / "data" / "tiny_digits", tmp_path / "rows", "parquet", **options)
-    row = millrace.ParquetDataSource(tmp_path / "rows")[7]
+    assert list(headrace.ArrayRecordDataSource(tmp_path / "bytes")) == list(source.serialized)
+    headrace.convert(tmp_path / "data" / "tiny_digits", tmp_path / "rows", "parquet", **options)
+    row = headrace.ParquetDataSource(tmp_path / "rows")[7]
     assert (row["image"], row["label"], row["name"]) == ([[7, 7], [7, 7]], 7, b"name 7")
 
 
@@ -184,7 +184,24 @@ def test_a_dataset_in_a_store_is_that_of_the_folder(prepared, tmp_path):
 
 def test_examples_lie_in_files(prepared):
     """Where their number is that in the file, also of a part of a split."""
-    whole = millrace.ArrayRecordDataSource(prepared / "tiny_digits" / "1.0.0" / "*train*")
+    whole = headrace.ArrayRecordDataSource(prepared / "tiny_digits" / "1.0.0" / "*train*")
     part = TfdsDataSource("tiny_digits", "train[5:12]", data_dir=prepared)
     place = part.file_place(2)
     assert (place.file, place.record) == (whole.file_place(7).file, 7)
+
+
+@pytest.mark.parametrize("name", ["../../escaped.json", "1.0.0/../../../escaped.json"])
+def test_a_name_in_a_store_does_not_lead_out_of_its_folder(name, tmp_path, monkeypatch):
+    """A file that would be copied to a place outside of the temporary folder is an error, and is not written."""
+    store = fsspec.filesystem("memory")
+    store.pipe_file("/datasets/tiny_digits/1.0.0/dataset_info.json", b"{}")
+    found = f"memory://datasets/tiny_digits/{name}"
+    monkeypatch.setattr(
+        "headrace.sources.tfds.file_system_of", lambda *_: type("Names", (), {"glob": lambda self, _: [found]})()
+    )
+    try:
+        with pytest.raises(SourceError, match=r"escaped\.json: a name in a store must not lead out of its folder"):
+            TfdsDataSource("tiny_digits", "train", "memory://datasets")
+    finally:
+        store.rm("/datasets", recursive=True)
+    assert not list(tmp_path.rglob("escaped.json"))

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pipelines import chosen
 from source_conformance import SourceConformance, assert_same, exit_code, open_files
 
-import millrace
-from millrace import TokenSource, TokenWriter
-from millrace.errors import ClosedError, SourceError, SourceNotFoundError
-from millrace.sources import reader_of
+import headrace
+from headrace import TokenSource, TokenWriter
+from headrace.errors import ClosedError, SourceError, SourceNotFoundError
+from headrace.sources import reader_of
 
 DTYPES = ["uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", ">u2"]
 
@@ -186,10 +186,10 @@ def test_workers_give_the_same_batches(tmp_path):
     write(tmp_path / "x.npy", map(document, range(40)))
     streams = []
     for workers in (0, 2):
-        batch = millrace.Batch(8, batch_fn=millrace.pad_batch(length={"tokens": 8}))
-        sampler = millrace.IndexSampler(40, shuffle=True, seed=1, num_epochs=2)
+        batch = headrace.Batch(8, batch_fn=headrace.pad_batch(length={"tokens": 8}))
+        sampler = headrace.IndexSampler(40, shuffle=True, seed=1, num_epochs=2)
         source = TokenSource(tmp_path / "x.npy")
-        loader = millrace.DataLoader(data_source=source, sampler=sampler, operations=[batch], worker_count=workers)
+        loader = headrace.DataLoader(data_source=source, sampler=sampler, operations=[batch], worker_count=workers)
         streams.append([batch["tokens"].tobytes() for batch in loader])
     assert streams[0] == streams[1]
 
@@ -254,12 +254,12 @@ def test_loaders_pack_find_and_resume_over_several_files(tmp_path):
     """They give what they give of one file with the same documents."""
     write(tmp_path / "one.npy", map(document, range(40)))
     one, several = TokenSource(tmp_path / "one.npy"), TokenSource(in_three(tmp_path / "data"))
-    rows = [list(millrace.MapDataset.source(source).shuffle(seed=1).pack(16, window=10)) for source in (one, several)]
+    rows = [list(headrace.MapDataset.source(source).shuffle(seed=1).pack(16, window=10)) for source in (one, several)]
     assert_same(*rows)
     batches = []
     for source in (one, several):
-        batch = millrace.Batch(4, batch_fn=millrace.pad_batch(length={"tokens": 8}))
-        loader = millrace.load(source, shuffle=True, seed=3, num_epochs=2, transformations=[batch])
+        batch = headrace.Batch(4, batch_fn=headrace.pad_batch(length={"tokens": 8}))
+        loader = headrace.load(source, shuffle=True, seed=3, num_epochs=2, transformations=[batch])
         with iter(loader) as iterator:
             batches.append([next(iterator) for _ in range(7)])
             assert batches[-1][5]["tokens"].sum() == sum(source[key]["tokens"].sum() for key in loader.records_at(5))
@@ -537,8 +537,8 @@ def test_packing_is_planned_from_the_lengths_that_a_source_tells(tmp_path, name)
     """A chain that plans its rows gives those of a `Pack` that reads what comes, whatever records are called."""
     write(tmp_path / "x.npy", map(document, range(40)))
     source = TokenSource(tmp_path / "x.npy", name=name)
-    planned = millrace.MapDataset.source(source).pack(16, window=10)
-    read = millrace.load(source, transformations=[millrace.Pack(16, window=10)], num_epochs=1)
+    planned = headrace.MapDataset.source(source).pack(16, window=10)
+    read = headrace.load(source, transformations=[headrace.Pack(16, window=10)], num_epochs=1)
     rows = list(read)
     assert len(planned) == len(rows)
     for one, other in zip(planned, rows):

@@ -8,9 +8,11 @@ import jax
 import numpy as np
 import pytest
 
-from millrace import load
-from millrace.loader.device.stats import FeederStats, StepTimes
-from millrace.loader.stats import IteratorStats
+from headrace import load
+from headrace.loader.device.stats import FeederStats, StepTimes
+from headrace.loader.observing.stats import StageStats, WorkerStats
+from headrace.loader.observing.times import TaskEvent, TaskTimes
+from headrace.loader.stats import IteratorStats
 
 DEVICE = jax.devices()[0]
 
@@ -88,3 +90,32 @@ def test_an_iterators_stats_print_as_a_table_that_says_what_to_do(waited, worker
     assert f"{waited:.3f}" in table
     assert f"{waited / 2:.1%}" in table
     assert word in table.splitlines()[-1]
+
+
+def _stage(**more):
+    numbers = {"number": 0, "tasks": 5, "inputs": 50, "rows": 50, "nbytes": 400, "reads": True, "ends": True}
+    seconds = {"busy": 1.0, "reading": 0.1, "packing": 0.0, "between": 0.0, "cpu_share": 1.0, "waited": 0.8}
+    return StageStats(**{**numbers, **seconds, "queued": 0.0, "ahead": 0.0, "operations": (), **more})
+
+
+def _event(block, asked, began):
+    return TaskEvent(block, 0, 0, 4, (), 0.0, asked, began + 0.2, TaskTimes(0, began, began + 0.1, 0.0, 0.0, 4, 4, 32))
+
+
+ADVICE = {
+    "operations": ((_stage(),), (), "workers are slower than your loop"),
+    "reading": ((_stage(reading=0.9, under_way=14.0),), (), "reading is waited for, with 14 reads under way"),
+    "reading from memory": ((_stage(reading=0.9, under_way=0.9),), (), "workers are slower than your loop"),
+    "start": ((_stage(),), (_event(0, 10.0, 10.7),), "workers took 0.7 s to begin"),
+    "a start long ago": ((_stage(),), (_event(9, 10.0, 10.7),), "workers are slower than your loop"),
+}
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_the_advice_of_a_table_names_what_is_waited_for(case):
+    """Operations, reads with their number, or the start of workers, in the table's last line."""
+    stages, tasks, advice = ADVICE[case]
+    stats = IteratorStats(5, 1.0, 0.8, 2, 0, stages, WorkerStats(2, 0.9, 0.05, 0.05, 2, 0, 0, 0), tasks)
+    *_, last = str(stats).splitlines()
+    assert last.startswith(f"What to do: {advice}")
+    assert len(last) <= 120

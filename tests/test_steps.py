@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import PIPELINES, chosen, loader, stream, tries
 
-import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, RecordMetadata, ShardOptions
-from millrace.loader.plan.steps.ranges import union, without
+import headrace
+from headrace import Batch, DataLoader, Filter, IndexSampler, RecordMetadata, ShardOptions
+from headrace.loader.plan.steps.ranges import union, without
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda pair: (pair[0], sum(pair))), max_size=4)
 
@@ -52,11 +52,11 @@ def test_workers_leave_out_the_same_steps():
         assert not 20 <= x < 40
         return x
 
-    whole = millrace.load(range(100), transformations=[checked], batch_size=4, num_epochs=1).skip([(5, 10)])
+    whole = headrace.load(range(100), transformations=[checked], batch_size=4, num_epochs=1).skip([(5, 10)])
     assert len(whole) == 20
     expected = stream(whole)
     assert len(expected) == 20
-    processes = millrace.load(range(100), transformations=[checked], batch_size=4, num_epochs=1, worker_count=2)
+    processes = headrace.load(range(100), transformations=[checked], batch_size=4, num_epochs=1, worker_count=2)
     assert stream(processes.skip([(5, 7), (7, 10)])) == expected
 
 
@@ -115,14 +115,14 @@ def test_ranges_add_and_subtract_as_sets_do(one, two):
 def test_what_are_no_ranges_of_steps_is_refused(ranges):
     """The message shows what is expected."""
     with pytest.raises((TypeError, ValueError), match=r"start_step|stop_step"):
-        millrace.load(range(9)).skip(ranges)
+        headrace.load(range(9)).skip(ranges)
 
 
-FOUND = [("millrace", True, 3), ("grain", True, 1), ("grain", False, 3)]
+FOUND = [("headrace", True, 3), ("grain", True, 1), ("grain", False, 3)]
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "shuffle", "shards"), chosen(product(["millrace", "grain"], [False, True], [1, 3]), *FOUND)
+    ("algorithm", "shuffle", "shards"), chosen(product(["headrace", "grain"], [False, True], [1, 3]), *FOUND)
 )
 def test_every_record_is_found_where_records_at_says_it_is(algorithm, shuffle, shards):
     """Finding is the inverse of records_at, in each epoch, for each shard; a record of another shard is a LookupError."""
@@ -146,7 +146,7 @@ def test_every_record_is_found_where_records_at_says_it_is(algorithm, shuffle, s
 def test_a_record_is_found_at_any_size_at_once():
     """In an epoch of 2^50 records, at an epoch far away."""
     sampler = IndexSampler(1 << 50, shuffle=True, seed=3)
-    source = millrace.RangeDataSource(0, 1 << 50, 1)
+    source = headrace.RangeDataSource(0, 1 << 50, 1)
     one = DataLoader(data_source=source, sampler=sampler, operations=[Batch(1024)])
     step, row = one.find(123_456_789_012_345, epoch=1000)
     assert one.records_at(step)[row] == 123_456_789_012_345
@@ -193,7 +193,7 @@ def test_a_record_that_a_users_endless_sampler_never_gives_is_not_searched_for_e
 )
 def test_a_record_that_is_not_there_is_named(arguments, error, message):
     """A key of no record, an epoch that never comes, a record in a batch that is dropped."""
-    one = millrace.load(range(9), batch_size=4, drop_remainder=True, num_epochs=2)
+    one = headrace.load(range(9), batch_size=4, drop_remainder=True, num_epochs=2)
     with pytest.raises(error, match=message):
         one.find(*arguments)
 
@@ -201,5 +201,5 @@ def test_a_record_that_is_not_there_is_named(arguments, error, message):
 def test_ragged_pipelines_say_why_they_do_not_know():
     """To find a record needs a pipeline in which every step has known records."""
     with pytest.raises(TypeError, match="last_records"):
-        millrace.load(range(9), transformations=[Filter(lambda x: x)]).find(0, 0)
-    assert np.array_equal(millrace.load(range(9), batch_size=3).records_at(5), [6, 7, 8])
+        headrace.load(range(9), transformations=[Filter(lambda x: x)]).find(0, 0)
+    assert np.array_equal(headrace.load(range(9), batch_size=3).records_at(5), [6, 7, 8])

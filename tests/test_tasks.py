@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from pipelines import PIPELINES, loader, plain, stream
 
-from millrace import Batch, Filter, load
-from millrace.loader.observing.observer import Observer
-from millrace.loader.plan.pipeline import Pipeline
-from millrace.loader.stream.flow import Flow
-from millrace.loader.stream.skipped import SkippedRecords
-from millrace.loader.work.stopwatch import Stopwatch
-from millrace.loader.work.tasks import NO_BLOCKS, GroupTask, SpanTask
-from millrace.loader.work.worker import Worker
+from headrace import Batch, Filter, load
+from headrace.loader.executors.pace import limits_of
+from headrace.loader.observing.observer import Observer
+from headrace.loader.plan.pipeline import Pipeline
+from headrace.loader.stream.flow import Flow
+from headrace.loader.stream.skipped import SkippedRecords
+from headrace.loader.work.stopwatch import Stopwatch
+from headrace.loader.work.tasks import NO_BLOCKS, GroupTask, SpanTask
+from headrace.loader.work.worker import Worker
 
 
 class LooksAlways(Stopwatch):
@@ -35,10 +36,11 @@ class LooksAlways(Stopwatch):
 class Far:
     """An executor that has each task done twice, by workers that know of it only what pickle carries; one of them is timed."""
 
-    def units(self, stage):
-        return 1
+    def inputs(self, stage):
+        return self._inputs[stage]
 
     def __init__(self, pipeline: Pipeline) -> None:
+        self._inputs = {number: each.task for number, each in limits_of(pipeline, several=False).items()}
         data = cloudpickle.dumps(pipeline)
         self._workers = [Worker(cloudpickle.loads(data), stopwatch=one) for one in (None, LooksAlways)]
         self.kinds: set[type] = set()

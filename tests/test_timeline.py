@@ -9,17 +9,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-import millrace
-from millrace import Batch, Filter, load
-from millrace.errors import OutputError
-from millrace.loader.device.stats import BatchTimes, FeederStats, StepTimes, Times
-from millrace.loader.observing.times import TaskEvent, TaskTimes
-from millrace.loader.stats import IteratorStats
-from millrace.showing.timeline import timeline
+import headrace
+from headrace import Batch, Filter, load
+from headrace.errors import OutputError
+from headrace.loader.device.stats import BatchTimes, FeederStats, StepTimes, Times
+from headrace.loader.observing.times import TaskEvent, TaskTimes
+from headrace.loader.stats import IteratorStats
+from headrace.showing.timeline import timeline
 
 
 def _slow(element):
-    time.sleep(5e-3)  # tasks shorter than 4 ms are not all timed
+    time.sleep(10e-3)  # tasks shorter than 8 ms are not all timed
     return element
 
 
@@ -43,7 +43,7 @@ def test_every_wait_receives_what_a_task_made_of_what_others_read(workers):
     shown = timeline(iterator.stats())
     loop, *workers_ = shown.tracks
     tasks = [span for track in workers_ for span in track.spans if span.kind == "task"]
-    reads = {span.flows[0] for span in tasks if dict(span.details)["stage"] == 0}
+    reads = {flow for span in tasks if dict(span.details)["stage"] == 0 for flow in span.flows}
     batches = {span.flows[0]: set(span.flows[1:]) for span in tasks if dict(span.details)["stage"] == 1}
     waits = [span for span in loop.spans if span.kind == "waiting"]
     assert {flow for span in waits for flow in span.flows} == set(batches)
@@ -72,7 +72,7 @@ def test_a_feeders_step_comes_from_its_reading_over_its_transfer():
 def test_perfetto_reads_the_trace(tmp_path):
     """Tracks have names and a process; what begins on one ends on it; each flow goes through at least two spans."""
     perfetto = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
-    path = millrace.write_perfetto(_drained(2), tmp_path / "run.perfetto")
+    path = headrace.write_perfetto(_drained(2), tmp_path / "run.perfetto")
     trace = perfetto.Trace.FromString(path.read_bytes())
     tracks = {
         packet.track_descriptor.uuid: packet.track_descriptor
@@ -81,7 +81,7 @@ def test_perfetto_reads_the_trace(tmp_path):
     }
     events = [packet for packet in trace.packet if packet.HasField("track_event")]
     names = [track.name or track.process.process_name for track in tracks.values()]
-    assert names[:2] == ["millrace", "your loop"]
+    assert names[:2] == ["headrace", "your loop"]
     assert "worker 0" in names
     flows, depth = Counter(), defaultdict(int)
     for packet in sorted(events, key=lambda packet: packet.timestamp):
@@ -95,12 +95,12 @@ def test_perfetto_reads_the_trace(tmp_path):
 
 
 def test_of_a_loop_that_has_not_begun_there_is_an_empty_trace(tmp_path):
-    """And of one that is not of millrace an error that says so."""
+    """And of one that is not of headrace an error that says so."""
     pytest.importorskip("perfetto")
     loop = iter(load(range(3)))
-    assert millrace.write_perfetto(loop, tmp_path / "empty").stat().st_size > 0
-    with pytest.raises(TypeError, match="is no loop of millrace"):
-        millrace.write_perfetto(iter([1]), tmp_path / "other")
+    assert headrace.write_perfetto(loop, tmp_path / "empty").stat().st_size > 0
+    with pytest.raises(TypeError, match="is no loop of headrace"):
+        headrace.write_perfetto(iter([1]), tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
@@ -108,7 +108,7 @@ def test_what_was_not_timed_is_said_to_be_so():
     """Of short tasks every few are timed; what is between two of them is not called the user's own work."""
 
     def task(block, at, tasks):
-        times = TaskTimes(0, at, at + 1, 0.0, 0.0, 4, 4, 32, tasks)
+        times = TaskTimes(0, at, at + 1, 0.0, 0.0, 4, 4, 32, 0.0, tasks)
         return TaskEvent(block, 1, 0, 4, (), at, at, at + 1, times)
 
     stage = _drained(0).stats().stages[1]
@@ -124,5 +124,5 @@ def test_a_place_that_cannot_be_written_is_one_clear_error(place, tmp_path, monk
     pytest.importorskip("perfetto")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OutputError, match=r"cannot be written: .*; name a file in a folder that you may write to"):
-        millrace.write_perfetto(_drained(0), place)
+        headrace.write_perfetto(_drained(0), place)
     assert list(tmp_path.iterdir()) == []

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import millrace
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions, load
-from millrace.errors import EmptyStreamError
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions, load
+from headrace.errors import EmptyStreamError
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from millrace.errors import EmptyStreamError
         lambda: load(range(8), batch_size=2, drop_remainder=True, num_epochs=1).with_batch_size(9),
         lambda: load(range(6), batch_size=9, drop_remainder=True).epochs(3),
         lambda: load(
-            range(6), batch_size=9, drop_remainder=True, num_epochs=1, shard_options=millrace.ShardByJaxProcess()
+            range(6), batch_size=9, drop_remainder=True, num_epochs=1, shard_options=headrace.ShardByJaxProcess()
         ),
         lambda: load(
             range(6),
@@ -92,7 +92,7 @@ def test_a_shard_with_a_record_less_is_no_error_of_its_own():
     lengths = [
         len(
             load(
-                range(7), batch_size=4, drop_remainder=True, num_epochs=1, shard_options=millrace.ShardOptions(shard, 2)
+                range(7), batch_size=4, drop_remainder=True, num_epochs=1, shard_options=headrace.ShardOptions(shard, 2)
             )
         )
         for shard in range(2)

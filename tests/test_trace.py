@@ -1,4 +1,4 @@
-"""`millrace.trace` tells what was in a step: it is what was delivered, wherever one asks from."""
+"""`headrace.trace` tells what was in a step: it is what was delivered, wherever one asks from."""
 
 import json
 import random
@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
-import millrace
-from millrace import (
+import headrace
+from headrace import (
     Batch,
     DataLoader,
     Filter,
@@ -21,7 +21,7 @@ from millrace import (
     ShardOptions,
     WindowShuffle,
 )
-from millrace.errors import CheckpointError, TraceError
+from headrace.errors import CheckpointError, TraceError
 
 DOCUMENTS = [1000 * key + np.arange(1 + key * 7 % 11) for key in range(60)]
 """Each token tells its document, and its place in that."""
@@ -162,8 +162,8 @@ def test_a_trace_is_what_was_delivered(name):
     states, delivered = zip(*_run(iter(loader), 14))
     for _ in range(3):
         step, at = chosen.randrange(len(delivered)), chosen.randrange(len(delivered))
-        assert _agrees(name, millrace.trace(loader, step), delivered[step])
-        found = millrace.trace(loader, step, states[at])
+        assert _agrees(name, headrace.trace(loader, step), delivered[step])
+        found = headrace.trace(loader, step, states[at])
         assert _agrees(name, found, delivered[step])
         assert found.ran_from in (None, 0, at)
 
@@ -173,7 +173,7 @@ def test_rows_and_segments_are_those_of_the_batch(name):
     """Each record stands in the row, and of a packed row in the segment, that the trace says."""
     loader = PIPELINES[name]()
     element = [batch for batch, _ in zip(loader, range(4))][3]
-    for record in millrace.trace(loader, 3).records:
+    for record in headrace.trace(loader, 3).records:
         document = (OTHERS if record.dataset == "other" else DOCUMENTS)[record.key]
         if record.segment is None:
             assert element[record.row].tolist() == document.tolist()
@@ -188,7 +188,7 @@ def test_rows_and_segments_are_those_of_the_batch(name):
 def test_a_step_far_away_is_told_without_reading(name):
     """At step 10^9 of what has random access, keys are those of the order, and the source is not asked."""
     endless = {
-        "batch": millrace.load(DOCUMENTS, shuffle=True, seed=4, transformations=[_never], batch_size=7),
+        "batch": headrace.load(DOCUMENTS, shuffle=True, seed=4, transformations=[_never], batch_size=7),
         "mix": _mix_loader(),
         "chain": _documents().map(_never).repeat().batch(5),
         "chain mix": MapDataset.mix({"mine": _documents().map(_never), "other": _others()}, when_exhausted="repeat"),
@@ -197,7 +197,7 @@ def test_a_step_far_away_is_told_without_reading(name):
             [_documents().map(_never).to_iter_dataset()] * 2, [2, 1], when_exhausted="repeat"
         ),
     }
-    found = millrace.trace(endless[name], 10**9)
+    found = headrace.trace(endless[name], 10**9)
     assert found.ran_from is None
     assert found.records
     if name == "batch":
@@ -225,13 +225,13 @@ def test_all_shards_of_a_checkpoint_are_told(tmp_path):
         for _ in range(3 + index):
             next(iterator)
         (tmp_path / f"process_{index}-of-2.json").write_bytes(iterator.get_state())
-    found = millrace.trace(_mix_loader(), 6, tmp_path)
+    found = headrace.trace(_mix_loader(), 6, tmp_path)
     for index, iterator in enumerate(iterators):
         batch = [next(iterator) for _ in range(4 - index)][-1]
         mine = [record for record in found.records if record.shard == index]
         assert [_key_of(row) for row in batch] == [record.key for record in mine]
     states = [(tmp_path / f"process_{index}-of-2.json").read_bytes() for index in range(2)]
-    found = millrace.trace(loader(0, 1), 5, tmp_path, shards=3)
+    found = headrace.trace(loader(0, 1), 5, tmp_path, shards=3)
     later = []
     for index in range(3):
         iterator = iter(loader(index, 3))
@@ -240,10 +240,10 @@ def test_all_shards_of_a_checkpoint_are_told(tmp_path):
         assert iterator.step == 6
         assert [_key_of(row) for row in batch] == [record.key for record in found.records if record.shard == index]
         later.append(iterator.get_state())
-    again = millrace.trace(loader(0, 1), 5, later)
+    again = headrace.trace(loader(0, 1), 5, later)
     assert again.records == found.records
     with pytest.raises(TraceError, match="step 2 came before the checkpoint, at step 6, and the number of shards"):
-        millrace.trace(loader(0, 1), 2, later)
+        headrace.trace(loader(0, 1), 2, later)
 
 
 def test_of_several_checkpoints_the_last_one_before_the_step_is_taken(tmp_path):
@@ -255,13 +255,13 @@ def test_of_several_checkpoints_the_last_one_before_the_step_is_taken(tmp_path):
         if iterator.step in (4, 9):
             (tmp_path / str(iterator.step) / "loader").mkdir(parents=True)
             (tmp_path / str(iterator.step) / "loader" / "process_0-of-1.json").write_bytes(iterator.get_state())
-    assert [millrace.trace(loader, step, tmp_path).ran_from for step in (2, 4, 8, 9, 11)] == [0, 4, 4, 9, 9]
+    assert [headrace.trace(loader, step, tmp_path).ran_from for step in (2, 4, 8, 9, 11)] == [0, 4, 4, 9, 9]
     (tmp_path / "9" / "other").mkdir()
     (tmp_path / "9" / "other" / "process_0-of-1.json").write_bytes(
         (tmp_path / "9/loader/process_0-of-1.json").read_bytes()
     )
     with pytest.raises(CheckpointError, match=r"holds 2 checkpoints .* pass the path of one"):
-        millrace.trace(loader, 10, tmp_path)
+        headrace.trace(loader, 10, tmp_path)
 
 
 def _key_of(document):
@@ -285,14 +285,14 @@ def test_elastic_resumes_in_the_middle_of_windows_are_told():
         iterator.set_states(states)
         for step in range(3, 6):
             batch = next(iterator)
-            found = millrace.trace(loader(index, 3), step, states, shards=3)
+            found = headrace.trace(loader(index, 3), step, states, shards=3)
             mine = [record for record in found.records if record.shard == index]
             assert sorted(_tokens(batch)) == sorted(_expected(found_of(found, mine)))
 
 
 def found_of(found, records):
     """A trace with some records."""
-    return millrace.tools.Trace(
+    return headrace.tools.Trace(
         found.step, found.shards, found.shard_count, found.epochs, found.ran_from, tuple(records)
     )
 
@@ -311,13 +311,13 @@ def test_steps_of_a_loop_per_epoch(filtered):
     for step in (0, 4, 8, len(delivered) - 1):
         batch, epoch = delivered[step]
         for found in [
-            millrace.trace(loader, step, epochs=True),
-            *(millrace.trace(loader, step, states[at]) for at in (1, 6, len(states) - 2)),
+            headrace.trace(loader, step, epochs=True),
+            *(headrace.trace(loader, step, states[at]) for at in (1, 6, len(states) - 2)),
         ]:
             assert _expected(found) == _tokens(batch)
             assert found.epochs == {"": epoch}
     with pytest.raises(TraceError, match="after the end of the stream"):
-        millrace.trace(loader, len(delivered), epochs=True)
+        headrace.trace(loader, len(delivered), epochs=True)
 
 
 class Numbers(IterDataset):
@@ -354,7 +354,7 @@ def test_what_can_only_be_run_through_is_told_by_number():
         batches.append(next(iterator).tolist())
     iterator.close()
     for state in (None, states[2]):
-        found = millrace.trace(stream, 4, state)
+        found = headrace.trace(stream, 4, state)
         assert [record.key for record in found.records] == batches[4]
         assert found.epochs == {}
 
@@ -369,16 +369,16 @@ def test_records_that_failed_are_left_out_as_they_were():
 
     loader = _loader(fails, Batch(4, batch_fn=_listed), on_error="skip")
     batches = [batch for batch, _ in zip(loader, range(5))]
-    assert _expected(millrace.trace(loader, 4)) == _tokens(batches[4])
+    assert _expected(headrace.trace(loader, 4)) == _tokens(batches[4])
 
 
 def test_steps_that_are_left_out_have_no_records():
     """Others keep their numbers."""
     loader = _loader(Batch(7, batch_fn=_listed)).skip([(2, 4)])
     batches = list(loader)
-    assert _expected(millrace.trace(loader, 4)) == _tokens(batches[2])
+    assert _expected(headrace.trace(loader, 4)) == _tokens(batches[2])
     with pytest.raises(TraceError, match=r"step 3 is left out by skip\(\)"):
-        millrace.trace(loader, 3)
+        headrace.trace(loader, 3)
 
 
 def test_epochs_of_a_mix_are_told_by_part():
@@ -387,7 +387,7 @@ def test_epochs_of_a_mix_are_told_by_part():
     iterator = iter(loader)
     for _ in range(60):
         next(iterator)
-    assert millrace.trace(loader, 59).epochs == iterator.part_epochs
+    assert headrace.trace(loader, 59).epochs == iterator.part_epochs
 
 
 @pytest.mark.parametrize(
@@ -396,22 +396,22 @@ def test_epochs_of_a_mix_are_told_by_part():
         (26, None, "step 26 is after the end of the stream, which has 26 elements"),
         (10**30, None, "is after the end of the stream, which has 26 elements"),
         (0, "nothing/here.json", "holds no process_"),
-        (0, b"{}", "is not the state of a millrace loader"),
+        (0, b"{}", "is not the state of a headrace loader"),
         (0, 7, "an int is no checkpoint; pass its path"),
     ],
 )
 def test_what_cannot_be_told_is_one_error(step, checkpoint, message):
     """With what was asked for, and what there is."""
     with pytest.raises((TraceError, CheckpointError), match=message):
-        millrace.trace(_loader(Batch(7, batch_fn=_listed)), step, checkpoint)
+        headrace.trace(_loader(Batch(7, batch_fn=_listed)), step, checkpoint)
 
 
 def test_states_of_other_pipelines_are_refused_unless_told_otherwise():
     """As set_state does."""
-    state = iter(millrace.load(DOCUMENTS, shuffle=True, seed=5, num_epochs=3)).get_state()
+    state = iter(headrace.load(DOCUMENTS, shuffle=True, seed=5, num_epochs=3)).get_state()
     with pytest.raises(CheckpointError, match="seed 5 → 4"):
-        millrace.trace(_loader(), 0, state)
-    assert millrace.trace(_loader(), 0, state, strict=False).records
+        headrace.trace(_loader(), 0, state)
+    assert headrace.trace(_loader(), 0, state, strict=False).records
 
 
 def test_a_changed_batch_size_is_noticed():
@@ -424,38 +424,38 @@ def test_a_changed_batch_size_is_noticed():
     next(after)
     batch = next(after)
     with pytest.raises(TraceError, match="step 0 came before the checkpoint"):
-        millrace.trace(large, 0, after.get_state())
-    assert _expected(millrace.trace(large, 2, iterator.get_state())) == _tokens(batch)
+        headrace.trace(large, 0, after.get_state())
+    assert _expected(headrace.trace(large, 2, iterator.get_state())) == _tokens(batch)
 
 
 @pytest.mark.parametrize("option", [("--step", "-1"), ("--step", "x"), ("--step", "1", "--shards", "0")])
 def test_numbers_that_are_none_are_usage_errors(option, capsys):
     """Of the command, not of the program."""
-    from millrace.tools.command_line import main
+    from headrace.tools.command_line import main
 
     with pytest.raises(SystemExit, match="2"):
         main(["trace", "train.py", *option])
-    assert "usage: millrace trace" in capsys.readouterr().err
+    assert "usage: headrace trace" in capsys.readouterr().err
 
 
 PROGRAM = """
-import millrace
+import headrace
 
 def make():
-    return millrace.load(range(20), shuffle=True, seed=0, batch_size=4, num_epochs=2)
+    return headrace.load(range(20), shuffle=True, seed=0, batch_size=4, num_epochs=2)
 
 def failing():
-    return millrace.load(range(20), transformations=[millrace.Filter(lambda x: 1 / 0)])
+    return headrace.load(range(20), transformations=[headrace.Filter(lambda x: 1 / 0)])
 """
 
 
 def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     """Of a checkpoint and a program, or of a program alone; what cannot be told is one line and the status 2."""
-    from millrace.tools.command_line import main
+    from headrace.tools.command_line import main
 
     program = tmp_path / "train.py"
     program.write_text(PROGRAM)
-    loader = millrace.load(range(20), shuffle=True, seed=0, batch_size=4, num_epochs=2)
+    loader = headrace.load(range(20), shuffle=True, seed=0, batch_size=4, num_epochs=2)
     state = tmp_path / "state.json"
     state.write_bytes(iter(loader).get_state())
     assert main(["trace", str(state), f"{program}:make", "--step", "7"]) == 0
@@ -481,8 +481,8 @@ def test_an_iterator_is_traced_from_where_it_stands():
     loader = _loader(Filter(_long), Batch(4, batch_fn=_listed))
     iterator = iter(loader)
     batches = [next(iterator) for _ in range(5)]
-    assert _expected(millrace.trace(iterator, 3)) == _tokens(batches[3])
-    found = millrace.trace(iterator, 6)
+    assert _expected(headrace.trace(iterator, 3)) == _tokens(batches[3])
+    found = headrace.trace(iterator, 6)
     assert found.ran_from == 5
     next(iterator)
     assert _expected(found) == _tokens(next(iterator))
@@ -490,18 +490,18 @@ def test_an_iterator_is_traced_from_where_it_stands():
     list(next(epochs))
     second = next(epochs)
     batch = next(second)
-    assert _expected(millrace.trace(second, 6)) == _tokens(batch)
-    assert millrace.trace(epochs, 6) == millrace.trace(second, 6)
-    assert _expected(millrace.trace(second, 1)) == _tokens(list(_loader(Batch(11, batch_fn=_listed)))[1])
+    assert _expected(headrace.trace(second, 6)) == _tokens(batch)
+    assert headrace.trace(epochs, 6) == headrace.trace(second, 6)
+    assert _expected(headrace.trace(second, 1)) == _tokens(list(_loader(Batch(11, batch_fn=_listed)))[1])
 
 
 TRAINING = """
 import sys
 import jax
-import millrace
+import headrace
 
 def main(records):
-    loader = millrace.load(range(records), shuffle=True, seed=0, batch_size=4)
+    loader = headrace.load(range(records), shuffle=True, seed=0, batch_size=4)
     print("training")
     batches = loader.to_device(jax.devices()[0]) if "device" in sys.argv else loader
     for batch in batches:
@@ -515,11 +515,11 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("where", ["host", "device"])
 def test_a_program_is_run_up_to_its_first_loop(where, tmp_path, capsys):
     """With its arguments; the loader inside its main() is found, and what it prints is not among what is found."""
-    from millrace.tools.command_line import main
+    from headrace.tools.command_line import main
 
     program = tmp_path / "train.py"
     program.write_text(TRAINING)
-    expected = millrace.load(range(30), shuffle=True, seed=0, batch_size=4).records_at(9).tolist()
+    expected = headrace.load(range(30), shuffle=True, seed=0, batch_size=4).records_at(9).tolist()
     assert main(["trace", "--run", str(program), "--step", "9", "--json", "--", "30", where]) == 0
     told = capsys.readouterr()
     assert [record["key"] for record in json.loads(told.out)["records"]] == expected

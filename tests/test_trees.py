@@ -5,7 +5,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from millrace.operations.trees import flatten
+from headrace.operations.trees import flatten
 
 
 def test_threads_that_meet_a_dataclass_at_once_all_take_it_apart():

@@ -8,12 +8,12 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from damage import ODD_VALUES, paths_in, with_value
+from damage import ODD_VALUES, paths_in, sealed, with_value
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import tries
 
-from millrace import (
+from headrace import (
     Batch,
     DataLoader,
     Filter,
@@ -25,7 +25,7 @@ from millrace import (
     RandomMapTransform,
     ShardOptions,
 )
-from millrace.errors import CheckpointError
+from headrace.errors import CheckpointError
 
 
 class Documents:
@@ -211,7 +211,7 @@ def test_a_damaged_state_is_refused_or_a_place_in_the_stream(name, data):
     damaged = with_value(state["unfinished"], path, data.draw(st.sampled_from(ODD_VALUES)))
     (one,) = shards(PIPELINES[name], 1)
     try:
-        one.set_state(json.dumps({**state, "unfinished": damaged}).encode())
+        one.set_state(sealed({**state, "unfinished": damaged}))
     except CheckpointError:
         return
     for _ in islice(one, 3):

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-import millrace
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions, load
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions, load
 
 DEVICE = jax.devices()[0]
 
@@ -97,7 +97,7 @@ def test_an_iterator_prints_where_it_stands():
 
 def test_a_feeder_of_something_else_knows_no_step():
     """It says so, and prints what it reads from."""
-    with iter(millrace.device_put([np.ones(2)], DEVICE)) as feeder:
+    with iter(headrace.device_put([np.ones(2)], DEVICE)) as feeder:
         next(feeder)
         assert repr(feeder) == "DeviceFeeder(source=list_iterator)"
         for ask in (lambda: feeder.step, lambda: feeder.epoch, lambda: len(feeder)):
@@ -127,7 +127,7 @@ def test_dir_shows_what_is_for_users():
     with iter(loader.to_device(DEVICE)) as feeder:
         assert _shown(feeder) == shared | {"mask"}
     assert _shown(iter(loader)) == shared
-    assert _shown(millrace.checkpoint) == set(millrace.checkpoint.__all__)
+    assert _shown(headrace.checkpoint) == set(headrace.checkpoint.__all__)
     assert _shown(loader) == {"epochs", "find", "records_at", "skip", "to_device", "with_batch_size"}
 
 

@@ -8,8 +8,8 @@ import inspect
 import numpy as np
 import pytest
 
-import millrace
-from millrace.wording import brief, first_few, shown
+import headrace
+from headrace.wording import brief, first_few, shown
 
 LIMIT = 500
 
@@ -41,37 +41,37 @@ HUGE = {
 }
 
 GOOD = {
-    millrace.ArrayRecordDataSource: {"paths": "none.array_record"},
-    millrace.Batch: {"batch_size": 2},
-    millrace.DecodeImage: {},
-    millrace.decode_example: {"data": b""},
-    millrace.encode_example: {"record": {}},
-    millrace.ImageFolderDataSource: {"paths": "none"},
-    millrace.JsonLinesDataSource: {"paths": "none.jsonl"},
-    millrace.RandomFlip: {},
-    millrace.RandomResizedCrop: {"size": 8},
-    millrace.Resize: {"size": 8},
-    millrace.TFRecordDataSource: {"paths": "none.tfrecord"},
-    millrace.TarDataSource: {"paths": "none.tar"},
-    millrace.DataLoader: {"data_source": [1, 2, 3], "sampler": millrace.IndexSampler(3, num_epochs=1)},
-    millrace.Filter: {"function": bool},
-    millrace.FlatMap: {"function": list},
-    millrace.IndexSampler: {"num_records": 3},
-    millrace.MapTransform: {"function": abs},
-    millrace.MapWithIndexTransform: {"function": max},
-    millrace.MemorySource: {"data": [1]},
-    millrace.MixedSource: {"parts": {"a": [1], "b": [2]}},
-    millrace.MixSampler: {"parts": {"a": 1, "b": 2}},
-    millrace.ParquetDataSource: {"paths": "none.parquet"},
-    millrace.RandomMapTransform: {"function": max},
-    millrace.RangeDataSource: {"start": 3},
-    millrace.ReadOptions: {},
-    millrace.SequentialSampler: {"num_records": 3},
-    millrace.ShardOptions: {"shard_index": 0, "shard_count": 1},
-    millrace.checkpoint.StateFile: {"path": "none"},
-    millrace.batch_and_pad: {"elements": [1], "batch_size": 2},
-    millrace.load: {"source": [1, 2, 3]},
-    millrace.pad_batch: {},
+    headrace.ArrayRecordDataSource: {"paths": "none.array_record"},
+    headrace.Batch: {"batch_size": 2},
+    headrace.DecodeImage: {},
+    headrace.decode_example: {"data": b""},
+    headrace.encode_example: {"record": {}},
+    headrace.ImageFolderDataSource: {"paths": "none"},
+    headrace.JsonLinesDataSource: {"paths": "none.jsonl"},
+    headrace.RandomFlip: {},
+    headrace.RandomResizedCrop: {"size": 8},
+    headrace.Resize: {"size": 8},
+    headrace.TFRecordDataSource: {"paths": "none.tfrecord"},
+    headrace.TarDataSource: {"paths": "none.tar"},
+    headrace.DataLoader: {"data_source": [1, 2, 3], "sampler": headrace.IndexSampler(3, num_epochs=1)},
+    headrace.Filter: {"function": bool},
+    headrace.FlatMap: {"function": list},
+    headrace.IndexSampler: {"num_records": 3},
+    headrace.MapTransform: {"function": abs},
+    headrace.MapWithIndexTransform: {"function": max},
+    headrace.MemorySource: {"data": [1]},
+    headrace.MixedSource: {"parts": {"a": [1], "b": [2]}},
+    headrace.MixSampler: {"parts": {"a": 1, "b": 2}},
+    headrace.ParquetDataSource: {"paths": "none.parquet"},
+    headrace.RandomMapTransform: {"function": max},
+    headrace.RangeDataSource: {"start": 3},
+    headrace.ReadOptions: {},
+    headrace.SequentialSampler: {"num_records": 3},
+    headrace.ShardOptions: {"shard_index": 0, "shard_count": 1},
+    headrace.checkpoint.StateFile: {"path": "none"},
+    headrace.batch_and_pad: {"elements": [1], "batch_size": 2},
+    headrace.load: {"source": [1, 2, 3]},
+    headrace.pad_batch: {},
 }
 """What the rest of the arguments are while one is huge."""
 
@@ -86,7 +86,7 @@ EXPECTED = (
     OverflowError,
     AttributeError,
     UserWarning,
-    millrace.errors.MillraceError,
+    headrace.errors.HeadraceError,
 )
 
 
@@ -110,8 +110,8 @@ def test_no_message_is_long_whatever_is_passed(make, name):
 def test_what_arises_later_is_short_too(kind):
     """Errors of next(), of states and of batches show the start of a value."""
     value = HUGE[kind]
-    iterator = iter(millrace.load([1, 2, 3]))
-    loader = millrace.load([1, 2, 3], batch_size=2)
+    iterator = iter(headrace.load([1, 2, 3]))
+    loader = headrace.load([1, 2, 3], batch_size=2)
     for act in (
         lambda: iterator.set_state(value),
         lambda: iterator.set_states([value]),
@@ -122,15 +122,15 @@ def test_what_arises_later_is_short_too(kind):
         lambda: loader.skip(value),
         lambda: loader.skip([value]),
         lambda: loader.with_batch_size(value),
-        lambda: millrace.check_resume(loader, steps=value, worker_counts=[]) if kind != "int" else None,
-        lambda: millrace.pad_batch()([{"x": value}, {"y": value}]),
-        lambda: next(iter(millrace.load([{"x": value}, {"y": np.zeros(2)}], batch_size=2))),
-        lambda: next(iter(millrace.load([{"x" * 100_000: value}, {"x" * 100_000: np.zeros((2, 3))}], batch_size=2))),
-        lambda: millrace.IndexSampler(3)[value],
-        lambda: millrace.MemorySource([1])[value],
-        lambda: getattr(millrace, "x" * 100_000),
-        lambda: getattr(millrace.checkpoint, "x" * 100_000),
-        lambda: millrace.load([1], **{"x" * 100_000: 1}),
+        lambda: headrace.check_resume(loader, steps=value, worker_counts=[]) if kind != "int" else None,
+        lambda: headrace.pad_batch()([{"x": value}, {"y": value}]),
+        lambda: next(iter(headrace.load([{"x": value}, {"y": np.zeros(2)}], batch_size=2))),
+        lambda: next(iter(headrace.load([{"x" * 100_000: value}, {"x" * 100_000: np.zeros((2, 3))}], batch_size=2))),
+        lambda: headrace.IndexSampler(3)[value],
+        lambda: headrace.MemorySource([1])[value],
+        lambda: getattr(headrace, "x" * 100_000),
+        lambda: getattr(headrace.checkpoint, "x" * 100_000),
+        lambda: headrace.load([1], **{"x" * 100_000: 1}),
     ):
         assert len(told(act)) <= LIMIT
     iterator.close()
@@ -140,7 +140,7 @@ def test_a_state_file_that_cannot_be_written_is_told_briefly(tmp_path):
     """By an OSError of its kind, however long the path is."""
     path = tmp_path.joinpath(*["a" * 200] * 4, "b" * 250)
     with pytest.raises(OSError, match="File name too long") as caught:
-        millrace.checkpoint.StateFile(path).save(iter(millrace.load([1, 2, 3])))
+        headrace.checkpoint.StateFile(path).save(iter(headrace.load([1, 2, 3])))
     assert (caught.value.errno, len(str(caught.value)) <= LIMIT) == (errno.ENAMETOOLONG, True)
 
 
@@ -150,7 +150,7 @@ def test_messages_about_devices_are_short(kind):
     import jax
 
     value, device = HUGE[kind], jax.devices()[0]
-    loader = millrace.load([{"x": 1}], batch_size=1)
+    loader = headrace.load([{"x": 1}], batch_size=1)
     for act in (
         lambda: loader.to_device(value),
         lambda: loader.to_device({"x": value}),
@@ -158,11 +158,11 @@ def test_messages_about_devices_are_short(kind):
         lambda: loader.to_device(device, on_uneven=value),
         lambda: loader.to_device(device, on_unsupported=value),
         lambda: loader.to_device(device, host_buffer=value),
-        lambda: millrace.device_put(value, device),
-        lambda: millrace.device_put(loader, device, **{"x" * 100_000: value}),
-        lambda: millrace.shard_options_for(value),
-        lambda: millrace.checkpoint.CheckpointHandler().save(None, value),
-        lambda: millrace.checkpoint.from_grain_state(value, loader),
+        lambda: headrace.device_put(value, device),
+        lambda: headrace.device_put(loader, device, **{"x" * 100_000: value}),
+        lambda: headrace.shard_options_for(value),
+        lambda: headrace.checkpoint.CheckpointHandler().save(None, value),
+        lambda: headrace.checkpoint.from_grain_state(value, loader),
     ):
         assert len(told(act)) <= LIMIT
 
@@ -170,7 +170,7 @@ def test_messages_about_devices_are_short(kind):
 def test_the_note_of_a_failure_is_short():
     """An operation with a long repr is shown briefly in the note at the user's own exception."""
 
-    class Wordy(millrace.MapTransform):
+    class Wordy(headrace.MapTransform):
         def map(self, element):
             raise ValueError("mine")
 
@@ -178,15 +178,15 @@ def test_the_note_of_a_failure_is_short():
             return "word " * 10_000
 
     with pytest.raises(ValueError, match="mine") as caught:
-        next(iter(millrace.load([1], transformations=[Wordy()], num_epochs=1)))
+        next(iter(headrace.load([1], transformations=[Wordy()], num_epochs=1)))
     assert len(caught.value.__notes__[0]) <= LIMIT
 
 
 def test_differences_of_many_operations_are_counted():
     """A state of a pipeline with a thousand other operations names a few of them."""
-    state = iter(millrace.load([1], transformations=[abs] * 1000)).get_state()
-    with pytest.raises(millrace.errors.CheckpointError, match="and 997 more") as caught:
-        iter(millrace.load([1], transformations=[str] * 1000)).set_state(state)
+    state = iter(headrace.load([1], transformations=[abs] * 1000)).get_state()
+    with pytest.raises(headrace.errors.CheckpointError, match="and 997 more") as caught:
+        iter(headrace.load([1], transformations=[str] * 1000)).set_state(state)
     assert len(str(caught.value)) <= LIMIT
 
 

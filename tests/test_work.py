@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from pipelines import PIPELINES, loader, plain
 
-from millrace import Filter, load
-from millrace.loader.plan.stages import spans
-from millrace.loader.work.stacked_rows import RowStack, StackedRows, side_by_side
-from millrace.loader.work.tasks import RowTags, SpanTask
-from millrace.loader.work.worker import Worker
-from millrace.operations.protocol import allocate_plainly
+from headrace import Filter, load
+from headrace.loader.plan.stages import spans
+from headrace.loader.work.stacked_rows import RowStack, StackedRows, side_by_side
+from headrace.loader.work.tasks import RowTags, SpanTask
+from headrace.loader.work.worker import Worker
+from headrace.operations.protocol import allocate_plainly
 
 
 def rows_of(elements) -> list:
@@ -29,7 +29,7 @@ def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
     worker, start = Worker(pipeline, stacks_rows=stacks_rows), pipeline.spans[0]
     task = SpanTask(0, start, min(start + 3 * pipeline.spans[0] + 1, pipeline.leaf.total))
     whole = worker.run(task)
-    parts = [worker.run(SpanTask(0, *span)) for span in spans(task.start, task.stop, pipeline.spans[0])]
+    parts = [worker.run(SpanTask(0, *span)) for span in spans(task.start, task.stop, lambda: pipeline.spans[0])]
     assert len(parts) > 1
     assert whole.failure is None
     assert rows_of(whole.elements) == list(itertools.chain.from_iterable(rows_of(part.elements) for part in parts))

@@ -20,10 +20,10 @@ import pytest
 from own_processes import everything, workers
 from pipelines import chosen, loader, stream
 
-import millrace
-from millrace import Batch, DataLoader, IndexSampler
-from millrace.loader.executors.processes.transport.channel import Channel
-from millrace.loader.executors.processes.transport.messages import Done
+import headrace
+from headrace import Batch, DataLoader, IndexSampler
+from headrace.loader.executors.processes.transport.channel import Channel
+from headrace.loader.executors.processes.transport.messages import Done
 
 
 def run_program(text: str, folder: Path, *prefix: str, timeout: float = 120) -> str:
@@ -78,7 +78,7 @@ def test_a_worker_killed_while_it_hands_over_changes_nothing(number, sends_first
         sampler = IndexSampler(60, num_epochs=1, shuffle=True, seed=5)
         return DataLoader(data_source=range(60), sampler=sampler, operations=operations, **more)
 
-    rows = [lambda x: np.full(500, x), millrace.Filter(lambda row: row[0] % 5), Batch(4)]
+    rows = [lambda x: np.full(500, x), headrace.Filter(lambda row: row[0] % 5), Batch(4)]
     got = stream(opened([dies, *rows], worker_count=2))
     assert marker.exists()
     assert got == stream(opened(rows))
@@ -119,10 +119,10 @@ def test_memory_that_a_worker_cannot_get_is_a_memory_error_with_the_record_key()
 def test_a_limit_of_the_address_space_is_named(tmp_path):
     """Where batches do not fit under `ulimit -v`, the error says how large they are and what to do."""
     text = """
-        import resource, numpy as np, millrace
+        import resource, numpy as np, headrace
         def large(x):
             return np.broadcast_to(np.float32(x), (100_000_000,))
-        loader = millrace.load([1, 2, 3, 4], transformations=[large], batch_size=4, num_epochs=1, worker_count=1)
+        loader = headrace.load([1, 2, 3, 4], transformations=[large], batch_size=4, num_epochs=1, worker_count=1)
         resource.setrlimit(resource.RLIMIT_AS, (5 << 28, 5 << 28))
         try:
             batches = list(loader)
@@ -143,8 +143,8 @@ def test_little_shared_memory_is_enough(tmp_path):
     """With 64 MB under /dev/shm, batches of 20 MB come: theirs has no name there, nor its limit."""
     (tmp_path / "shell").write_text('mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"')
     text = """
-        import numpy as np, millrace
-        loader = millrace.load(list(range(64)), transformations=[lambda x: np.full(1_250_000, x, np.float32)],
+        import numpy as np, headrace
+        loader = headrace.load(list(range(64)), transformations=[lambda x: np.full(1_250_000, x, np.float32)],
                                batch_size=4, num_epochs=1, worker_count=2)
         print(sum(int(batch[:, 0].sum()) for batch in loader) == sum(range(64)))
         """
@@ -156,8 +156,8 @@ def test_a_notebook_works(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     cells = [
-        "import millrace\nfactor = 3\ndef scale(x):\n    return factor * x",
-        "loader = millrace.load(list(range(20)), transformations=[scale, lambda x: x + 1], batch_size=5, num_epochs=1, "
+        "import headrace\nfactor = 3\ndef scale(x):\n    return factor * x",
+        "loader = headrace.load(list(range(20)), transformations=[scale, lambda x: x + 1], batch_size=5, num_epochs=1, "
         "worker_count=2)",
         "print(sum(int(batch.sum()) for batch in loader))",
     ]
@@ -173,11 +173,11 @@ def test_absl_flags_of_the_program_do_no_harm(tmp_path):
     text = """
         import sys
         from absl import app, flags
-        import millrace
+        import headrace
         flags.DEFINE_integer("factor", 2, "A number.")
         def main(argv):
             factor = flags.FLAGS.factor
-            loader = millrace.load(list(range(20)), transformations=[lambda x: x * factor], batch_size=5, num_epochs=1,
+            loader = headrace.load(list(range(20)), transformations=[lambda x: x * factor], batch_size=5, num_epochs=1,
                                    worker_count=2)
             print(sum(int(batch.sum()) for batch in loader))
         app.run(main, argv=[sys.argv[0], "--factor=3"])
@@ -206,7 +206,7 @@ def _more_than(before: tuple[int, int, int]) -> list[str]:
 @pytest.mark.parametrize("iterators", chosen([8, 200], 8))
 def test_many_iterators_leave_nothing(iterators):
     """Descriptors, threads and processes are those from before; memory does not grow after the first iterators."""
-    short = millrace.load(np.arange(4096), batch_size=512, num_epochs=1, worker_count=2)
+    short = headrace.load(np.arange(4096), batch_size=512, num_epochs=1, worker_count=2)
     for _ in range(8):
         next(iter(short))
     before, resident = _footprint(), psutil.Process().memory_info().rss
@@ -221,7 +221,7 @@ def test_many_iterators_leave_nothing(iterators):
 @pytest.mark.parametrize("epochs", chosen([4, 20], 4))
 def test_many_epochs_leave_nothing(epochs):
     """Nor does memory grow after the first epochs."""
-    loader = millrace.load(np.zeros((256, 50_000), np.float32), batch_size=16, num_epochs=epochs, worker_count=2)
+    loader = headrace.load(np.zeros((256, 50_000), np.float32), batch_size=16, num_epochs=epochs, worker_count=2)
     before, held, last = _footprint(), [], 16 * epochs - 1
     with iter(loader) as iterator:
         for step, _batch in enumerate(iterator):
@@ -242,7 +242,7 @@ def test_a_further_worker_costs_little_memory():
     """Less than 12 MB of proportional set size for each, with a source of 50 MB that all share."""
 
     def cost(workers: int) -> int:
-        loader = millrace.load(np.ones((12_500, 1_000), np.float32), batch_size=32, worker_count=workers)
+        loader = headrace.load(np.ones((12_500, 1_000), np.float32), batch_size=32, worker_count=workers)
         with iter(loader) as iterator:
             for _ in range(4 * workers):
                 next(iterator)

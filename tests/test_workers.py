@@ -16,18 +16,19 @@ import traceback
 import numpy as np
 import psutil
 import pytest
+from damage import sealed
 from own_processes import workers, zygotes
 from pipelines import loader, stream
 
-import millrace
-from millrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
-from millrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedError
-from millrace.loader.executors.processes.transport import shared_memory as memory
-from millrace.loader.executors.processes.transport.channel import Channel
-from millrace.loader.executors.processes.transport.messages import Answer, Ready, Returned, RunSpan
-from millrace.loader.executors.processes.worker_main import WorkerProcess
-from millrace.loader.interrupts import wait_until
-from millrace.loader.options import ExecutionOptions
+import headrace
+from headrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
+from headrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedError
+from headrace.loader.executors.processes.transport import shared_memory as memory
+from headrace.loader.executors.processes.transport.channel import Channel
+from headrace.loader.executors.processes.transport.messages import Answer, Ready, Returned, RunSpan
+from headrace.loader.executors.processes.worker_main import WorkerProcess
+from headrace.loader.interrupts import wait_until
+from headrace.loader.options import ExecutionOptions
 
 
 @pytest.mark.parametrize("name", ["random", "filter, batch", "trees", "filter, batch, flat map, batch"])
@@ -168,14 +169,14 @@ def test_memory_of_large_batches_stands_on_large_pages():
 def test_memory_of_large_batches_asks_for_large_pages_and_goes_as_a_whole():
     """What is mapped to have room for the alignment goes with it."""
     for size, asks in {1 << 20: False, 16 << 20: True}.items():
-        before, slabs = mappings().count("\n"), mappings().count("millrace-slab")
+        before, slabs = mappings().count("\n"), mappings().count("headrace-slab")
         descriptor = memory.create(size)
         array = memory.attach(descriptor, size)
         os.close(descriptor)
         assert ("hg" in mapping(array.ctypes.data)["VmFlags"].split()) == asks
-        assert mappings().count("millrace-slab") > slabs
+        assert mappings().count("headrace-slab") > slabs
         del array
-        assert mappings().count("millrace-slab") == slabs
+        assert mappings().count("headrace-slab") == slabs
         assert mappings().count("\n") <= before + 2  # Python's own come and go
 
 
@@ -267,7 +268,7 @@ def test_a_record_that_kills_its_worker_is_named_after_three_tries(end, message)
         for batch in DataLoader(data_source=range(20), sampler=sampler, operations=[deadly, Batch(4)], worker_count=2):
             got += batch.tolist()
     assert got == list(range(8))
-    assert "record keys 8, 9, 10, 11" in str(caught.value)
+    assert "positions 9 to 9, record keys 9." in str(caught.value)
 
 
 def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
@@ -297,7 +298,7 @@ def test_a_stuck_worker_is_killed_after_the_timeout(tmp_path):
     assert np.concatenate(list(run(hangs_once))).tolist() == list(range(20))
     with pytest.raises(
         WorkerCrashedError,
-        match=r"^a worker was stopped after timeout=0.3 s, 3 times at the same task.*record keys 8, 9",
+        match=r"^a worker was stopped after timeout=0.3 s, 3 times at the same task.*record keys 9\.$",
     ):
         list(run(hangs))
 
@@ -326,7 +327,7 @@ class OwnError(Exception):
     [
         (lambda: ValueError("no 9"), ValueError, "no 9"),
         (lambda: KeyError("nine"), KeyError, "nine"),
-        (lambda: OwnError(3, detail="odd"), RuntimeError, "OwnError: code 3: odd"),
+        (lambda: OwnError(3, detail="odd"), OwnError, "^code 3: odd"),
     ],
 )
 def test_an_exception_in_a_worker_arrives_as_itself(error, kind, message):
@@ -349,7 +350,7 @@ def test_an_exception_in_a_worker_arrives_as_itself(error, kind, message):
         assert "record key 9 at position 9" in caught.value.__notes__[0]
         assert "failing" in str(caught.value.__cause__)
         state = iterator.state_dict()
-        iterator.load_state_dict({**state, "cursor": [[12], [0]]})
+        iterator.set_state(sealed({**state, "cursor": [[12], [0]]}))
         assert np.concatenate(list(iterator)).tolist() == list(range(12, 20))
 
 
@@ -408,7 +409,7 @@ def test_impossible_options_of_workers_are_refused(arguments, message):
 def test_what_cannot_be_pickled_is_named_by_attribute():
     """The message says which attribute of which operation cannot travel."""
 
-    class Locked(millrace.MapTransform):
+    class Locked(headrace.MapTransform):
         def __init__(self):
             self.guard = threading.Lock()
 
@@ -442,10 +443,10 @@ def test_a_large_buffer_does_not_have_both_sides_wait_for_each_other(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        import millrace
-        sampler = millrace.IndexSampler(12_000, num_epochs=1)
-        for operations in ([str], [str, millrace.Filter(len), millrace.Batch(2)]):
-            loader = millrace.DataLoader(data_source=range(12_000), sampler=sampler, operations=operations,
+        import headrace
+        sampler = headrace.IndexSampler(12_000, num_epochs=1)
+        for operations in ([str], [str, headrace.Filter(len), headrace.Batch(2)]):
+            loader = headrace.DataLoader(data_source=range(12_000), sampler=sampler, operations=operations,
                 worker_count=1, worker_buffer_size=3_000)
             number = 0
             for texts in loader:
@@ -465,7 +466,7 @@ def test_a_slow_consumer_does_not_pile_up_batches():
         for _ in range(3):
             batch = next(iterator)
             time.sleep(0.3)
-        memory = [m for child in workers() for m in child.memory_maps(grouped=False) if "millrace-slab" in m.path]
+        memory = [m for child in workers() for m in child.memory_maps(grouped=False) if "headrace-slab" in m.path]
     assert batch.shape == (4, 600_000)
     assert len(memory) <= 2 * (1 + 1 + 2)
 
@@ -493,17 +494,18 @@ def test_workers_import_what_they_need_and_no_more():
     """Every import delays the first batch; an array that is not masked needs none of NumPy's masked arrays."""
 
     def imported(row):
-        return " ".join(sorted({"numpy.ma", "jax", "pyarrow", "orbax", "array_record"} & set(sys.modules)))
+        return " ".join(sorted({"numpy.ma", "jax", "pyarrow", "orbax", "array_record", "asyncio"} & set(sys.modules)))
 
     source = {"x": np.ones((8, 1000)), "y": np.ones(8)}
-    loader = millrace.load(source, transformations=[imported], batch_size=4, num_epochs=1, worker_count=1)
-    assert [batch.tolist() for batch in loader] == [[""] * 4] * 2
+    loader = headrace.load(source, transformations=[imported], batch_size=4, num_epochs=1, worker_count=1)
+    numpys = "numpy.ma" if np.__version__.startswith("1.") else ""  # NumPy 1 imports them with itself
+    assert [batch.tolist() for batch in loader] == [[numpys] * 4] * 2
 
 
 PROGRAM = """
 import sys, os
 import numpy as np
-import millrace
+import headrace
 
 factor = 3
 
@@ -511,7 +513,7 @@ def scale(x):
     assert "jax" not in sys.modules
     return x * factor
 
-loader = millrace.load(list(range(20)), transformations=[scale, lambda x: x + 1], batch_size=5, num_epochs=1, worker_count=2)
+loader = headrace.load(list(range(20)), transformations=[scale, lambda x: x + 1], batch_size=5, num_epochs=1, worker_count=2)
 total = sum(int(batch.sum()) for batch in loader)
 assert total == sum(3 * x + 1 for x in range(20)), total
 print("fine", total)
@@ -521,7 +523,7 @@ print("fine", total)
 @pytest.mark.parametrize("way", ["script", "stdin", "command", "elsewhere"])
 def test_unguarded_programs_work(way, tmp_path):
     """Functions of __main__ reach the workers from a script without a guard, from stdin, -c, and an odd cwd; no jax there."""
-    program = PROGRAM.replace("import millrace\n", "import millrace, jax\n", 1)
+    program = PROGRAM.replace("import headrace\n", "import headrace, jax\n", 1)
     (tmp_path / "numpy.py").write_text("raise ImportError('the wrong numpy')") if way == "elsewhere" else None
     script = tmp_path / "inner" / "program.py"
     script.parent.mkdir()
@@ -545,11 +547,11 @@ def test_everything_ends_with_the_users_process(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        import time, psutil, millrace
+        import time, psutil, headrace
         def slow(x):
             time.sleep(0.2)
             return x
-        it = iter(millrace.load(list(range(1000)), transformations=[slow], batch_size=2, worker_count=2))
+        it = iter(headrace.load(list(range(1000)), transformations=[slow], batch_size=2, worker_count=2))
         next(it)
         print(*[child.pid for child in psutil.Process().children(recursive=True)], flush=True)
         time.sleep(1000)
@@ -577,12 +579,12 @@ def test_control_c_is_one_interrupt_and_everything_stops(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        import time, millrace
+        import time, headrace
         def slow(x):
             time.sleep(0.05)
             return x
         try:
-            for batch in millrace.load(list(range(10000)), transformations=[slow], batch_size=2, worker_count=2):
+            for batch in headrace.load(list(range(10000)), transformations=[slow], batch_size=2, worker_count=2):
                 print("batch", flush=True)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
@@ -635,9 +637,9 @@ def test_few_descriptors_are_enough(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        import resource, sys, numpy as np, millrace
+        import resource, sys, numpy as np, headrace
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-        loader = millrace.load(list(range(400)), transformations=[lambda x: np.full(5000, x)], batch_size=4, num_epochs=1,
+        loader = headrace.load(list(range(400)), transformations=[lambda x: np.full(5000, x)], batch_size=4, num_epochs=1,
                                worker_count=2)
         print(sum(int(batch[:, 0].sum()) for batch in list(loader)) == sum(range(400)))
         """)
@@ -662,11 +664,11 @@ def test_too_few_descriptors_for_the_slabs_of_a_batch_are_named(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        import resource, sys, numpy as np, millrace
+        import resource, sys, numpy as np, headrace
         resource.setrlimit(resource.RLIMIT_NOFILE, (44, 44))
-        numbers = millrace.IndexSampler(120_000, num_epochs=1)
-        sparse = [millrace.Filter(lambda x: x % 300 == 0), lambda x: np.full(300, x), millrace.Batch(300)]
-        loader = millrace.DataLoader(
+        numbers = headrace.IndexSampler(120_000, num_epochs=1)
+        sparse = [headrace.Filter(lambda x: x % 300 == 0), lambda x: np.full(300, x), headrace.Batch(300)]
+        loader = headrace.DataLoader(
             data_source=range(120_000), sampler=numbers, operations=sparse, worker_count=2, timeout=60
         )
         try:
@@ -701,7 +703,7 @@ def test_a_group_that_kills_its_worker_among_others_is_found(times, tmp_path):
         assert stream(opened(worker_count=2)) == expected
         assert len(os.listdir(tmp_path)) == times
         return
-    with pytest.raises(WorkerCrashedError, match=r"exit code 9.*record keys 2000, 2002, 2004, 2006"):
+    with pytest.raises(WorkerCrashedError, match=r"exit code 9.*record keys 2000\."):
         list(opened(worker_count=2))
 
 
@@ -710,8 +712,8 @@ def test_a_forked_copy_of_an_iterator_is_told_apart(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        import os, millrace
-        with iter(millrace.load(list(range(40)), batch_size=4, num_epochs=1, worker_count=1)) as iterator:
+        import os, headrace
+        with iter(headrace.load(list(range(40)), batch_size=4, num_epochs=1, worker_count=1)) as iterator:
             next(iterator)
             pid = os.fork()
             if pid == 0:
@@ -734,12 +736,12 @@ def test_a_forked_copy_gives_no_memory_back(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""
-        import os, time, numpy as np, millrace
+        import os, time, numpy as np, headrace
         def late(i):
             time.sleep(0.3 if i in (32, 64) else 0)
             return np.full(40_000, i, np.int32)
-        with iter(millrace.DataLoader(data_source=range(96), sampler=millrace.IndexSampler(96, num_epochs=1),
-                operations=[late, millrace.Batch(32)], worker_count=1, worker_buffer_size=4)) as iterator:
+        with iter(headrace.DataLoader(data_source=range(96), sampler=headrace.IndexSampler(96, num_epochs=1),
+                operations=[late, headrace.Batch(32)], worker_count=1, worker_buffer_size=4)) as iterator:
             first = next(iterator)
             pid = os.fork()
             if pid == 0:
@@ -849,7 +851,7 @@ def test_a_pipeline_that_workers_cannot_unpickle_says_so():
 def test_workers_end_without_a_word(tmp_path):
     """With all warnings on, a loader that is closed has its processes print nothing."""
     program = tmp_path / "program.py"
-    program.write_text("import millrace\nlist(millrace.load(range(8), batch_size=4, num_epochs=1, worker_count=1))\n")
+    program.write_text("import headrace\nlist(headrace.load(range(8), batch_size=4, num_epochs=1, worker_count=1))\n")
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     result = subprocess.run(
         [sys.executable, str(program)], capture_output=True, text=True, timeout=60, env=environment, check=True

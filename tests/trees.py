@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from millrace import Batch, Filter, FlatMap, IndexSampler, MapWithIndexTransform, NoSharding, RandomMapTransform
-from millrace.loader.iterator import DataLoaderIterator
-from millrace.loader.options import ExecutionOptions
-from millrace.loader.plan.compile import compiled
-from millrace.loader.plan.leaf import Leaf
-from millrace.loader.plan.nodes import Apply, Joined, Node, Read
-from millrace.loader.plan.rules.in_turn import Interleaved, InTurn
-from millrace.loader.plan.rules.mix import MixRows
-from millrace.loader.plan.rules.of_one import Again, All, First
-from millrace.operations import Together, WindowShuffle
-from millrace.operations.transforms import as_operation
-from millrace.samplers.mix.order import MixOrder
-from millrace.sources import as_source
+from headrace import Batch, Filter, FlatMap, IndexSampler, MapWithIndexTransform, NoSharding, RandomMapTransform
+from headrace.loader.iterator import DataLoaderIterator
+from headrace.loader.options import ExecutionOptions
+from headrace.loader.plan.compile import compiled
+from headrace.loader.plan.leaf import Leaf
+from headrace.loader.plan.nodes import Apply, Joined, Node, Read
+from headrace.loader.plan.rules.in_turn import Interleaved, InTurn
+from headrace.loader.plan.rules.mix import MixRows
+from headrace.loader.plan.rules.of_one import Again, All, First
+from headrace.operations import Together, WindowShuffle
+from headrace.operations.transforms import as_operation
+from headrace.samplers.mix.order import MixOrder
+from headrace.sources import as_source
 
 ONE = NoSharding()
 

@@ -1,6 +1,6 @@
 """The pipelines whose states version 1 wrote: `version_1.json` holds them, with what came next.
 
-Written by running this file as a program with the millrace of commit 8d33a1c, before fingerprints took in contents.
+Written by running this file as a program with the headrace of commit 8d33a1c, before fingerprints took in contents.
 """
 
 import functools
@@ -10,11 +10,11 @@ from itertools import islice
 
 import numpy as np
 
-import millrace
-from millrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, ShardOptions
 
 
-class Scale(millrace.MapTransform):
+class Scale(headrace.MapTransform):
     """An operation with parameters of many kinds."""
 
     def __init__(self, factor):
@@ -57,7 +57,7 @@ class Order:
         return 24
 
     def __getitem__(self, index):
-        return millrace.samplers.RecordMetadata(index=index, record_key=(index * 5 + self.seed) % 24)
+        return headrace.samplers.RecordMetadata(index=index, record_key=(index * 5 + self.seed) % 24)
 
 
 class Squares:
@@ -95,7 +95,7 @@ PIPELINES = {
     "list": lambda: _loader(list(range(24))),
     "array": lambda: _loader(np.arange(24)),
     "columns": lambda: _loader({"x": np.arange(24)}),
-    "range": lambda: _loader(millrace.RangeDataSource(24)),
+    "range": lambda: _loader(headrace.RangeDataSource(24)),
     "user's source": lambda: _loader(Squares()),
     "user's sampler": lambda: _loader(range(24), sampler=Order(2)),
     "closure": lambda: _loader(range(24), _closure(3)),
@@ -114,7 +114,7 @@ def rest(iterator):
 
 
 def after(make, state):
-    """What comes after a state, and the state that a later millrace writes at the same place."""
+    """What comes after a state, and the state that a later headrace writes at the same place."""
     with iter(make()) as iterator:
         iterator.set_state(state.encode())
         written = iterator.get_state()

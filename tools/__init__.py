@@ -1,4 +1,4 @@
-"""The command line, `millrace …`, and checks of a user's pipeline."""
+"""The command line, `headrace …`, and checks of a user's pipeline."""
 
 from typing import TYPE_CHECKING
 

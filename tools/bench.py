@@ -1,4 +1,4 @@
-"""`millrace bench PROGRAM.py[:name]`: says what the step of a program waits for.
+"""`headrace bench PROGRAM.py[:name]`: says what the step of a program waits for.
 
 In: parsed arguments. Out: a verdict on standard output, and an exit status. What the program itself prints is left out.
 
@@ -21,11 +21,11 @@ from ..showing.pictures import Pictures
 from .programs import Program, told_of
 
 _EXAMPLE = """examples:
-  millrace bench train.py                        run the program, with its own step, and see what that waits for
-  millrace bench train.py -- --data /data        with arguments of the program
-  millrace bench train.py --html report.html     with a page of pictures
-  millrace bench train.py:loader                 take batches as fast as they come
-  millrace bench train.py:make_loader --step-seconds 0.05"""
+  headrace bench train.py                        run the program, with its own step, and see what that waits for
+  headrace bench train.py -- --data /data        with arguments of the program
+  headrace bench train.py --html report.html     with a page of pictures
+  headrace bench train.py:loader                 take batches as fast as they come
+  headrace bench train.py:make_loader --step-seconds 0.05"""
 
 
 def add_bench(tools: Any) -> None:
@@ -40,7 +40,7 @@ def add_bench(tools: Any) -> None:
     parser.add_argument("--steps", type=steps, default=100, metavar="N", help="to measure (default 100)")
     parser.add_argument("--seconds", type=seconds, default=60.0, help="to measure for at most (default 60)")
     parser.add_argument(
-        "--step-seconds", type=seconds, metavar="S", help="what a step takes, where only a loader is named"
+        "--step-seconds", type=seconds, metavar="S", help="what a step takes, where the program makes none itself"
     )
     parser.add_argument("--json", action="store_true", help="print the numbers for other programs")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with pictures, for a browser")
@@ -51,17 +51,41 @@ def add_bench(tools: Any) -> None:
 
 def steps(text: str) -> int:
     """A number of steps to measure, of the command line."""
-    count = int(text)
-    if count < 3:
-        raise argparse.ArgumentTypeError(f"{text} is too few; pass 3 or more.")
+    return whole(text, 3)
+
+
+def whole(text: str, least: int = 1) -> int:
+    """A whole number of the command line, which is not below another one.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    try:
+        count = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number; pass {least} or more.") from None
+    if count < least:
+        raise argparse.ArgumentTypeError(f"{text} is too few; pass {least} or more.")
     return count
 
 
 def seconds(text: str) -> float:
     """A positive number of seconds, of the command line."""
-    value = float(text)
+    return positive(text, "seconds, such as 0.05")
+
+
+def positive(text: str, what: str) -> float:
+    """A positive, finite number of something, of the command line.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no positive number of seconds.")
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number of {what}.")
     return value
 
 
@@ -89,7 +113,7 @@ def _diagnosed(program: Program, options: argparse.Namespace) -> Any:
     arguments = options.after_dashes
     with contextlib.nullcontext() if options.show_output else _quiet():
         if program.name is None:
-            return diagnosed_program(program, arguments, options.steps, options.seconds)
+            return diagnosed_program(program, arguments, options.steps, options.seconds, options.step_seconds)
         with program.loader(arguments) as loader, told_of(program.path):
             return diagnose(loader, steps=options.steps, step_seconds=options.step_seconds, seconds=options.seconds)
 

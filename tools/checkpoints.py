@@ -1,11 +1,13 @@
 """Checkpoints in words.
 
-In: paths of state files, or of folders with them, as Orbax writes them. Out: lines of text.
+In: paths of state files, or of folders with them, as Orbax writes them. Out: lines of text, or plain values for JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +21,64 @@ from ..loader.state.loader_state import LoaderState
 from ..samplers.protocol import ENDLESS
 from ..wording import brief, first_few
 
+MOST_NAMED = 1000
+"""Missing files that are named, at most: a name may claim any number of processes."""
 
-def inspected(path: Path) -> Iterator[str]:
-    """Each checkpoint under a path, described."""
-    for number, (place, states) in enumerate(_checkpoints(path)):
-        yield from ("", f"{place}:") if number else (f"{place}:",)
-        yield from (f"  {line}" for line in _described(states))
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The states that lie together, of one run at one step.
+
+    Attributes:
+        path: of the folder, or of the one file.
+        states: by their shards.
+        missing: names of the files of processes whose states are not there.
+    """
+
+    path: Path
+    states: Sequence[LoaderState]
+    missing: tuple[str, ...] = ()
+
+    def check_complete(self) -> None:
+        """Whether the states of all processes are there.
+
+        Raises:
+            CheckpointError: some are missing.
+        """
+        if self.missing:
+            raise CheckpointError(
+                f"{brief(self.path)} lacks {first_few(self.missing)}: it holds the states of some processes only; "
+                "pass the folder of a complete checkpoint."
+            )
+
+    def __str__(self) -> str:
+        missing = [f"missing: {first_few(self.missing)}"] if self.missing else []
+        return "\n  ".join([f"{self.path}:", *_described(self.states), *missing])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain values for JSON."""
+        first = self.states[0]
+        places = [(*state.shard, state.step, state.cursor.positions[0]) for state in self.states]
+        return {
+            "path": str(self.path),
+            "step": _step(self.states),
+            "epoch": _joined(map(_epoch, self.states)),
+            "records_seen": _records_seen(self.states),
+            "left_out": [list(steps) for steps in _left_out(first)],
+            "states": [dict(zip(("shard", "shards", "step", "local_position"), place)) for place in places],
+            "missing": list(self.missing),
+            "source": first.fingerprint.get("source"),
+            "sampler": first.fingerprint.get("sampler"),
+            "operations": first.fingerprint.get("operations") or [],
+            "batch_sizes": first.fingerprint.get("batch_sizes") or [],
+        }
 
 
 def compared(one: Path, two: Path) -> list[str]:
     """What two checkpoints differ in, one line for each difference.
 
     Raises:
-        CheckpointError: a path holds several checkpoints.
+        CheckpointError: a path holds several checkpoints, or not the states of all processes.
     """
     (first, second) = (states_at(path) for path in (one, two))
     changes = []
@@ -54,27 +101,32 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
         step: of these the last one that is not after it; the first one, if all are.
 
     Raises:
-        CheckpointError: there is none, or there are several.
+        CheckpointError: there is none, there are several, or it lacks the states of some processes.
     """
-    found = list(_checkpoints(path))
+    found = list(checkpoints(path))
     if step is not None:
-        before = [_step(states) for _, states in found if _step(states) <= step]
-        nearest = max(before, default=min(_step(states) for _, states in found))
-        found = [(place, states) for place, states in found if _step(states) == nearest]
+        before = [_step(each.states) for each in found if _step(each.states) <= step]
+        nearest = max(before, default=min(_step(each.states) for each in found))
+        found = [each for each in found if _step(each.states) == nearest]
     if len(found) != 1:
-        places = first_few([place for place, _ in found])
+        places = first_few([each.path for each in found])
         raise CheckpointError(f"{brief(path)} holds {len(found)} checkpoints ({places}); pass the path of one.")
-    return found[0][1]
+    found[0].check_complete()
+    return found[0].states
 
 
 def _step(states: Sequence[LoaderState]) -> int:
     return max(state.step for state in states)
 
 
-def _checkpoints(path: Path) -> Iterator[tuple[Path, Sequence[LoaderState]]]:
-    """The folders under a path that hold states, or the one file that it is."""
+def checkpoints(path: Path) -> Iterator[Checkpoint]:
+    """The checkpoints in the folders under a path, or the one file that it is.
+
+    Raises:
+        CheckpointError: there is none, or a state cannot be read.
+    """
     if path.is_file():
-        yield path, [_read(path)]
+        yield Checkpoint(path, [_read(path)])
         return
     files = sorted(file for file in path.rglob("process_*-of-*.json") if process_of(file))
     if not files:
@@ -84,8 +136,16 @@ def _checkpoints(path: Path) -> Iterator[tuple[Path, Sequence[LoaderState]]]:
     sets: dict[tuple[Path, int], list[Path]] = {}
     for file in files:
         sets.setdefault((file.parent, (process_of(file) or (0, 0))[1]), []).append(file)
-    for (folder, _), members in sorted(sets.items(), key=lambda item: (_numbered(item[0][0]), item[0][1])):
-        yield folder, sorted((_read(file) for file in members), key=lambda state: state.shard)
+    for (folder, count), members in sorted(sets.items(), key=lambda item: (_numbered(item[0][0]), item[0][1])):
+        states = sorted((_read(file) for file in members), key=lambda state: state.shard)
+        yield Checkpoint(folder, states, _missing(members, count))
+
+
+def _missing(files: Sequence[Path], count: int) -> tuple[str, ...]:
+    """The names of the files that lack to make those of so many processes; of a great many, the first ones."""
+    there = {process_of(file) for file in files}
+    names = (f"process_{index}-of-{count}.json" for index in range(count) if (index, count) not in there)
+    return tuple(islice(names, MOST_NAMED))
 
 
 def _numbered(path: Path) -> list[Any]:
@@ -108,8 +168,6 @@ def _described(states: Sequence[LoaderState]) -> Iterator[str]:
         yield f"{name}: {value}"
     for state in states:
         yield _told(state)
-    if len(states) not in (1, first.shard[1]):
-        yield f"missing: the states of {first.shard[1] - len(states)} shards"
     for part in ("source", "sampler"):
         yield f"{part}: {_values(first.fingerprint.get(part))}"
     sizes = first.fingerprint.get("batch_sizes") or []
@@ -123,11 +181,10 @@ _SUMMARY = ("step", "epoch", "records seen", "shards", "order", "left out")
 def _summary(states: Sequence[LoaderState]) -> tuple[str, ...]:
     """The values of `_SUMMARY`."""
     first, lineage = states[0], states[0].lineages[0]
-    before = lineage.total - lineage.length(0) if lineage.layers else 0
-    seen = before + sum(state.cursor.positions[0] for state in states)
+    seen = _records_seen(states)
     earlier = [f"{len(layer)} shards" for layer in lineage.layers if isinstance(layer[0], int) and len(layer) > 1]
     steps = _joined(f"{state.step:,}" for state in states)
-    left_out = [f"{start:,} to {stop - 1:,}" for start, stop in union((*first.skipped.absorbed, *first.skipped.steps))]
+    left_out = [f"{start:,} to {stop - 1:,}" for start, stop in _left_out(first)]
     whole = f"{seen:,}{', or left out' if left_out else ''}"
     whole += "" if len(states) == first.shard[1] else f", by {len(states)} of {first.shard[1]} shards"
     return (
@@ -138,6 +195,18 @@ def _summary(states: Sequence[LoaderState]) -> tuple[str, ...]:
         "from the start" if not lineage.layers else f"what {', then '.join(earlier) or 'earlier runs'} left",
         f"steps {', '.join(left_out)}" if left_out else "nothing",
     )
+
+
+def _records_seen(states: Sequence[LoaderState]) -> int:
+    """Of the states that are there, and of earlier runs; those that were left out count."""
+    lineage = states[0].lineages[0]
+    before = lineage.total - lineage.length(0) if lineage.layers else 0
+    return before + sum(state.cursor.positions[0] for state in states)
+
+
+def _left_out(state: LoaderState) -> Sequence[tuple[int, int]]:
+    """Steps that are left out, as ranges `[start, stop)`."""
+    return union((*state.skipped.absorbed, *state.skipped.steps))
 
 
 def _joined(words: Any) -> str:

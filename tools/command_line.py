@@ -1,4 +1,4 @@
-"""The commands `bench`, `plan`, `convert`, `verify`, `trace`, `diff`, and `checkpoint …`, and `millrace --version`.
+"""The commands `bench`, `plan`, `convert`, `verify`, `trace`, `diff`, and `checkpoint …`, and `headrace --version`.
 
 In: arguments. Out: lines on standard output, and an exit status: 0; for `diff` and `verify` 1 if there are differences; 2 for
 what cannot be done; 130 after Ctrl-C.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import signal
 import sys
@@ -15,9 +16,10 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from ..errors import MillraceError
+from ..errors import HeadraceError
+from ..redaction import redacted
 from .bench import add_bench
-from .checkpoints import compared, inspected
+from .checkpoints import checkpoints, compared
 from .conversions import add_convert, add_verify
 from .planning.command import add_plan
 from .tracing.commands import add_diff, add_trace
@@ -42,16 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        print("millrace: interrupted", file=sys.stderr)
+        print("headrace: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
-    except (MillraceError, OSError) as error:
-        print(f"millrace: {error}", file=sys.stderr)
+    except (HeadraceError, OSError) as error:
+        print(f"headrace: {redacted(str(error))}", file=sys.stderr)
         return 2
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="millrace", description="Tools of millrace, the input pipeline for JAX.")
-    parser.add_argument("--version", action="version", version=f"millrace {version('millrace')}")
+    parser = argparse.ArgumentParser(prog="headrace", description="Tools of headrace, the input pipeline for JAX.")
+    parser.add_argument("--version", action="version", version=f"headrace {version('headrace')}")
     tools = parser.add_subparsers(title="commands", dest="command", required=True)
     add_bench(tools)
     add_plan(tools)
@@ -63,22 +65,29 @@ def _parser() -> argparse.ArgumentParser:
     commands = checkpoint.add_subparsers(title="commands", dest="action", required=True)
     inspect = commands.add_parser("inspect", help="print the checkpoints under a path, in words")
     inspect.add_argument("path", type=Path, help="a process_<i>-of-<n>.json, or a folder that holds some")
-    inspect.set_defaults(run=lambda options: _inspect(options.path))
+    inspect.set_defaults(run=lambda options: _inspect(options.path, options.json))
     diff = commands.add_parser("diff", help="print what two checkpoints differ in; the exit status is 1 if they do")
     for name in ("one", "two"):
         diff.add_argument(name, type=Path, help="as for inspect")
-    diff.set_defaults(run=lambda options: _diff(options.one, options.two))
+    diff.set_defaults(run=lambda options: _diff(options.one, options.two, options.json))
+    for command in (inspect, diff):
+        command.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
-def _inspect(path: Path) -> int:
-    for line in inspected(path):
-        print(line)
+def _inspect(path: Path, as_json: bool) -> int:
+    found = list(checkpoints(path))
+    print(json.dumps([each.to_dict() for each in found]) if as_json else "\n\n".join(map(str, found)))
+    sys.stdout.flush()  # what is there is told before what is not
+    for each in found:
+        each.check_complete()
     return 0
 
 
-def _diff(one: Path, two: Path) -> int:
+def _diff(one: Path, two: Path, as_json: bool) -> int:
     changes = compared(one, two)
-    for line in changes:
-        print(line)
+    if as_json:
+        print(json.dumps({"same": not changes, "differences": changes}))
+    else:
+        print(*(changes or ["The checkpoints are the same."]), sep="\n")
     return 1 if changes else 0

@@ -1,4 +1,4 @@
-"""`millrace convert SOURCE TARGET` and `millrace verify TARGET`. In: parsed arguments. Out: lines, and an exit status."""
+"""`headrace convert SOURCE TARGET` and `headrace verify TARGET`. In: parsed arguments. Out: lines, and an exit status."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import sys
 from typing import Any
 
 from ..errors import ConversionError
+from ..files.streams import MAX_EXPANSION
 
 _EXAMPLE = """examples:
-  millrace convert 'data/train.tfrecord*' out                        a file of ArrayRecord for each file, of its name
-  millrace convert data/text.jsonl.gz out --to tokens --tokenizer tokenizer.json --column text
-  millrace convert data out --from csv --to parquet --shards 16
-  millrace convert data out --runner DataflowRunner -- --project my-project --region europe-west1
+  headrace convert 'data/train.tfrecord*' out                        a file of ArrayRecord for each file, of its name
+  headrace convert data/text.jsonl.gz out --to tokens --tokenizer tokenizer.json --column text
+  headrace convert data out --from csv --to parquet --shards 16
+  headrace convert data out --runner DataflowRunner -- --project my-project --region europe-west1
 A conversion that was stopped goes on when it is run again."""
 
 _FORMATS = (
@@ -47,6 +48,13 @@ def add_convert(tools: Any) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="of the writer, such as group_size=4; many times",
+    )
+    parser.add_argument(
+        "--max-expansion",
+        type=int,
+        default=MAX_EXPANSION,
+        metavar="N",
+        help="how many times its size a compressed file may unpack to",
     )
     parser.add_argument("--runner", help="of Apache Beam, whose options come last, after --")
     parser.set_defaults(run=_convert)
@@ -90,6 +98,7 @@ _SAME = (
     "encode",
     "tokenizer",
     "column",
+    "max_expansion",
     "runner",
 )
 """Options that are arguments of `convert` by the same name."""
@@ -113,7 +122,7 @@ def _verify(options: argparse.Namespace) -> int:
         print(text)
     if wrong:
         print(
-            "Remove what is wrong, and run the same millrace convert again: it makes what is missing.", file=sys.stderr
+            "Remove what is wrong, and run the same headrace convert again: it makes what is missing.", file=sys.stderr
         )
     else:
         print("All files are as manifest.json says.")

@@ -164,7 +164,7 @@ def told_of(path: Path) -> Iterator[None]:
         ) from error
 
 
-_OURS = "millrace: "
+_OURS = "headrace: "
 
 
 def _notes(error: Exception) -> list[str]:

@@ -28,7 +28,7 @@ from ..loader.plan.pipeline import Pipeline
 from ..loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from ..loader.state.loader_state import LoaderState
 from ..operations.trees import flatten
-from ..wording import first_few, shown
+from ..wording import a_kind_of, first_few, shown
 
 Loader: TypeAlias = "DataLoader | MapDataset[Any] | IterDataset[Any]"
 
@@ -72,6 +72,12 @@ class _Checked:
         if isinstance(loader, DataLoader):
             own = loader._description
             return cls(own.pipeline, own.execution, own.max_errors, own.skipped_steps)
+        if not isinstance(loader, (MapDataset, IterDataset)):
+            what = "the loader that it is of" if hasattr(loader, "get_state") else "a loader, or a dataset"
+            raise TypeError(
+                f"check_resume({shown(loader)}): pass {what}, check_resume(loader), and not {a_kind_of(loader)}; it takes "
+                "iterators of its own, from the start."
+            )
         dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
         return cls(dataset._pipeline, dataset._stream.execution, dataset._stream.max_errors)
 
@@ -91,11 +97,12 @@ def check_resume(loader: Loader, *, steps: int = 20, worker_counts: Sequence[int
         worker_counts: what to run and resume with; 0 is no process.
 
     Raises:
+        TypeError: it is neither, but an iterator for example.
         NotDeterministicError: something differs. Names the first operation, in order, that gives other results for the
             same records, or the source.
 
-    >>> import millrace
-    >>> millrace.check_resume(millrace.load(range(100), shuffle=True, seed=1, batch_size=8), steps=5, worker_counts=[0])
+    >>> import headrace
+    >>> headrace.check_resume(headrace.load(range(100), shuffle=True, seed=1, batch_size=8), steps=5, worker_counts=[0])
     ResumeReport(steps=5, resumed=5, worker_counts=(0,))
     """
     steps = whole_number("steps", steps, 1, None, "the number of elements to test with")

@@ -162,7 +162,7 @@ class ShapeDtypeStruct:
 def get_element_spec(ds: Any) -> Any:
     """Shapes and dtypes of the first element; of batches of another size, the size that they are to have.
 
-    >>> from millrace.compat.grain import MapDataset
+    >>> from headrace.compat.grain import MapDataset
     >>> get_element_spec(MapDataset.range(4).batch(2))
     ShapeDtypeStruct(shape=(2,), dtype=dtype('int64'))
     """

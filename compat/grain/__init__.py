@@ -1,4 +1,4 @@
-"""Grain's names over our engine: `import millrace.compat.grain as grain`.
+"""Grain's names over our engine: `import headrace.compat.grain as grain`.
 
 Programs run with the import changed and nothing else. Orders and random numbers are Grain's.
 """

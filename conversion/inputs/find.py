@@ -10,7 +10,7 @@ from ... import sources
 from ...errors import ConversionError, MissingExtraError, SourceError, SourceNotFoundError
 from ...files.paths import find_files, text_of
 from ...files.urls import is_remote
-from ...formats.index import SUFFIX
+from ...formats.index import SUFFIXES
 from ...wording import TEXT, brief, first_few, shown
 from ..job import Input
 from .formats import FORMATS, Opening, format_of
@@ -63,7 +63,7 @@ def find_input(
         found = find_files(source, patterns, storage)
     except SourceNotFoundError as error:
         raise SourceNotFoundError(_nothing_found(source, source_format, error)) from error
-    names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIX)]
+    names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIXES)]
     form = forms[0] if source_format else format_of(names)
     return FileInput(names, form, opening)
 
@@ -102,12 +102,12 @@ def _hugging_face(path: str, split: str | None) -> Any:
         datasets = import_module("datasets")  # a folder of ours has that name, too
     except ImportError as error:
         raise MissingExtraError(
-            f'{brief(path)} is a Hugging Face dataset, which needs datasets: pip install "millrace[huggingface]"'
+            f'{brief(path)} is a Hugging Face dataset, which needs datasets: pip install "headrace[huggingface]"'
         ) from error
     try:
         found = datasets.load_from_disk(path)
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{brief(path)} is no Hugging Face dataset on disk: {brief(error)}") from error
+    except Exception as error:  # of files that are damaged, `datasets` says it in the words of Python, JSON and Arrow
+        raise SourceError(f"{brief(path)} is no Hugging Face dataset on disk, or is damaged: {brief(error)}") from error
     if not isinstance(found, dict):
         return found
     if split not in found:

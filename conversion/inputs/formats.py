@@ -16,7 +16,7 @@ from ... import sources
 from ...errors import ConversionError
 from ...files.paths import file_system_of
 from ...files.storage_options import StorageOptions
-from ...files.streams import open_stream
+from ...files.streams import MAX_EXPANSION, open_stream
 from ...files.urls import is_remote, name_of
 from ...sources.tokens.files import offsets_path
 from ...wording import first_few, shown
@@ -37,6 +37,8 @@ class Opening:
     index_dir: str
     """Where indices are kept, of files that are read at random."""
     storage: StorageOptions
+    max_expansion: int = MAX_EXPANSION
+    """How many times its size a compressed file may unpack to."""
     document_length: int | None = None
     """Into pieces of which length `.npy` files with one axis are divided."""
 
@@ -66,14 +68,14 @@ class Format:
 
 def _stream(module: str, path: str, opening: Opening, on_damage: OnDamage) -> Records:
     read = import_module(f"...formats.{module}", __package__).read_records
-    with open_stream(path, "auto", opening.storage) as stream:
+    with open_stream(path, "auto", opening.storage, opening.max_expansion) as stream:
         yield from read(stream, path, on_damage)
 
 
 def _csv(path: str, opening: Opening, on_damage: OnDamage) -> Records:
     from .comma_separated import read_records
 
-    with open_stream(path, "auto", opening.storage) as stream:
+    with open_stream(path, "auto", opening.storage, opening.max_expansion) as stream:
         yield from read_records(stream, path, opening.types, on_damage)
 
 
@@ -93,9 +95,9 @@ def _parquet(path: str, opening: Opening) -> Any:
 def _parquet_schema(path: str, opening: Opening) -> Any:
     if is_remote(path):
         return None
-    import pyarrow.parquet as pq
+    from ...sources.arrow.parquet import schema_of_file
 
-    return pq.read_schema(path).remove_metadata()
+    return schema_of_file(path)
 
 
 def _npy(path: str, opening: Opening) -> Any:

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
-from ...errors import CutOffError, NoRecordsError, SourceError
+from ...errors import CutOffError, ExpansionError, NoRecordsError, SourceError
 from ...files.stamps import Stamp, check_unchanged, stamp_of
 from ...files.storage_options import StorageOptions
 from ...files.streams import compression_of, open_stream
@@ -17,6 +17,7 @@ from ...files.urls import is_remote
 from ...sources.parts import of_each
 from ...wording import brief
 from ..job import Chunk, OnDamage, Part
+from ..labels import label_of
 from .formats import Format, Opening, Records
 from .from_source import CHUNK_BYTES, CHUNK_RECORDS, read_source
 
@@ -36,7 +37,7 @@ class FileInput:
 
     def identity(self) -> dict[str, Any]:
         """Format, and names, sizes and times of change of the files."""
-        files = [{"path": _whole_path(path), **stamp._asdict()} for path, stamp in self._stamps.items()]
+        files = [{"path": label_of(_whole_path(path)), **stamp._asdict()} for path, stamp in self._stamps.items()]
         return {"format": self.form.name, "files": files, "types": self._opening.types}
 
     @cached_property
@@ -51,7 +52,7 @@ class FileInput:
 
         types: dict[str, str] = {}
         for name in self.names():
-            with open_stream(name, "auto", self._storage) as stream:
+            with open_stream(name, "auto", self._storage, self._given.max_expansion) as stream:
                 types, rows = guessed_types(stream, name)
             if rows:
                 break
@@ -123,7 +124,7 @@ class FileInput:
                     break
         except SourceError as error:  # what follows is lost, as in a file that is cut off; not what came before
             is_another = are_first and not found and not isinstance(error, CutOffError)
-            if on_damage is None or is_another:
+            if on_damage is None or is_another or isinstance(error, ExpansionError):
                 raise
             on_damage(error)
         return found

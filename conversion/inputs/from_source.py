@@ -9,6 +9,8 @@ import numpy as np
 
 from ...sources import HuggingFaceDataSource, as_source, fingerprint_of, reader_of
 from ..job import Chunk, OnDamage, Part
+from ..outputs.arrow_values import pyarrow
+from ..outputs.parquet import LOOKED_AT, schema_of
 from .columns import schema_of_columns
 
 CHUNK_RECORDS = 256
@@ -37,8 +39,19 @@ class SourceInput:
     def schema(self) -> Any:
         """Known of arrays in memory, and of datasets of Hugging Face."""
         if isinstance(self._source, HuggingFaceDataSource):
-            return self._source.arrow_schema
+            return self._hugging_face_schema(self._source)
         return schema_of_columns(getattr(self._source, "columns", None))
+
+    def _hugging_face_schema(self, source: HuggingFaceDataSource) -> Any:
+        """The types that the dataset declares; those that files do not keep are found out from the first values."""
+        known, names = source.arrow_schema, source.dataset.format["columns"]
+        if known is None or len(known) == len(names):
+            return known
+        unknown = HuggingFaceDataSource(
+            source.dataset.select_columns([name for name in names if name not in known.names])
+        )
+        found = schema_of(unknown.__getitems__(np.arange(min(len(unknown), LOOKED_AT))))
+        return pyarrow().schema([(known if name in known.names else found).field(name) for name in names])
 
     def count(self, name: str, on_damage: OnDamage) -> int:
         """Its length."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ...errors import ConversionError, SourceError
 from ...files.opened import local_copy
 from ...files.storage_options import StorageOptions
+from ...sources.tokens.files import map_npy
 from ...wording import brief
 
 
@@ -31,11 +32,8 @@ class NpyRows:
     columns: npt.NDArray[Any]
 
     def __init__(self, path: str, storage: StorageOptions) -> None:
-        try:
-            with local_copy(path, storage) as copy:
-                self.columns = np.load(copy, mmap_mode="r")
-        except (OSError, ValueError, EOFError) as error:
-            raise SourceError(f"{brief(path)} cannot be read as .npy: {brief(error)}") from error
+        with local_copy(path, storage) as copy:
+            self.columns = map_npy(copy, path)
         if not self.columns.ndim:
             raise SourceError(f"{brief(path)} holds one number and no rows.")
 

@@ -94,7 +94,7 @@ def _library() -> Any:
         from array_record.python import array_record_module
     except ImportError as error:
         raise MissingExtraError(
-            'to="array_record" needs the package array_record: pip install "millrace[array-record]"'
+            'to="array_record" needs the package array_record: pip install "headrace[array-record]"'
         ) from error
     return array_record_module
 

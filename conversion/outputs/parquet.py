@@ -22,6 +22,9 @@ VALUE = "value"
 
 _DAYS = np.dtype("datetime64[D]")
 
+LOOKED_AT = 1000
+"""So many records tell the columns, where no schema does."""
+
 GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
 """A row group ends with so many rows, or bytes: one random read decodes a whole group."""
 
@@ -138,9 +141,10 @@ def schema_of(records: Sequence[Any]) -> Any:
     for name in dict.fromkeys(name for row in rows for name in row):
         if not isinstance(name, str):
             raise ConversionError(f"column {shown(name)} has a name that is no string; pass transform= to make it one.")
-        values = [_plain(row).get(name) for row in rows]
+        values = [_plain({name: row.get(name)})[name] for row in rows]
         try:
-            fields.append((name, pyarrow().array(values).type))
+            _check_times(values)
+            fields.append(pyarrow().field(name, pyarrow().array(values).type))
         except (pyarrow().ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ConversionError(
                 f"column {shown(name)} of the first {len(records)} records has no one type: {brief(error)}; pass transform= "
@@ -151,6 +155,21 @@ def schema_of(records: Sequence[Any]) -> Any:
             f"the first {len(records)} records have no columns; pass transform=, a function that gives them some."
         )
     return pyarrow().schema(fields)
+
+
+def _check_times(values: Sequence[Any]) -> None:
+    """Refuse times of NumPy beside its numbers or text, at any depth: pyarrow ends the process in search of their type."""
+    kinds = set(map(type, values))
+    if np.datetime64 in kinds and any(issubclass(kind, np.generic) for kind in kinds - {np.datetime64}):
+        raise TypeError("values of datetime64 stand beside others of NumPy")
+    lists: list[Any] = [value for value in values if isinstance(value, (list, tuple))]
+    arrays = [value.reshape(-1) for value in values if isinstance(value, np.ndarray)]
+    lists += [array if array.dtype == object else array[:1] for array in arrays]
+    dicts = [value for value in values if isinstance(value, Mapping)]
+    if lists:
+        _check_times([item for value in lists for item in value])
+    for name in {name for value in dicts for name in value}:
+        _check_times([value[name] for value in dicts if name in value])
 
 
 def _row(record: Any) -> Mapping[str, Any]:

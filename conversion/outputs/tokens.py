@@ -158,6 +158,6 @@ def _library() -> Any:
         import tokenizers
     except ImportError as error:
         raise MissingExtraError(
-            'tokenizer= needs the package tokenizers: pip install "millrace[tokenizers]"'
+            'tokenizer= needs the package tokenizers: pip install "headrace[tokenizers]"'
         ) from error
     return tokenizers

@@ -48,7 +48,7 @@ def _library() -> Any:
     try:
         import apache_beam
     except ImportError as error:
-        raise MissingExtraError('runner= needs apache-beam: pip install "millrace[beam]"') from error
+        raise MissingExtraError('runner= needs apache-beam: pip install "headrace[beam]"') from error
     return apache_beam
 
 

@@ -25,7 +25,7 @@ from ...wording import brief
 from ..job import Job, Report, Work
 from .worker import Begin, Failure, Progress, Result
 
-_PROGRAM = "from millrace.conversion.runners.worker import main; main()"
+_PROGRAM = "from headrace.conversion.runners.worker import main; main()"
 _GRACE_SECONDS = 5
 
 

@@ -144,11 +144,19 @@ class OfIndex(Applied):
 
         return mapped
 
+    def place(self, index: int) -> tuple[int, int]:
+        """As the base says; what is evaluated counts its own elements."""
+        return self.input.place(index) if self._at_position else (index, 0)
+
     @property
     def line(self) -> Line:
         """As the base says; after a batch or a flat map, a position is no index."""
-        below = self.input.line
-        return below.then(self.operation, self.moves_freely) if below.keeps_positions else self.evaluated
+        return self.input.line.then(self.operation, self.moves_freely) if self._at_position else self.evaluated
+
+    @cached_property
+    def _at_position(self) -> bool:
+        """Whether the engine can take it apart, as an element is at the position of its index."""
+        return self.input.line.keeps_positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +308,12 @@ class Batched(Applied):
         """The first index of a batch's elements, and the one after the last."""
         below, size = self.input.length, self.operation.batch_size
         epoch, number = divmod(index, self.length)
-        return epoch * below + number * size, epoch * below + min((number + 1) * size, below)
+        start, stop = epoch * below + number * size, epoch * below + min((number + 1) * size, below)
+        if not -ENDLESS <= start < stop <= ENDLESS:
+            raise IndexError(
+                f"index {index} of batches of {size} is too large: their elements have indices up to 2**63 - 1."
+            )
+        return start, stop
 
     def _batch(self, elements: list[Any]) -> Any:
         batch_fn = self.operation.batch_fn

@@ -158,6 +158,7 @@ class ChosenKeys:
     orders: tuple[ChainOrder, ...]
 
     keeps_indices: ClassVar[bool] = False
+    change: ClassVar[None] = None
 
     @property
     def length(self) -> int:
@@ -281,6 +282,11 @@ class Own(Node):
     def reads_ahead(self) -> Any:
         """As the base says."""
         return super().reads_ahead if self.nodes else True
+
+    @property
+    def reads_singly(self) -> bool:
+        """As the base says: it is asked element by element."""
+        return True
 
     @property
     def operations(self) -> int:

@@ -87,6 +87,16 @@ class Node:
         return nearest_first([node.seeds for node in self.inputs])
 
     @property
+    def reshuffles(self) -> bool:
+        """Whether elements stand at other indices in each epoch."""
+        return any(node.reshuffles for node in self.inputs)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether each epoch has other elements, as it is a part of what is shuffled anew."""
+        return any(node.exchanges for node in self.inputs)
+
+    @property
     def operations(self) -> int:
         """How many operations an element has gone through, at most."""
         return max((node.operations for node in self.inputs), default=0)
@@ -96,6 +106,11 @@ class Node:
         """On how many threads reading ahead helps; True for any number."""
         found = [node.reads_ahead for node in self.inputs]
         return True if any(each is True for each in found) else max(found, default=False)
+
+    @property
+    def reads_singly(self) -> bool:
+        """Whether readers share many elements, one by one: as below."""
+        return any(node.reads_singly for node in self.inputs)
 
     def lengths_at(self, indices: Indices) -> Any:
         """The lengths of the elements at many indices, an array or a dict of these; None where only reading tells."""
@@ -140,8 +155,8 @@ class Evaluated:
         node: what gives the records.
         length: above all indices that will be asked for.
 
-    >>> from millrace.datasets.nodes.source import Source
-    >>> from millrace.sources import MemorySource
+    >>> from headrace.datasets.nodes.source import Source
+    >>> from headrace.sources import MemorySource
     >>> Evaluated(Source(MemorySource([1, 2, 3])))[4]
     2
     """
@@ -153,6 +168,7 @@ class Evaluated:
         self._node = node
         self._length = length
         self.reads_ahead = node.reads_ahead
+        self.reads_singly = node.reads_singly
 
     def __len__(self) -> int:
         return self._length
@@ -223,7 +239,7 @@ def telling_datasets(node: Node, indices: Indices) -> Iterator[None]:
     except (BatchError, PackError) as error:
         names = dict.fromkeys(name for name in map(node.dataset_at, indices.tolist()) if name is not None)
         if len(names) > 1:
-            error.add_note(f"millrace: what was put together is of the datasets {first_few(names)}.")
+            error.add_note(f"headrace: what was put together is of the datasets {first_few(names)}.")
         raise
 
 

@@ -93,6 +93,18 @@ class Reordered(OnOne):
         """As the base says; in a further epoch of what the engine takes apart, as in the first."""
         return self.input.place(index) if self._only_repeats else (index, 0)
 
+    @property
+    def reshuffles(self) -> bool:
+        """As the base says."""
+        change = self.index_map.change
+        return change == "shuffles" or (change != "freezes" and self.input.reshuffles)
+
+    @property
+    def exchanges(self) -> bool:
+        """As the base says."""
+        change, below = self.index_map.change, self.input
+        return change != "freezes" and (below.exchanges or (change == "cuts" and below.reshuffles))
+
     def dataset_at(self, index: int) -> str | None:
         """As the base says."""
         return self.input.dataset_at(self.index_map.one(index))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...samplers.index_maps import Indices
 from ...sources import DataSource, fingerprint_of, reader_of
+from ...sources.protocol import is_in_event_loop, reads_singly
 from ...sources.used_records import UsedRecord, used_records
 from .line import Line
 from .node import Get, Node, some_lengths
@@ -59,6 +60,11 @@ class Source(Node):
     def reads_ahead(self) -> Any:
         """As the base says."""
         return getattr(self.source, "reads_ahead", True)
+
+    @property
+    def reads_singly(self) -> bool:
+        """As the base says. An asynchronous source has many reads under way by itself, in a call that waits for them."""
+        return reads_singly(self.source) and not is_in_event_loop(self.source)
 
     @property
     def line(self) -> Line:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from drawing import Drawing
 
-import millrace
+import headrace
 
 WIDTH = 760
 COLOURS = "abcd"
@@ -46,10 +46,10 @@ def flow() -> Drawing:
     return picture
 
 
-def _shard(index: int, count: int, batch_size: int) -> millrace.DataLoaderIterator:
-    options = millrace.ShardOptions(index, count)
+def _shard(index: int, count: int, batch_size: int) -> headrace.DataLoaderIterator:
+    options = headrace.ShardOptions(index, count)
     return iter(
-        millrace.load(np.arange(32), shuffle=True, seed=0, num_epochs=1, batch_size=batch_size, shard_options=options)
+        headrace.load(np.arange(32), shuffle=True, seed=0, num_epochs=1, batch_size=batch_size, shard_options=options)
     )
 
 
@@ -114,9 +114,9 @@ def mix() -> Drawing:
     parts = {"web": 40, "books": 40}
     sources = {name: np.arange(40) for name in parts}
 
-    def run(**weights: float) -> millrace.DataLoaderIterator:
-        sampler = millrace.MixSampler(parts, weights=weights, shuffle=True, seed=0)
-        return iter(millrace.DataLoader(data_source=sources, sampler=sampler))
+    def run(**weights: float) -> headrace.DataLoaderIterator:
+        sampler = headrace.MixSampler(parts, weights=weights, shuffle=True, seed=0)
+        return iter(headrace.DataLoader(data_source=sources, sampler=sampler))
 
     before = run(web=0.7, books=0.3)
     drawn = [_drawn(before) for _ in range(10)]
@@ -144,7 +144,7 @@ def mix() -> Drawing:
     return picture
 
 
-def _drawn(run: millrace.DataLoaderIterator) -> tuple[str, int]:
+def _drawn(run: headrace.DataLoaderIterator) -> tuple[str, int]:
     """Of which part the next record is, and its key."""
     next(run)
     ((part, keys),) = ((part, keys) for part, keys in run.last_records().items() if len(keys))
@@ -155,7 +155,7 @@ def pack() -> Drawing:
     """Ten documents, one in each row and then packed."""
     lengths = [9, 5, 12, 3, 16, 7, 4, 10, 6, 4]
     row_length, unit = 16, 19
-    plan = millrace.Pack(row_length, window=len(lengths)).plan(np.array(lengths))
+    plan = headrace.Pack(row_length, window=len(lengths)).plan(np.array(lengths))
     picture = Drawing(WIDTH, 74 + 26 * len(lengths), "Ten documents fill ten rows, or, packed, five")
     picture.text(20, 30, f"Padded: {len(lengths)} rows (grey is padding)", "strong")
     left, right = 20, 20 + row_length * unit + 90

@@ -1,7 +1,8 @@
 """The blocks of one remote file. In: ranges of bytes. Out: the bytes, from memory, from the cache on disk, or from the store.
 
 Who needs a block that another thread or process is just asking for waits for that. Blocks that were announced close together
-stay mapped into memory for a while; of others what is wanted is read from the disk.
+stay mapped into memory for a while; of others what is wanted is read from the disk. What comes from the disk is held against
+its checksums: each read of it, and the whole block where it is mapped (0.1 ms). A block that was damaged is brought again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...mapped import mapping_of
+from ..sums import DamagedPieceError, checked, sums_of, with_sums
 from .cache import Cache, Claim
 from .hot import HOT, HOT_BYTES
 from .parallel import in_background, in_parallel
@@ -60,13 +62,17 @@ class Blocks:
         if len(blocks) > AT_ONCE and len(offsets) > 1:
             half = len(offsets) // 2
             return self.read(offsets[:half], lengths[:half]) + self.read(offsets[half:], lengths[half:])
-        found = self._found(blocks)
         firsts, starts = np.divmod(offsets, BLOCK_BYTES)
-        places = zip(firsts.tolist(), starts.tolist(), (starts + lengths).tolist())
-        return [
-            found[block][start:stop] if start < stop <= BLOCK_BYTES else _joined(found, block, start, stop)
-            for block, start, stop in places
-        ]
+        places = list(zip(firsts.tolist(), starts.tolist(), (starts + lengths).tolist()))
+        while True:
+            found = self._found(blocks)
+            try:
+                return [
+                    found[block][start:stop] if start < stop <= BLOCK_BYTES else _joined(found, block, start, stop)
+                    for block, start, stop in places
+                ]
+            except _DamagedBlockError as damaged:  # the next time it comes from the store
+                self._cache.remove(self._name(damaged.block))
 
     def announce(self, blocks: Sequence[int], wanted: int) -> None:
         """Begin to bring blocks of which so many bytes will be wanted soon; faults wait for the read.
@@ -93,17 +99,28 @@ class Blocks:
         kept = HOT.get((self._folder, block))
         if kept is not None:
             return kept
-        descriptor = self._cache.open(self._name(block), self._size_of(block))
+        if self._is_hot(block):
+            return self._mapped(block)
+        descriptor = self._opened(block)
+        return None if descriptor is None else _OnDisk(descriptor, block, self._size_of(block))
+
+    def _opened(self, block: int) -> int | None:
+        return self._cache.open(self._name(block), with_sums(self._size_of(block)))
+
+    def _mapped(self, block: int) -> mmap.mmap | None:
+        """The memory of a block that is on the disk, undamaged."""
+        descriptor, size = self._opened(block), self._size_of(block)
         if descriptor is None:
             return None
-        return self._kept(block, self._mapped(block, descriptor)) if self._is_hot(block) else _OnDisk(descriptor)
-
-    def _mapped(self, block: int, descriptor: int) -> mmap.mmap:
-        """The memory of a block; the descriptor is closed."""
         try:
-            return mapping_of(descriptor, self._size_of(block))
+            mapping = mapping_of(descriptor, with_sums(size))
         finally:
             os.close(descriptor)
+        view = memoryview(mapping)
+        if sums_of(view[:size]) != view[size:]:
+            self._cache.remove(self._name(block))
+            return None
+        return self._kept(block, mapping)
 
     def _kept(self, block: int, mapping: mmap.mmap) -> mmap.mmap:
         if self._is_hot(block):
@@ -139,9 +156,10 @@ class Blocks:
         brought = {}
         for block in run:
             at, size = block * BLOCK_BYTES - first, self._size_of(block)
-            with claims[block].file(size) as out:
+            with claims[block].file(with_sums(size)) as out:
                 out.write(data[at : at + size])
-                mapping = mapping_of(out.fileno(), size)
+                out.write(sums_of(data[at : at + size]))
+                mapping = mapping_of(out.fileno(), with_sums(size))
             brought[block] = self._kept(block, mapping)
         return brought
 
@@ -153,8 +171,8 @@ class Blocks:
                 return self._fill([block], {block: claim})
             finally:
                 claim.give_up()
-        descriptor = self._cache.open(self._name(block), self._size_of(block))
-        return {} if descriptor is None else {block: self._kept(block, self._mapped(block, descriptor))}
+        mapping = self._mapped(block)
+        return {} if mapping is None else {block: mapping}
 
     def _is_hot(self, block: int) -> bool:
         before, now = self._announced
@@ -167,14 +185,24 @@ class Blocks:
         return f"{self._folder}/{block:08x}"
 
 
+class _DamagedBlockError(Exception):
+    """Raised where a block is read that is not as it was written."""
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+
+
 class _OnDisk:
     """A block of which little is wanted: read from its file, which is closed when this dies."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, block: int, size: int) -> None:
+        self._descriptor, self._block, self._size = descriptor, block, size
 
     def __getitem__(self, part: slice) -> bytes:
-        return os.pread(self._descriptor, part.stop - part.start, part.start)
+        try:
+            return checked(self._descriptor, self._size, part.start, part.stop)
+        except DamagedPieceError:
+            raise _DamagedBlockError(self._block) from None
 
     def __del__(self) -> None:
         os.close(self._descriptor)

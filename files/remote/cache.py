@@ -9,6 +9,8 @@ and any of them may be killed at any moment:
   still leads to the file that is locked.
 * Before a piece is written its bytes are added to the number in `<folder>/used`, and after one is given up they are subtracted:
   who is killed in between leaves a number that is too high, never one that is too low.
+* The checksums of a copy of a whole file stand in `<piece>.sums`, and do not count: they are written before the piece gets its
+  name, and removed before it.
 * When the number would go over the budget, what is really there is counted, under a lock, and what was not used for longest is
   removed.
 """
@@ -23,8 +25,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from ...errors import MillraceError, SourceError
+from ...errors import HeadraceError, SourceError
 from ...wording import brief
+from ..folders import private_folder
 
 _FILLED = 0.96
 """How much of the budget may be left when something was removed, so that not every piece has the folder counted."""
@@ -34,6 +37,7 @@ _TOUCH_SECONDS = 1.0
 """How exact the time of the last use is: pieces are not marked more often."""
 
 _PART = ".part"
+_SUMS = ".sums"
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
@@ -72,6 +76,27 @@ class Cache:
     def path(self, name: str) -> str:
         """Where a piece stands, if it is there."""
         return os.path.join(self.folder, name)
+
+    def sums(self, name: str) -> bytes:
+        """The checksums that stand beside a piece; empty if there are none."""
+        try:
+            with open(self.path(name) + _SUMS, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise self._error(error) from error
+
+    def remove(self, name: str) -> None:
+        """Remove a piece that was damaged.
+
+        Raises:
+            SourceError: the folder cannot be written to.
+        """
+        try:
+            _removed(self.path(name))
+        except OSError as error:
+            raise self._error(error) from error
 
     def touch(self, name: str) -> bool:
         """Whether a piece is there; then it is one that was used just now."""
@@ -137,7 +162,7 @@ class Cache:
     @contextmanager
     def _used(self) -> Iterator[int]:
         """The file with the number of bytes, locked."""
-        descriptor = _opened(os.path.join(self.folder, "used"))
+        descriptor = _opened(os.path.join(self.folder, "used"), self.folder)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor
@@ -187,12 +212,20 @@ class Claim:
             with suppress(FileNotFoundError):  # somebody has cleared the folder: the piece is not kept
                 os.replace(self._path + _PART, self._path)
                 self._size = 0
-        except MillraceError:
+        except HeadraceError:
             raise
         except OSError as error:
             raise self._cache._error(error) from error
         finally:
             self.give_up()
+
+    def keep_sums(self, sums: bytes) -> None:
+        """Have checksums stand beside the piece; inside the block of `file`."""
+        beside = self._path + _SUMS
+        with suppress(FileNotFoundError):  # somebody has cleared the folder
+            with open(beside + _PART, "wb") as out:
+                out.write(sums)
+            os.replace(beside + _PART, beside)
 
     def give_up(self) -> None:
         """Let others write it. May be called twice."""
@@ -209,7 +242,7 @@ class Claim:
 
 def _locked(path: str, wait: bool) -> int | None:
     """A descriptor of a file, locked; None if another one has the lock."""
-    descriptor = _opened(path)
+    descriptor = _opened(path, os.path.dirname(os.path.dirname(path)))
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -218,13 +251,14 @@ def _locked(path: str, wait: bool) -> int | None:
     return descriptor
 
 
-def _opened(path: str) -> int:
+def _opened(path: str, folder: str) -> int:
     """A descriptor of a file, which is made where it is not there; and so is its folder, which others may clear away."""
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
             return os.open(path, _FLAGS, 0o666)
         with suppress(FileNotFoundError, FileExistsError):  # cleared away between two steps of this
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            private_folder(folder)
+            private_folder(os.path.dirname(path))
     return os.open(path, _FLAGS, 0o666)
 
 
@@ -244,8 +278,9 @@ def _leads_to(path: str, descriptor: int) -> bool:
 def _removed(path: str) -> bool:
     """Remove a piece, or what somebody who was killed has left of one; False if it is being written."""
     if not path.endswith(_PART):
-        with suppress(FileNotFoundError):
-            os.remove(path)
+        for each in (path + _SUMS, path):
+            with suppress(FileNotFoundError):
+                os.remove(each)
         return True
     descriptor = _locked(path, wait=False)
     if descriptor is None:
@@ -263,6 +298,8 @@ def _pieces(folder: str) -> Iterator[tuple[float, int, str]]:
         if file.is_dir(follow_symlinks=False):
             for piece in _entries(file.path):
                 with suppress(FileNotFoundError):
+                    if piece.name.removesuffix(_PART).endswith(_SUMS):
+                        continue
                     found = piece.stat()
                     yield found.st_mtime, found.st_size, piece.path
 

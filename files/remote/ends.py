@@ -21,7 +21,7 @@ def ends_of(file: OpenFile, length: int) -> Iterator[str]:
     """
     tail = max(file.size - length, 0)
     head = min(tail, _HEAD_BYTES)
-    with tempfile.NamedTemporaryFile(prefix="millrace-") as copy:
+    with tempfile.NamedTemporaryFile(prefix="headrace-") as copy:
         for place, part in zip((0, tail), file.read_many([0, tail], [head, file.size - tail])):
             os.pwrite(copy.fileno(), part, place)
         yield copy.name

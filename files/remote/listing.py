@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ...errors import SourceNotFoundError
 from ..patterns import matches
 from ..storage_options import StorageOptions
-from ..urls import split_url, unsigned
+from ..urls import split_url
 from .retries import ResultT, ask
 from .store import Store, store_of
 
@@ -71,4 +71,4 @@ class RemoteFileSystem:
 
     def _asked(self, url: str, question: Callable[[Store, str], ResultT]) -> ResultT:
         store, key = store_of(url, self._options)
-        return ask(store, unsigned(url), self._options, lambda: question(store, key))
+        return ask(store, url, self._options, lambda: question(store, key))

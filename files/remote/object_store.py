@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from ...errors import MissingExtraError, SourceError
-from ...wording import brief
+from ...redaction import redacted_error, secrets_in, without_secrets
+from ...wording import brief, shown
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
 from .store import check_process
@@ -32,14 +34,40 @@ _SIGNATURE = (
 )
 
 
+_PANIC = "PanicException"
+"""What the library raises where it fails in a way that its makers did not expect; it is no `Exception` of Python."""
+
+_OF_CLIENT = (
+    *(
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "default_headers",
+        "http1_only",
+    ),
+    *("http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "http2_only"),
+    *(
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_url",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "root_certificate",
+    ),
+    *("randomize_addresses", "read_timeout", "user_agent"),
+)
+"""Options of connections. The library has them apart from those of the store, and panics where they stand among these."""
+
+
 class ObjectStore:
     """One bucket, container or host; `Store` says what it does."""
 
-    def __init__(self, root: str, options: StorageOptions) -> None:
+    def __init__(self, root: str, url: str, options: StorageOptions) -> None:
         self._library = _library()
         check_process()
         given = dict(options.store)
-        client = {**_client_options(root, given, options.timeout), **given.pop("client_options", {})}
+        client = {**_client_options(root, given, options.timeout), **_of_client(given)}
         # The retries are ours, in `retries.py`: so that one place counts them, whatever the store is.
         never = {"max_retries": 0, "retry_timeout": timedelta(0)}
         arguments: dict[str, Any] = {"client_options": client, "retry_config": never}
@@ -49,12 +77,19 @@ class ObjectStore:
             arguments["credential_provider"] = given.pop("credential_provider")
         if not self._is_http:
             arguments["config"] = given
+        failure: SourceError | None = None
         try:
             self._store = self._library.store.from_url(root, **arguments)
-        except Exception as error:
-            raise SourceError(
-                f"{brief(root)}: the store cannot be opened with these storage_options: {_text(error)}"
-            ) from error
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
+            secrets = [*options.store, *secrets_in(url)]
+            failure = SourceError(
+                f"{brief(url)}: the store cannot be opened with these storage_options: {_text(error, secrets)}"
+            )
+            failure.__cause__ = without_secrets(error, secrets)
+        if failure is not None:
+            raise failure
 
     def stamp(self, key: str) -> Stamp:
         """As the protocol says."""
@@ -123,8 +158,18 @@ def _library() -> Any:
         import obstore.exceptions
         import obstore.store
     except ImportError as error:
-        raise MissingExtraError('files in stores need obstore: pip install "millrace[remote]"') from error
+        raise MissingExtraError('files in stores need obstore: pip install "headrace[remote]"') from error
     return obstore
+
+
+def _of_client(given: dict[str, Any]) -> dict[str, Any]:
+    """Takes the options of connections out of those that the user gave, wherever they stand."""
+    inner = given.pop("client_options", {})
+    if not isinstance(inner, Mapping):
+        raise SourceError(
+            f"storage_options: client_options={shown(inner)} must be a dict, such as {{'allow_http': True}}."
+        )
+    return {**{name: given.pop(name) for name in list(given) if name.lower() in _OF_CLIENT}, **inner}
 
 
 def _client_options(root: str, given: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -144,5 +189,5 @@ def _stamp(meta: Any) -> Stamp:
     return Stamp(int(meta["size"]), meta["e_tag"] or str(meta["last_modified"]))
 
 
-def _text(error: Exception) -> str:
-    return brief(str(error).partition("Debug source")[0])
+def _text(error: BaseException, secrets: list[tuple[str, Any]]) -> str:
+    return brief(redacted_error(str(error).partition("Debug source")[0], secrets))

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from ...errors import MissingExtraError, SourceError
+from ...redaction import redacted_error, secrets_in, without_secrets
 from ...wording import brief
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
@@ -20,14 +21,32 @@ class OtherStore:
     """A file system of fsspec; `Store` says what it does. A key is the whole URL."""
 
     def __init__(self, url: str, options: StorageOptions) -> None:
-        scheme = scheme_of(url)
+        library, scheme = _library(), scheme_of(url)
         self._scheme = scheme
+        failure: Exception | None = None
+        secrets = [*options.store, *secrets_in(url)]
         try:
-            self._system = _library().filesystem(scheme, **dict(options.store))
+            library.get_filesystem_class(scheme)
         except ImportError as error:
-            raise MissingExtraError(f"{brief(url)}: {brief(error)}") from error
+            failure = MissingExtraError(f"{brief(url)}: {brief(redacted_error(str(error), secrets))}")
+            failure.__cause__ = without_secrets(error, secrets)
         except ValueError as error:
-            raise SourceError(f"{brief(url)}: no store has this scheme, {scheme}:// ({brief(error)})") from error
+            told = brief(redacted_error(str(error), secrets))
+            failure = SourceError(f"{brief(url)}: no store has this scheme, {scheme}:// ({told})")
+            failure.__cause__ = without_secrets(error, secrets)
+        if failure is not None:
+            raise failure
+        try:
+            self._system, _ = library.core.url_to_fs(url, **dict(options.store))  # some take the host from it
+        except Exception as error:  # each file system has its own
+            told = brief(redacted_error(f"{type(error).__name__}: {error}", secrets))
+            failure = SourceError(
+                f"{brief(url)}: the store cannot be opened: {told}; check the URL and storage_options=, and whether "
+                "the store is there."
+            )
+            failure.__cause__ = without_secrets(error, secrets)
+        if failure is not None:
+            raise failure
 
     def stamp(self, key: str) -> Stamp:
         """As the protocol says."""
@@ -83,6 +102,7 @@ class OtherStore:
 def _library() -> Any:
     try:
         import fsspec
+        import fsspec.core
     except ImportError as error:
-        raise MissingExtraError('files of this scheme need fsspec: pip install "millrace[remote]"') from error
+        raise MissingExtraError('files of this scheme need fsspec: pip install "headrace[remote]"') from error
     return fsspec

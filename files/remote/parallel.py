@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from ...errors import MillraceError
+from ...errors import HeadraceError
 
 _AT_ONCE = 16
 """Requests that run at the same time."""
@@ -25,7 +25,7 @@ def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> lis
     """
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), _AT_ONCE), "millrace-request") as threads:
+    with ThreadPoolExecutor(min(len(items), _AT_ONCE), "headrace-request") as threads:
         return list(threads.map(work, items))
 
 
@@ -37,9 +37,9 @@ def in_background(works: Sequence[Callable[[], object]]) -> None:
 
     def run() -> None:
         for work in works:
-            with suppress(MillraceError):
+            with suppress(HeadraceError):
                 if threading.main_thread().is_alive():
                     work()
 
     if works:
-        threading.Thread(target=run, name="millrace-prefetch").start()
+        threading.Thread(target=run, name="headrace-prefetch").start()

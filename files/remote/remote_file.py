@@ -21,6 +21,7 @@ from ...wording import brief
 from ..opened import Range
 from ..stamps import Stamp, check_unchanged
 from ..storage_options import StorageOptions
+from ..sums import is_whole, sums_of
 from ..urls import unsigned
 from .blocks import AT_ONCE, Blocks
 from .cache import Cache, Claim
@@ -37,6 +38,12 @@ _PORTION_BYTES = AT_ONCE * BLOCK_BYTES
 
 _COPIED_BYTES = 8 * REQUEST_BYTES
 """Bytes of a copy that are brought at a time."""
+
+_COPY_TRIES = 3
+"""How often a copy may be damaged before that is an error."""
+
+_checked_copies: set[tuple[str, int]] = set()
+"""Path and inode of the copies that this process has held against their checksums."""
 
 
 class RemoteFile:
@@ -59,7 +66,8 @@ class RemoteFile:
         self.stamp = stamp or remote_stamp(path, options)
         self.size = self.stamp.size
         self._follows, self._asked_for = -1, 0
-        self._folder = hashlib.sha256(repr((unsigned(path), *self.stamp)).encode()).hexdigest()[:24]
+        # The last part tells how pieces are written: those of former versions have no checksums, and are not found.
+        self._folder = hashlib.sha256(repr((unsigned(path), *self.stamp, "sums")).encode()).hexdigest()[:24]
         self._copy_name = f"{self._folder}/whole"
         self._cache = Cache(options.cache_dir, options.cache_bytes)
         if options.cache_bytes:
@@ -102,18 +110,41 @@ class RemoteFile:
 
         Raises:
             SourceError: there is no cache, the file is larger than it, or it cannot be read.
+
+        The copy is held against its checksums when a process first asks for it; one that was damaged is made again.
         """
         if self._blocks is None:
             raise SourceError(
                 f"{brief(self.path)}: files of this kind are read from a copy on disk, and cache_bytes is 0; raise it in "
                 "storage_options=."
             )
-        while (descriptor := self._cache.open(self._copy_name, self.size)) is None:
-            self.keep_copy(wait=True)
+        descriptor = self._opened_copy()
         try:
             yield f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else self._cache.path(self._copy_name)
         finally:
             os.close(descriptor)
+
+    def _opened_copy(self) -> int:
+        """A descriptor of the copy, which is as it was written."""
+        for _ in range(_COPY_TRIES):
+            while (descriptor := self._cache.open(self._copy_name, self.size)) is None:
+                self.keep_copy(wait=True)
+            if self._is_as_written(descriptor):
+                return descriptor
+            os.close(descriptor)
+            self._cache.remove(self._copy_name)
+        raise SourceError(
+            f"{brief(self.path)}: its copy in {brief(self._cache.folder)} was damaged {_COPY_TRIES} times; choose another "
+            "disk with storage_options={'cache_dir': …}."
+        )
+
+    def _is_as_written(self, descriptor: int) -> bool:
+        name = self._cache.path(self._copy_name), os.fstat(descriptor).st_ino
+        if name not in _checked_copies:
+            if not is_whole(descriptor, self.size, self._cache.sums(self._copy_name)):
+                return False
+            _checked_copies.add(name)
+        return True
 
     def has_copy(self) -> bool:
         """Whether the copy is there; it is then one of those that stay longest."""
@@ -136,11 +167,14 @@ class RemoteFile:
         return RemoteFile, (self.path, self._options, self.stamp)
 
     def _copy(self, claim: Claim) -> None:
+        sums = []
         with claim.file(self.size) as out:
             for first in range(0, self.size, _COPIED_BYTES):
                 starts = range(first, min(first + _COPIED_BYTES, self.size), REQUEST_BYTES)
                 for part in in_parallel(lambda at: self._ask(at, min(at + REQUEST_BYTES, self.size)), starts):
                     out.write(part)
+                    sums.append(sums_of(part))
+            claim.keep_sums(b"".join(sums))
 
     def _read_apart(self, ranges: Sequence[Range]) -> list[bytes]:
         asked = together(ranges)
@@ -164,7 +198,7 @@ class RemoteFile:
                 raise EOFError(f"{len(data)} bytes came in place of the {stop - start} from byte {start} on")
             return data
 
-        return ask(store, unsigned(self.path), self._options, question)
+        return ask(store, self.path, self._options, question)
 
 
 def remote_stamp(path: str, options: StorageOptions) -> Stamp:
@@ -179,4 +213,4 @@ def remote_stamp(path: str, options: StorageOptions) -> Stamp:
     def question() -> Stamp:
         return store.stamp(key)
 
-    return ask(store, unsigned(path), options, question)
+    return ask(store, path, options, question)

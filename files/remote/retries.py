@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import random
-import re
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from ...errors import MillraceError, SourceError, SourceNotFoundError
+from ...errors import HeadraceError, SourceError, SourceNotFoundError
+from ...redaction import redacted_error, secrets_in, without_secrets
 from ...wording import TEXT, brief, shown
 from ..storage_options import StorageOptions
+from ..urls import unsigned
 from .store import Store
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 """Seconds. Each pause is twice the one before, and a random part shorter, so that many workers do not come back at once."""
-
-_QUERY = re.compile(r"(?<=\w)\?\S*=\S*")
-"""Of a URL in a text."""
 
 _own_random = random.Random()
 """Not the user's: reading must not change what their program draws."""
@@ -42,21 +40,35 @@ def ask(store: Store, url: str, options: StorageOptions, question: Callable[[], 
     for number in range(1, options.tries + 1):
         try:
             return question()
-        except MillraceError:
+        except HeadraceError:
             raise
-        except FileNotFoundError as error:
-            raise SourceNotFoundError(f"no file {shown(url, TEXT)}") from error
         except Exception as error:
-            remedy = store.is_final(error)
-            if remedy is not None:
-                raise SourceError(f"{brief(url)}: {remedy}. ({_text(error)})") from error
-            if number == options.tries or not threading.main_thread().is_alive():  # a program that ends does not wait
-                raise SourceError(
-                    f"{brief(url)}: given up after {number} tries: {_text(error)}. Is the store reachable? More patience is "
-                    "storage_options={'tries': …, 'timeout': seconds}."
-                ) from error
+            # A program that ends does not wait.
+            is_last = number == options.tries or not threading.main_thread().is_alive()
+            failure = _failure(store, url, options, error, number if is_last else 0)
+        if failure is not None:
+            raise failure  # outside of `except`: else the library's own error, which may tell credentials, hangs on it
         time.sleep(_pause(number))
     raise AssertionError("tries are at least 1")
+
+
+def _failure(store: Store, url: str, options: StorageOptions, error: Exception, tries: int) -> SourceError | None:
+    """The error that an answer of a store comes to; None where it may be asked again, as `tries` is 0."""
+    url, secrets = unsigned(url), (*options.store, *secrets_in(url))
+    told = _text(error, secrets)
+    if isinstance(error, FileNotFoundError):
+        failure: SourceError = SourceNotFoundError(f"no file {shown(url, TEXT)}")
+    elif (remedy := store.is_final(error)) is not None:
+        failure = SourceError(f"{brief(url)}: {remedy}. ({told})")
+    elif tries:
+        failure = SourceError(
+            f"{brief(url)}: given up after {tries} tries: {told}. Is the store reachable? More patience is "
+            "storage_options={'tries': …, 'timeout': seconds}."
+        )
+    else:
+        return None
+    failure.__cause__ = without_secrets(error, secrets)
+    return failure
 
 
 def _pause(failed: int) -> float:
@@ -64,7 +76,7 @@ def _pause(failed: int) -> float:
     return pause
 
 
-def _text(error: Exception) -> str:
-    """What a library says, without signatures of URLs, and without what it adds for its developers."""
-    told = _QUERY.sub("", str(error).partition("Debug source")[0])
-    return brief(f"{type(error).__name__}: {told}", 160)
+def _text(error: Exception, secrets: Sequence[tuple[str, Any]]) -> str:
+    """What a library says, without credentials, and without what it adds for its developers."""
+    text = redacted_error(str(error).partition("Debug source")[0], secrets)
+    return brief(f"{type(error).__name__}: {text}", 160)

@@ -73,7 +73,8 @@ def store_of(url: str, options: StorageOptions) -> tuple[Store, str]:
     root, key = split_url(url)
     if scheme_of(url) not in _OBJECT_STORES:
         key = url  # fsspec splits URLs itself
-    name = (root if key is not url else scheme_of(url), repr((options.store, options.timeout)))
+    whole = scheme_of(url) == "hf"  # one for all repositories
+    name = (scheme_of(url) if whole else root, repr((options.store, options.timeout)))
     with _lock:
         if name not in _opened:
             _opened[name] = _open(root, url, options)
@@ -84,7 +85,7 @@ def _open(root: str, url: str, options: StorageOptions) -> Store:
     if scheme_of(url) in _OBJECT_STORES:
         from .object_store import ObjectStore
 
-        return ObjectStore(root, options)
+        return ObjectStore(root, url, options)
     if scheme_of(url) == "hf":
         from .hub_store import HubStore
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...checks import one_of, whole_number
+from ...foreign_names.decorators import explained_as
+from ...foreign_names.remarks import NEXT, NotHere
 from ...wording import a_kind_of, brief, shown
 from .extra import jax_for
 
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class DeviceLoader:
-    """A stream of batches on devices; made by `loader.to_device(…)` and `millrace.device_put(…)`. Immutable.
+    """A stream of batches on devices; made by `loader.to_device(…)` and `headrace.device_put(…)`. Immutable.
 
     Each `iter()` is an independent run from the start, if the source can begin anew. Over an iterator one feeder runs at a
     time, and goes on where that stands: after what the user of the one before received, if it has a state; otherwise
     after what that one had read ahead.
+
+    Without x64, jax has no integers of 64 bits: the first that does not fit into 32 is a warning.
 
     Attributes:
         source: a `DataLoader`, an iterator, or any iterable of trees of arrays.
@@ -45,11 +49,14 @@ class DeviceLoader:
         MissingExtraError: jax is not installed.
         TypeError, ValueError: an argument of the wrong kind, or outside its range.
 
-    >>> import jax, millrace
-    >>> batches = millrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])
+    >>> import jax, headrace
+    >>> batches = headrace.load(range(6), batch_size=3, num_epochs=1).to_device(jax.devices()[0])
     >>> [batch.sum().item() for batch in batches]
     [3, 12]
     """
+
+    if not TYPE_CHECKING:
+        __next__ = NotHere(NEXT.format("a DeviceLoader", "loader.to_device(device)"))
 
     source: Iterable[Any]
     sharding: Any
@@ -107,6 +114,7 @@ class DeviceLoader:
         return DeviceFeeder(self, as_upstream(iterator, owned=iterator is not self.source))
 
 
+@explained_as("to_device")
 def to_device(
     self: Iterable[Any],
     sharding_or_device: Any,
@@ -120,8 +128,8 @@ def to_device(
 ) -> DeviceLoader:
     """The same stream as trees of `jax.Array`, transferred ahead of the user; see `DeviceLoader` for the arguments.
 
-    >>> import jax, millrace
-    >>> loader = millrace.load(range(8), batch_size=4, num_epochs=1)
+    >>> import jax, headrace
+    >>> loader = headrace.load(range(8), batch_size=4, num_epochs=1)
     >>> with iter(loader.to_device(jax.devices()[0])) as feeder:
     ...     batch = next(feeder)
     ...     state = feeder.get_state()  # after this batch, however far ahead the feeder is
@@ -148,8 +156,8 @@ def device_put(
     Raises:
         MissingExtraError: jax is not installed.
 
-    >>> import jax, millrace, numpy as np
-    >>> next(iter(millrace.device_put([np.ones(3)], jax.devices()[0]))).sum().item()
+    >>> import jax, headrace, numpy as np
+    >>> next(iter(headrace.device_put([np.ones(3)], jax.devices()[0]))).sum().item()
     3.0
     """
     known = ("transform", "on_unsupported", "on_uneven", "pinned_host")

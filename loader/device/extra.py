@@ -19,5 +19,5 @@ def jax_for(what: str) -> Any:
     try:
         import jax
     except ImportError as error:
-        raise MissingExtraError(f'{what} needs jax; pip install "millrace[jax]".') from error
+        raise MissingExtraError(f'{what} needs jax; pip install "headrace[jax]".') from error
     return jax

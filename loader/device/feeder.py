@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
+from ...checks import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
 from ..observing.listeners import begins
@@ -76,6 +77,8 @@ class DeviceFeeder(Standing):
             item = ready.items[0] if ready.items else _waited_for(ready)
             if type(item) is not Delivered:
                 self._without_batch(ready, item)
+            if self._transfer.warning is not None:
+                self._warn()
             ready.make_room()
             self._watch.note(began, time.perf_counter(), item.times)
             # from here on, nothing is called
@@ -230,6 +233,12 @@ class DeviceFeeder(Standing):
             raise failed.error
         finally:
             del failed
+
+    def _warn(self) -> None:
+        """Tell here what the transfer thread noticed: a warning belongs to a line of the user's."""
+        message, self._transfer.warning = self._transfer.warning, None
+        if message is not None:
+            warn(message)
 
     def _leave_run(self) -> None:
         """Have the run's threads end, without waiting. Ctrl-C may come anywhere: there is always one who knows the run."""

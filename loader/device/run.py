@@ -76,8 +76,8 @@ class Run:
         self._stepper = stepper
         self._abandoned = False
         self._loaded, self.ready = HandOver(host_buffer), HandOver(device_buffer)
-        self._reader = threading.Thread(target=self._read_all, name="millrace-feeder-read", daemon=True)
-        self._transferrer = threading.Thread(target=self._transfer_all, name="millrace-feeder-transfer", daemon=True)
+        self._reader = threading.Thread(target=self._read_all, name="headrace-feeder-read", daemon=True)
+        self._transferrer = threading.Thread(target=self._transfer_all, name="headrace-feeder-transfer", daemon=True)
 
     def start(self) -> None:
         """Begin."""

@@ -40,7 +40,7 @@ def as_shardings(target: Any) -> Any:
 
 
 def _is_one(target: Any) -> bool:
-    return isinstance(target, (Sharding, jax.Device, Mesh)) or _is_shorthand(target)
+    return isinstance(target, (Sharding, jax.Device, Mesh, PartitionSpec)) or _is_shorthand(target)
 
 
 def _is_shorthand(target: Any) -> bool:
@@ -55,6 +55,11 @@ def _as_sharding(target: Any) -> Sharding:
     if _is_shorthand(target):
         return _named(*target)
     remedy = '; name the axes over which batches are divided, (mesh, "data")' if isinstance(target, Mesh) else ""
+    if isinstance(target, PartitionSpec):
+        raise TypeError(
+            f"{shown(target)} is a PartitionSpec, and says axes of no mesh; pass both, (mesh, {shown(target)}), or "
+            f"NamedSharding(mesh, {shown(target)})."
+        )
     raise TypeError(f"{shown(target)} is {a_kind_of(target)}, but batches go to {_WANTED}{remedy}.")
 
 

@@ -49,6 +49,7 @@ class Arrangement:
     with_rows: frozenset[int]  # numbers of the leaves whose leading axis is the rows
     rows: int  # length of that axis; -1 if there is none
     divisor: int  # what `rows` must be a multiple of
+    cut: list[tuple[int, Any]]  # numbers of leaves of integers that devices hold fewer bits of, and the dtype there
 
     @cached_property
     def described(self) -> str:
@@ -102,6 +103,8 @@ class Transfer:
         self._description = description
         self._with_mask = description.on_uneven == "pad"
         self._arrangement: Arrangement | None = None
+        self._looks = True  # for integers that are cut
+        self.warning: str | None = None  # about the first that was; for the user's thread
         self.most_rows = 0  # that a batch had so far
 
     def prepare(self, batch: Any) -> Prepared:
@@ -121,6 +124,9 @@ class Transfer:
         if known is None or known.kinds != kinds or known.structure != structure:
             known = self._arrangement = self._arranged(structure, kinds)
             self.most_rows = max(self.most_rows, known.rows)
+        if known.cut and self._looks:
+            self.warning = _told_cut(leaves, known)
+            self._looks = self.warning is None
         return Prepared(leaves, known)
 
     def _arranged(self, structure: Structure, kinds: list[tuple[tuple[int, ...], Any]]) -> Arrangement:
@@ -141,7 +147,8 @@ class Transfer:
             np.lcm.reduce([1, *(rows_divisor(sharding, len(shape)) for sharding, shape in zip(shardings, shapes))])
         )
         filled = frozenset(going[index] for index in with_rows)
-        return Arrangement(structure, kinds, names, going, shardings, leading, filled, rows, divisor)
+        cut = [(number, narrow) for number in going if (narrow := _narrower(kinds[number][1])) is not None]
+        return Arrangement(structure, kinds, names, going, shardings, leading, filled, rows, divisor, cut)
 
     @property
     def _keeps(self) -> bool:
@@ -229,6 +236,30 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
                 f"{limits.dtype} holds; pass a smaller number, or an array of another dtype (jax_enable_x64 has int64)."
             )
     return np.asarray(value)
+
+
+def _narrower(dtype: Any) -> Any:
+    """The dtype that devices hold integers in, if it has fewer bits than theirs; else None."""
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
+        return None
+    held = jax.dtypes.canonicalize_dtype(dtype)
+    return held if held.itemsize < dtype.itemsize else None
+
+
+def _told_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
+    """What to tell of the first integer that does not fit into what devices hold; None if all do."""
+    for number, narrow in arrangement.cut:
+        leaf, limits = leaves[number], np.iinfo(narrow)
+        ends = (leaf.min(), leaf.max()) if np.size(leaf) else ()
+        for end in ends:
+            if not limits.min <= end <= limits.max:
+                return (
+                    f"{told(arrangement.names[number])} has {end}, outside of [{limits.min}, {limits.max}]: without x64, jax "
+                    f"makes {narrow} of {leaf.dtype}, and {end} becomes {end.astype(narrow)}. Call "
+                    "jax.config.update('jax_enable_x64', True), map the numbers to smaller ones, or keep the leaf on the host: "
+                    "a tree of shardings with None for it, and on_unsupported='keep'. This is told once."
+                )
+    return None
 
 
 def _dtype(leaf: Any) -> Any:

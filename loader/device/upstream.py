@@ -158,7 +158,7 @@ class OtherMark:
 def _no_state(method: str, kind: str) -> TypeError:
     return TypeError(
         f"{method} needs an iterator that has get_state and set_state, and {kind} has not; "
-        "feed from a millrace.DataLoader, or from an iterator that has."
+        "feed from a headrace.DataLoader, or from an iterator that has."
     )
 
 

@@ -5,32 +5,54 @@ In: tasks. Out: blocks. Only reading runs ahead, on threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 
 from ..observing.profiles import profiled
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
-from ..work.stopwatch import stopwatches
+from ..work.stopwatch import bytes_of_rows, stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
+from .pace import Pace, inline_limits_of, tasks_ahead
 from .protocol import Executor
-from .read_ahead import ReadAhead, Reading
+from .read_ahead import AheadOfWork, ReadAhead
 
 
 class InlineExecutor(Executor):
     """Runs tasks on demand; reads the records of the next spans meanwhile."""
 
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
-        self._worker = Worker(pipeline, stopwatch=stopwatches(0, options.observe))
+        self._pipeline = pipeline
+        self._worker = Worker(pipeline, stopwatch=stopwatches(0, options.observe), seeds_globals=options.seed_globals)
+        self._reading = options.reading
         self._ahead = ReadAhead(pipeline, options.reading)
+        limits = inline_limits_of(pipeline)
+        self._pace = Pace(limits)
+        self._grows = [limits[stage.number].least < limits[stage.number].task for stage in pipeline.stages]
+
+    def inputs(self, stage: int) -> int:
+        """A batch; of what makes none, as many as take some time."""
+        return self._pace.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """As many spans as are read ahead, and the one that is asked for."""
-        return 1 + self._ahead.spans
+        """As many tasks as are read ahead, and the one that is asked for."""
+        return 1 + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> InlineHandle:
         """Take a task; begin to read its records if that helps."""
-        return InlineHandle(self._worker, task, blocks, self._ahead.begin(task))
+        return InlineHandle(self._run, task, blocks, self._ahead.begin(task))
+
+    def _run(self, task: Task, blocks: Blocks, ahead: AheadOfWork) -> Block:
+        began = perf_counter()
+        with profiled("task"):
+            block = self._worker.run(task, blocks, ahead.records)
+        stage, seconds = task.stage, perf_counter() - began
+        if self._grows[stage] and not self._pace.is_settled(stage, seconds, block.count):
+            size = bytes_of_rows(block.elements, self._pipeline.stages[stage].groups) if block.count else 0
+            self._pace.note(task, seconds, block.waited, block.count, size)
+        return block
 
     def close(self) -> None:
         """Stop the reading threads, and what sources have others do."""
@@ -42,10 +64,10 @@ class InlineExecutor(Executor):
 class InlineHandle:
     """A task that runs when its result is asked for."""
 
-    worker: Worker
+    run: Callable[[Task, Blocks, AheadOfWork], Block]
     task: Task
     blocks: Blocks
-    reading: Reading
+    ahead: AheadOfWork
 
     def ready(self) -> bool:
         """Never: the result takes work."""
@@ -53,5 +75,4 @@ class InlineHandle:
 
     def result(self) -> Block:
         """Run the task."""
-        with profiled("task"):
-            return self.worker.run(self.task, self.blocks, self.reading.records)
+        return self.run(self.task, self.blocks, self.ahead)

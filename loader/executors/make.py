@@ -16,18 +16,27 @@ from .protocol import Executor
 
 if TYPE_CHECKING:
     from .auto.executor import Team
+    from .auto.tuning import Tuning
 
 
-def make_executor(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:
-    """The executor that the options mean; it tells an observer what happens to workers."""
+def make_executor(
+    pipeline: Pipeline, options: ExecutionOptions, observer: Observer, tuning: Tuning | None = None
+) -> Executor:
+    """The executor that the options mean; it tells an observer what happens to workers.
+
+    With `worker_count="auto"`, it goes on with what is known from earlier epochs.
+    """
     if options.workers == 0 or INSIDE_A_TASK.get():
         from .inline import InlineExecutor
 
         return InlineExecutor(pipeline, options)
     if isinstance(options.worker_count, Auto):
         from .auto.executor import AutoExecutor
+        from .auto.tuning import Tuning
 
-        return AutoExecutor(pipeline, options, observer, partial(_team_of, pipeline, options, observer))
+        return AutoExecutor(
+            pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning or Tuning()
+        )
     if options.worker_kind == "thread":
         from .threads import ThreadExecutor
 
@@ -54,7 +63,7 @@ def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -
     try:
         import ray  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError('worker_kind="ray" needs ray; pip install "millrace[ray]".') from error
+        raise MissingExtraError('worker_kind="ray" needs ray; pip install "headrace[ray]".') from error
     from .ray.executor import RayExecutor
 
     return RayExecutor(pipeline, options, observer)

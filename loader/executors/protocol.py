@@ -5,6 +5,7 @@ In: tasks, in the order in which their results will be wanted. Out: blocks.
 
 from __future__ import annotations
 
+import sys
 from typing import ClassVar, Protocol
 
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
@@ -39,12 +40,18 @@ class Executor(Protocol):
     Asked by `stream.running` in a forked child, once.
     """
 
-    def units(self, stage: int) -> int:
-        """How many of the plan's spans the next task of a stage should be made of. The stream does not depend on it.
+    def inputs(self, stage: int) -> int:
+        """How many positions or rows the next task of a stage should have: whole units. The stream does not depend on it.
 
-        Called by `stream.flow`, once for each task on a span, before it is submitted. Here: one, as to ask costs nothing.
+        Called by `stream.flow`, `in_order` and `regroup`, once for each task, before it is submitted.
         """
-        return 1
+
+    def most_rows(self) -> int:
+        """How many rows should be put together at most, where any number is right.
+
+        Called by `stream.join`, once for each time that they are. Here: any number.
+        """
+        return sys.maxsize
 
     def window(self, stage: int) -> int:
         """Number of tasks of a stage that it is worth having submitted at a time. 1: nothing runs ahead.

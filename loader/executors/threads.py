@@ -7,6 +7,7 @@ are run through once, by whichever thread. Records are read ahead on other threa
 from __future__ import annotations
 
 import threading
+from time import perf_counter
 
 from ..observing.profiles import profiled
 from ..options import ExecutionOptions
@@ -15,8 +16,9 @@ from ..work.run_through import run_throughs_of
 from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
+from .pace import Pace, limits_of, tasks_ahead
 from .protocol import Executor, window_of
-from .read_ahead import ReadAhead, Reading
+from .read_ahead import AheadOfWork, ReadAhead
 from .thread_pool import Call, Pool
 
 
@@ -26,13 +28,15 @@ class ThreadExecutor(Executor):
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, begins_with: int | None = None) -> None:
         workers = begins_with or options.workers
         self._window = window_of(workers, options.worker_buffer_size, len(pipeline.leaves))
+        self._reading = options.reading
+        self._pace = Pace(limits_of(pipeline, several=False))
         self._pipeline = pipeline
         self._observes = options.observe
         self._own = threading.local()
         self._workers: list[Worker] = []
         self._run_throughs = run_throughs_of(pipeline)
         self._ahead = ReadAhead(pipeline, options.reading)
-        self._pool = Pool(workers, "millrace-worker")
+        self._pool = Pool(workers, "headrace-worker")
 
     def resize(self, workers: int, buffer: int) -> None:
         """Have so many threads, at least 1, and so many batches ahead for each."""
@@ -47,26 +51,40 @@ class ThreadExecutor(Executor):
         """Whether every task that it was given is at work, or done."""
         return self._pool.is_idle()
 
+    def inputs(self, stage: int) -> int:
+        """A batch; of what makes none, as many as take some time."""
+        return self._pace.inputs(stage)
+
     def window(self, stage: int) -> int:
-        """The same for all."""
-        return self._window
+        """As many tasks as keep the threads busy; where these wait for records, those that are to be read ahead, too."""
+        if not self._pace.waits(stage):
+            return self._window
+        return self._window + tasks_ahead(self._pipeline, self._reading, stage, self._pace.inputs(stage))
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> Call[Block]:
         """Take a task; begin to read its records if that helps."""
         return self._pool.submit(self._run, task, blocks, self._ahead.begin(task))
 
-    def _run(self, task: Task, blocks: Blocks, reading: Reading) -> Block:
+    def _run(self, task: Task, blocks: Blocks, ahead: AheadOfWork) -> Block:
+        began = perf_counter()
+        with profiled("task"):
+            block = self._own_worker().run(task, blocks, ahead.records)
+        self._pace.note(task, perf_counter() - began, block.waited, block.count)
+        return block
+
+    def _own_worker(self) -> Worker:
         worker: Worker | None = getattr(self._own, "worker", None)
         if worker is None:
             stopwatch = stopwatches(len(self._workers), self._observes)
-            worker = self._own.worker = Worker(self._pipeline, stopwatch=stopwatch, run_throughs=self._run_throughs)
+            worker = self._own.worker = Worker(
+                self._pipeline, stopwatch=stopwatch, run_throughs=self._run_throughs, watches_globals=False
+            )
             self._workers.append(worker)
-        with profiled("task"):
-            return worker.run(task, blocks, reading.records)
+        return worker
 
     def close(self) -> None:
         """Stop the threads, once they have finished the tasks they are at."""
+        self._ahead.close()  # first: threads may wait for records
         self._pool.close()
-        self._ahead.close()
         for worker in self._workers:
             worker.close()

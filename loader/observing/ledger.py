@@ -17,7 +17,7 @@ KEPT = 2000
 """Tasks. Chosen: some seconds of many small ones, in a quarter of a megabyte."""
 
 _INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks")
-_FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing")
+_FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing", "under_way")
 _ROW = Struct(f"={len(_INTS)}q{len(_FLOATS)}d")
 _DTYPE = np.dtype([*((name, "=i8") for name in _INTS), *((name, "=f8") for name in _FLOATS)])
 
@@ -35,10 +35,10 @@ class Ledger:
 
     def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
         """Write a row in the place of the oldest one."""
-        worker, began, ended, reading, packing, inputs, rows, nbytes, tasks, _ = times
+        worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _ = times
         at = self.count % KEPT * _ROW.size
         ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks
-        _ROW.pack_into(self._memory, at, *ints, *moments, began, ended, reading, packing)
+        _ROW.pack_into(self._memory, at, *ints, *moments, began, ended, reading, packing, under_way)
         self.count += 1
 
     def since(self, number: int) -> Rows:

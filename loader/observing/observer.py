@@ -113,6 +113,7 @@ def _event(
     ended: float,
     reading: float,
     packing: float,
+    under_way: float,
 ) -> TaskEvent:
-    times = TaskTimes(worker, began, ended, reading, packing, inputs, rows, nbytes, tasks)
+    times = TaskTimes(worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks)
     return TaskEvent(block, stage, start, stop, made_of, submitted, asked, taken, times)

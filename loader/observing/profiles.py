@@ -16,4 +16,4 @@ def profiled(name: str) -> AbstractContextManager[object]:
     kind = getattr(
         sys.modules.get("jax.profiler"), "TraceAnnotation", None
     )  # None: nobody has imported it, or not wholly
-    return _NOWHERE if kind is None else kind(f"millrace: {name}")
+    return _NOWHERE if kind is None else kind(f"headrace: {name}")

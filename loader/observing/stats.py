@@ -46,7 +46,8 @@ class StageStats:
         busy: all of it.
         reading: of `busy`, in which records were read or waited for; a batch that is taken straight from columns is part of it.
         packing: of `busy`, in which rows were made ready for your process.
-        between: of `busy`, spent in millrace itself between operations.
+        under_way: in which records were being read, of all reads together: divided by the time, how many were under way.
+        between: of `busy`, spent in headrace itself between operations.
         cpu_share: of the time of operations, the part in which workers were not waiting: for a disk, a lock or a sleep. 1.0
             where nothing was timed.
         waited: seconds of your process, in which it waited for results.
@@ -71,6 +72,7 @@ class StageStats:
     queued: float
     ahead: float
     operations: tuple[OperationStats, ...]
+    under_way: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ def _stage(number: int, sums: StageSums, names: StageNames, elapsed: float) -> S
         busy=busy,
         reading=reading,
         packing=packing,
+        under_way=whole * sums.under_way,
         between=max(0.0, work - sum(operation.seconds for operation in operations)),
         cpu_share=min(1.0, sums.looked_cpu / sums.looked) if sums.looked > 0 else 1.0,
         waited=whole * sums.waited,

@@ -19,15 +19,18 @@ from .times import Look, Slowest
 class StageSums:
     """Over all tasks of a stage, those too that were not timed: others stand for them. Seconds, unless it is said."""
 
+    batches: bool = False  # the rows are made of several inputs, the last one maybe of fewer
     tasks: int = 0  # number
     inputs: int = 0  # number of positions or rows
     rows: int = 0  # number
     timed_inputs: int = 0  # number, of the tasks that were timed
+    timed_rows: int = 0  # likewise
     stood_for: int = 0  # number, of those and of the tasks that they stand for, as if these were of the same length
     timed_nbytes: int = 0  # of the rows of these
     busy: float = 0.0  # of workers
     reading: float = 0.0  # of these
     packing: float = 0.0  # of these
+    under_way: float = 0.0  # in which records were being read, of all reads together
     queued: float = 0.0  # from the submission of a task to its begin
     waited: float = 0.0  # in which the user's process waited for a block
     ahead: float = 0.0  # in which a block was ready and not yet asked for
@@ -41,18 +44,21 @@ class StageSums:
         """Add tasks that were timed."""
         self.timed_inputs += int(tasks["inputs"].sum())
         self.stood_for += int(tasks["inputs"] @ tasks["tasks"])
+        self.timed_rows += int(tasks["rows"].sum())
         self.timed_nbytes += int(tasks["nbytes"].sum())
         self.busy += _seconds(tasks, tasks["ended"] - tasks["began"])
         self.reading += _seconds(tasks, tasks["reading"])
         self.packing += _seconds(tasks, tasks["packing"])
+        self.under_way += _seconds(tasks, tasks["under_way"])
         self.waited += _seconds(tasks, tasks["taken"] - tasks["asked"])
         self.queued += _seconds(tasks, tasks["began"] - tasks["submitted"])
         self.ahead += _seconds(tasks, tasks["asked"] - tasks["ended"])
 
     @property
     def nbytes(self) -> int:
-        """Of the rows of all tasks: as many for each input as those that were timed have."""
-        return round(self.timed_nbytes * self.inputs / self.timed_inputs) if self.timed_inputs else 0
+        """Of the rows of all tasks: as many for each input of a batch, or else for each row, as those that were timed have."""
+        of_all, timed = (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
+        return round(self.timed_nbytes * of_all / timed) if timed else 0
 
     def add_look(self, look: Look, tasks: int) -> None:
         """Add what was found in a task that was timed operation by operation, and stands for so many."""

@@ -49,6 +49,7 @@ class TaskTimes(NamedTuple):
     inputs: int  # positions or rows
     rows: int  # that came out
     nbytes: int  # of these rows; where no batches are made, as many for each as the first one has
+    under_way: float = 0.0  # seconds in which its records were being read, of all reads together
     tasks: int = 1  # for which it stands: itself, and those before it that the worker did not time
     look: Look | None = None
 

@@ -25,6 +25,9 @@ from .lineage import Lineage
 from .nodes import Apply, Read
 from .pipeline import Pipeline
 
+LARGEST_OF_SEVERAL_EPOCHS = 1 << 24
+"""Records of a batch that may be more than an epoch has. Chosen: they take seconds to read, and more is a mistake."""
+
 
 def make_pipeline(
     data_source: Any,
@@ -43,7 +46,7 @@ def make_pipeline(
     order, shard, lineage = _sharded(as_vector_sampler(sampler), shard_options)
     source = _mixed(data_source, order) if isinstance(order, MixSampler) else as_source(data_source)
     if isinstance(source, MixedSource) and not isinstance(order, MixSampler):
-        raise TypeError("a MixedSource is read by a MixSampler; pass sampler=millrace.MixSampler(source, weights=…).")
+        raise TypeError("a MixedSource is read by a MixSampler; pass sampler=headrace.MixSampler(source, weights=…).")
     records = getattr(order, "num_records", None)
     if records is not None and records > len(source):
         raise ValueError(
@@ -75,9 +78,11 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
 
     Raises:
         EmptyStreamError: the largest shard has too few for one batch.
+        ValueError: a batch would take so many epochs that it never comes.
     """
     if pipeline.joins:
         return pipeline
+    _refuse_huge_batches(pipeline)
     shard, stage = pipeline.shard, pipeline.stages[0]
     records = ShardOptions(0, shard.shard_count, shard.drop_remainder).length(len(pipeline.leaves[0].sampler))
     if records > 0 and stage.outputs(records) == 0:
@@ -88,6 +93,17 @@ def not_empty(pipeline: Pipeline) -> Pipeline:
             "drop_remainder=False."
         )
     return pipeline
+
+
+def _refuse_huge_batches(pipeline: Pipeline) -> None:
+    """Refuse a batch of millions of records that are fewer in the source: it would be some of them again and again."""
+    leaf, rows = pipeline.leaves[0], max(stage.unit for stage in pipeline.stages)
+    if leaf.in_order or min(rows, len(leaf.sampler)) <= max(LARGEST_OF_SEVERAL_EPOCHS, leaf.epoch_length):
+        return
+    raise ValueError(
+        f"a batch of {rows:,} records would take {rows // leaf.epoch_length:,} epochs of {leaf.epoch_length:,} records. For "
+        "one batch of all records pass num_epochs=1; else a smaller batch_size."
+    )
 
 
 def _sharded(sampler: VectorSampler, shard_options: ShardOptions | None) -> tuple[VectorSampler, ShardOptions, Lineage]:

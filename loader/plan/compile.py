@@ -68,6 +68,8 @@ class _Numbering:
     def _with_stages(self, part: Part | None, first: Size, size: Size, operations: Sequence[Operation]) -> Part:
         """A part with operations on top of it; None: the leaf that has just got its number."""
         for run in runs_of(operations, self._skips_errors):
+            if not run and part is not None:
+                continue  # rows of a join need no stage before that of a batch
             leaf = len(self.leaves) - 1 if part is None else None
             size = size.plus(Size(0, 1, 0))
             below, part = part, Part(len(self.stages), None, first, size)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...described import Redescribed
 from ...operations import Operation
 from ...operations.identity import fingerprints
 from ...samplers.protocol import VectorSampler
@@ -65,6 +66,8 @@ class Identity:
 
 def _without_later(present: Any, saved: Any) -> Any:
     """A fingerprint without what the saved one does not tell, because it is of before that was told."""
+    if isinstance(present, Redescribed) and isinstance(saved, dict) and not present.keys() <= saved.keys():
+        return present.before
     if isinstance(present, dict) and isinstance(saved, dict):
         known = {name: value for name, value in present.items() if name in saved or name not in _LATER}
         return {name: _without_later(value, saved.get(name)) for name, value in known.items()}

@@ -25,6 +25,7 @@ class Rule:
 
     restarts = False  # an input that has ended begins anew, if the rule goes on
     together = False  # where the first input ends, all must
+    limits = False  # it may end before its inputs do
     keeps = False  # rows stay in memory, to be given again when a join above begins anew
 
     @property

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ MIN_SPAN, MAX_SPAN = 32, 1024
 MAX_PARTS = 32
 """Parts of a task that ended its worker: each is tried on its own, and divided again if it does so too."""
 
-COLUMN_UNITS, MIXED_UNITS, COLUMN_BYTES = 2, 8, 2 << 20
+COLUMN_UNITS, MIXED_UNITS, COLUMN_BYTES = 4, 8, 2 << 20
 """Units in a span that is read as columns, and in one of a mix, which takes a call for each part; and bytes, at most."""
 
 
@@ -57,10 +58,20 @@ class Stage:
         """Rows in a task that is about rows: one unit; where units are single rows, as many as pay for the task."""
         return self.unit if self.groups else MIN_SPAN
 
+    def bounded(self, length: int, most: int) -> int:
+        """So many inputs, but `most` at most; of these, whole units: at least one."""
+        return min(length, max(most // self.unit, 1) * self.unit)
+
     @property
     def groups(self) -> bool:
         """Whether one of the operations makes one output of several inputs."""
         return any(operation.takes is not None for operation in self.operations)
+
+    @cached_property
+    def window(self) -> int | None:
+        """The number of the operation whose elements go on one by one after it took several; None if there is none."""
+        numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
+        return next(numbers, None)
 
     @property
     def one_to_one(self) -> bool:
@@ -154,16 +165,25 @@ def parts_of(span: Span, unit: int) -> list[Span]:
     [Span(start=0, stop=4), Span(start=4, stop=8)]
     """
     units = -(-(span.stop - span.start) // unit)
-    return list(spans(*span, -(-units // MAX_PARTS) * unit))
+    return list(spans(*span, lambda: -(-units // MAX_PARTS) * unit))
 
 
-def spans(start: int, total: int, length: int, times: Callable[[], int] = lambda: 1) -> Iterator[Span]:
-    """The spans from local position `start` to `total`, each of `times()` times `length` positions.
+def spans(start: int, total: int, length: Callable[[], int]) -> Iterator[Span]:
+    """The spans from local position `start` to `total`, each of `length()` positions.
 
-    >>> list(spans(4, 10, 4))
+    Where the length grows, a span is shorter, so that it ends at a multiple of the length: groups made of its rows end there,
+    too, and need not cut what comes of it.
+
+    >>> lengths = iter([1, 2, 4, 8])
+    >>> [stop for _, stop in spans(0, 8, lambda: next(lengths))]
+    [1, 2, 4, 8]
+
+    >>> list(spans(4, 10, lambda: 4))
     [Span(start=4, stop=8), Span(start=8, stop=10)]
     """
-    while start < total:
-        stop = min(start + length * times(), total)
-        yield Span(start, stop)
-        start = stop
+    done, left = 0, total - start
+    while done < left:
+        size = length()
+        stop = min(done + size - done % size, left)
+        yield Span(start + done, start + stop)
+        done = stop

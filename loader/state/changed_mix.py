@@ -23,7 +23,7 @@ from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .loader_state import LoaderState
-from .unfinished import Run, taken_up, those_within
+from .unfinished import Run, check_sizes, read_to_end, taken_up, those_within
 
 MOST_CHECKED = 1_000_000
 """Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
@@ -41,10 +41,12 @@ def going_on(
         run: as for `taken_up`.
 
     Raises:
-        CheckpointError: the mix of now ends before what the former run has read.
+        CheckpointError: the mix of now ends before what the former run has read, or a batch that was begun has another size.
     """
     if not strict and states:
         _check_within(pipeline, states[0].fingerprint)
+        for state in states:
+            check_sizes(pipeline, state)
     if pipeline.joins and not strict:
 
         def take_up(loaders: Pipeline, state: LoaderState, mix: str) -> Cursor:
@@ -109,8 +111,14 @@ def _told_in(value: Any) -> Iterator[Any]:
             yield from _told_in(each)
 
 
-def check_left(pipeline: Pipeline, cursor: Cursor) -> None:
+def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
     """Refuse a mix without a part of which something is left from before it was changed.
+
+    Args:
+        loaders: the pipeline, before it was to go on from a state.
+        pipeline: as it goes on.
+        cursor: from there.
+        run: as for `taken_up`, for windows of rows, of which only reading tells where they end.
 
     Raises:
         CheckpointError: there is such a part; the message names it.
@@ -121,10 +129,12 @@ def check_left(pipeline: Pipeline, cursor: Cursor) -> None:
     dense, offset = leaf.lineage.dense_from
     index = max(dense, leaf.sampler.changed_from - offset)
     _check_present(leaf, cursor.positions[0], min(leaf.total, -(-index // leaf.shard.shard_count)))
-    for rest in those_within(cursor.unfinished):  # of a window of rows, what is read first: where it ends is not known
+    for rest in those_within(cursor.unfinished):
         former = pipeline.every_leaf[pipeline.read_by(0, pipeline.former_of(rest))]
         first = rest.cursor.positions[0]
         _check_present(former, first, min(former.total, first + pipeline.stage_on(0).unit))
+        if leaf.sampler.lacks_parts:
+            read_to_end(loaders, rest, run)
 
 
 def _check_present(leaf: Leaf, first: int, stop: int) -> None:

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from ...errors import CheckpointError
-from ...wording import brief, first_few
+from ...wording import a_kind_of, brief, first_few, shown
 
 _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 
@@ -22,10 +22,31 @@ def state_file(folder: Any) -> Any:
     return folder / f"process_{index}-of-{count}.json"
 
 
-def restore(folder: Any, iterator: Any) -> None:
+def with_state(item: Any) -> Any:
+    """What somebody passed to be saved or restored, if it has a state.
+
+    Raises:
+        TypeError: it has none.
+    """
+    if not hasattr(item, "get_state"):
+        remedy = (
+            "iterator = iter(loader), and pass iterator"
+            if hasattr(item, "__iter__")
+            else "pass an iterator, iter(loader)"
+        )
+        raise TypeError(f"{shown(item)} is {a_kind_of(item)}, which holds no place and has no state; {remedy}.")
+    return item
+
+
+def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
     """Bring an iterator to the place that was saved, and have it begin to prefetch there.
 
     A process that finds its own file goes on from that. Where another number of processes saved, all their states are read.
+
+    Args:
+        folder: with the files.
+        iterator: to be brought there.
+        strict: False goes on although source, sampler or operations are not those of the states.
 
     Raises:
         CheckpointError: there are no states, or not all, or they cannot be read, or are those of another pipeline.
@@ -33,14 +54,19 @@ def restore(folder: Any, iterator: Any) -> None:
     own = state_file(folder)
     try:
         if own.exists():
-            iterator.set_state(from_bytes(own.read_bytes(), iterator))
+            iterator.set_state(from_bytes(own.read_bytes(), iterator), **as_said(strict))
         else:
-            iterator.set_states(_all_states(folder, own.name))
+            iterator.set_states(_all_states(folder, own.name), **as_said(strict))
     except OSError as error:
         raise unreadable(folder, error) from None
     except CheckpointError as error:
         raise CheckpointError(f"{brief(folder)}: {brief(error, 400)}") from None
     iterator.start_prefetch()
+
+
+def as_said(strict: bool) -> dict[str, bool]:
+    """The argument of `set_state`: an iterator of the user's own may not have it, and is strict then."""
+    return {} if strict else {"strict": False}
 
 
 def process_of(path: Any) -> tuple[int, int] | None:

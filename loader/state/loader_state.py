@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import CheckpointError
+from ...former_names import now_called
 from ...wording import shown
 from ..plan.cursor import Cursor, Unfinished
 from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
 from ..plan.lineage import Lineage
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from . import version1
+from .checksum import sealed, unsealed
 
 VERSION = 2
 
@@ -47,11 +49,12 @@ class LoaderState:
         lineages = ",".join(lineage.json for lineage in self.lineages)
         skipped = _json([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
         unfinished = ",".join(_json(_rest_values(rest)) for rest in cursor.unfinished)
-        return (
+        content = (
             f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
             f'"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":[{unfinished}],'
             f'"version":{self.version}}}'
-        ).encode()
+        )
+        return sealed(content.encode())
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain JSON values."""
@@ -90,11 +93,13 @@ class LoaderState:
             values = version1.upgraded(values)
         if isinstance(values, dict) and values.get("version", VERSION) != VERSION:
             raise CheckpointError(
-                f"the state has version {shown(values['version'])}, this millrace reads versions up to {VERSION}; "
-                "use the millrace that wrote it."
+                f"the state has version {shown(values['version'])}, this headrace reads versions up to {VERSION}; "
+                "use the headrace that wrote it."
             )
-        if not isinstance(values, dict) or set(values) != NAMES:
-            raise CheckpointError(f"this is not the state of a millrace loader: {shown(values)}.")
+        content = unsealed(values) if isinstance(values, dict) else {}
+        if set(content) != NAMES:
+            raise CheckpointError(f"this is not the state of a headrace loader: {shown(values)}.")
+        values = content
         cursor, shard, step, lineages = (values[name] for name in ("cursor", "shard", "step", "lineages"))
         whole = _is_place(cursor, shard, lineages) and _are_counts([step]) and step < MAX_STEP
         if not whole or not isinstance(values["fingerprint"], dict):
@@ -103,7 +108,7 @@ class LoaderState:
         known = like is not None and lineages == [lineage.values for lineage in like.lineages]
         read = like.lineages if like is not None and known else tuple(map(Lineage.from_values, lineages))
         place = _cursor(cursor)._replace(unfinished=_rests(values["unfinished"]))
-        fingerprint = Fingerprint(values["fingerprint"])
+        fingerprint = Fingerprint({**values["fingerprint"], "sampler": now_called(values["fingerprint"]["sampler"])})
         return cls(place, step, (shard[0], shard[1]), fingerprint, read, _skipped(values["skipped"]))
 
 
@@ -120,7 +125,7 @@ def _refuse_grains(values: Any) -> None:
         return
     if "last_seen_indices" in values:
         raise CheckpointError(
-            "this is the state of a Grain DataLoader; millrace.checkpoint.from_grain_state(state, loader) goes on with it."
+            "this is the state of a Grain DataLoader; headrace.checkpoint.from_grain_state(state, loader) goes on with it."
         )
     if "next_index" in values:
         taken = shown(values["next_index"], 24)
@@ -214,8 +219,8 @@ def _check_fingerprint(parts: dict[str, Any]) -> None:
     sizes: Any = parts.get("batch_sizes")
     if parts.get("version", 1) not in FINGERPRINT_VERSIONS:
         raise CheckpointError(
-            f"the state's fingerprint has version {shown(parts['version'])}, this millrace reads versions "
-            f"{FINGERPRINT_VERSIONS}; use the millrace that wrote it."
+            f"the state's fingerprint has version {shown(parts['version'])}, this headrace reads versions "
+            f"{FINGERPRINT_VERSIONS}; use the headrace that wrote it."
         )
     whole = _are_counts(sizes) and 0 not in sizes and isinstance(parts.get("operations"), list)
     if not whole or not {"source", "sampler"} <= set(parts):

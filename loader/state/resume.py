@@ -28,9 +28,8 @@ from .unfinished import (
     everything,
     is_outside,
     order_for,
-    part_of,
+    sizes_in_use,
     taken_up,
-    those_within,
     with_formers,
     with_lineages,
 )
@@ -84,22 +83,13 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     """What differs between the state's pipeline and this one. Batch sizes may, but not of a batch that is being taken apart."""
     saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint_like(state.fingerprint))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
-        fixed = _sizes_in_use(pipeline, state)
+        fixed = sizes_in_use(pipeline, state)
         for fingerprint in (saved, present):
             fingerprint["batch_sizes"] = [size if fix else None for size, fix in zip(fingerprint["batch_sizes"], fixed)]
     changed = differences(saved, present)
     if not changed and len(state.cursor.skips) != len(pipeline.stages) and any(state.cursor.skips):
         changed.append(f"stages: {len(state.cursor.skips)} → {len(pipeline.stages)}")
     return changed
-
-
-def _sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
-    """For each operation that takes several inputs, whether the state stands inside what its stage makes of them."""
-    begun = [(pipeline.top, state.cursor)]
-    begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
-    within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
-    every = ((stage.number, operation) for stage in pipeline.stages for operation in stage.operations)
-    return [number in within for number, operation in every if operation.takes is not None]
 
 
 def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
+from ...wording import a_kind_of
 from .files import restore_later, write_later
 from .mark import Mark
 
@@ -19,6 +20,12 @@ class Resumable:
 
     def __iter__(self) -> Self:
         return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{a_kind_of(self)} holds threads and files, and is not pickled or copied. Keep state = iterator.get_state() and "
+            "the loader, which is pickled; there, iterator = iter(loader) and iterator.set_state(state)."
+        )
 
     def get_state(self) -> Any:
         """Where the user stands."""
@@ -104,8 +111,8 @@ class Standing(Resumable):
     def epoch(self) -> int:
         """The epoch, from 0, of the record that was delivered last; of the first one before that.
 
-        >>> import millrace
-        >>> iterator = iter(millrace.load(range(6), batch_size=3))
+        >>> import headrace
+        >>> iterator = iter(headrace.load(range(6), batch_size=3))
         >>> [(next(iterator).tolist(), iterator.epoch) for _ in range(3)]
         [([0, 1, 2], 0), ([3, 4, 5], 0), ([0, 1, 2], 1)]
         """
@@ -120,10 +127,10 @@ class Standing(Resumable):
         Raises:
             AttributeError: this is no mix; so `hasattr` tells.
 
-        >>> import millrace
+        >>> import headrace
         >>> parts = {"web": range(100), "books": range(2)}
-        >>> sampler = millrace.MixSampler(parts, when_exhausted="repeat")
-        >>> iterator = iter(millrace.DataLoader(data_source=parts, sampler=sampler, operations=[millrace.Batch(10)]))
+        >>> sampler = headrace.MixSampler(parts, when_exhausted="repeat")
+        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]))
         >>> batch = next(iterator)
         >>> iterator.part_epochs
         {'web': 0, 'books': 2}
@@ -137,10 +144,10 @@ class Standing(Resumable):
         Raises:
             AttributeError: this is no mix.
 
-        >>> import millrace
+        >>> import headrace
         >>> parts = {"web": range(100), "books": range(20)}
-        >>> sampler = millrace.MixSampler(parts, weights={"web": 0.7, "books": 0.3})
-        >>> iterator = iter(millrace.DataLoader(data_source=parts, sampler=sampler, operations=[millrace.Batch(10)]))
+        >>> sampler = headrace.MixSampler(parts, weights={"web": 0.7, "books": 0.3})
+        >>> iterator = iter(headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(10)]))
         >>> batch = next(iterator)
         >>> iterator.part_records
         {'web': 7, 'books': 3}
@@ -156,8 +163,8 @@ class Standing(Resumable):
         Raises:
             ValueError: nothing was delivered since the start, or since `set_state`.
 
-        >>> import millrace
-        >>> iterator = iter(millrace.load(range(10), transformations=[millrace.Filter(lambda x: x % 3)], batch_size=3))
+        >>> import headrace
+        >>> iterator = iter(headrace.load(range(10), transformations=[headrace.Filter(lambda x: x % 3)], batch_size=3))
         >>> next(iterator).tolist(), iterator.last_records().tolist()
         ([1, 2, 4], [1, 2, 4])
         """
@@ -173,8 +180,8 @@ class Standing(Resumable):
             TypeError: an operation decides which records make an element.
             IndexError: the step has been delivered, or the stream ends before.
 
-        >>> import millrace
-        >>> loader = millrace.load(range(10), batch_size=2, num_epochs=1)
+        >>> import headrace
+        >>> loader = headrace.load(range(10), batch_size=2, num_epochs=1)
         >>> iterator = iter(loader)
         >>> first, other = next(iterator), iter(loader.with_batch_size(3))
         >>> other.set_state(iterator.get_state())

@@ -63,7 +63,7 @@ class _TakenUp:
         cursor = cursor._replace(unfinished=tuple(rest for rest in cursor.unfinished if rest not in rests))
         if stage.number in self._former.begun_at(part, cursor):
             rests = (*rests, Unfinished(self._shard, cursor, self._lineages, 0, stage.number, self._mix))
-            cursor = self._end(part, cursor)
+            cursor = _end(self._former, part, cursor, self._run)
         if stage.input is not None:
             cursor = self.of(stage.input, cursor.before()).then(cursor.skips[-1])
         return cursor._replace(unfinished=(*rests, *cursor.unfinished))
@@ -76,19 +76,28 @@ class _TakenUp:
         found = cursor_of_join(cursors, cursor.notes[-1])
         return found._replace(unfinished=(*rests, *found.unfinished))
 
-    def _end(self, part: Part, cursor: Cursor) -> Cursor:
-        """The cursor after all that is made of the inputs of which something was delivered."""
-        assert part.stage is not None, "only stages make something of several inputs"
-        stage = self._former.stages[part.stage]
-        if stage.leaf is not None:
-            end = min(cursor.positions[0] + stage.unit, self._former.leaves[stage.leaf].total)
-            return cursor._replace(positions=(end,), skips=(0,))
-        with closing(self._run(dataclasses.replace(self._former, top=part), cursor)) as elements:
-            for _, rows, row in elements:
-                cursor = rows.origin.cursor_after(row)
-                if part.stage not in self._former.begun_at(part, cursor):
-                    break
-        return cursor
+
+def read_to_end(loaders: Pipeline, rest: Unfinished, run: Run) -> None:
+    """Make what is unfinished, to find out now whether that can be done."""
+    part = part_of(loaders, rest) or loaders.top
+    if part.stage is not None:
+        former = with_formers(loaders, _former(loaders, rest), rest.cursor.unfinished)
+        _end(former, part, rest.cursor, run)
+
+
+def _end(former: Pipeline, part: Part, cursor: Cursor, run: Run) -> Cursor:
+    """The cursor after all that is made of the inputs of which something was delivered."""
+    assert part.stage is not None, "only stages make something of several inputs"
+    stage = former.stages[part.stage]
+    if stage.leaf is not None:
+        end = min(cursor.positions[0] + stage.unit, former.leaves[stage.leaf].total)
+        return cursor._replace(positions=(end,), skips=(0,))
+    with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
+        for _, rows, row in elements:
+            cursor = rows.origin.cursor_after(row)
+            if part.stage not in former.begun_at(part, cursor):
+                break
+    return cursor
 
 
 def with_lineages(pipeline: Pipeline, lineages: Sequence[Lineage], shard: ShardOptions) -> Pipeline:
@@ -156,6 +165,50 @@ def part_of(pipeline: Pipeline, rest: Unfinished) -> Part | None:
     if rest.stage is None:
         return pipeline.top
     return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
+
+
+def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
+    """For each operation that takes several inputs, whether the state stands inside what its stage makes of them."""
+    begun = [(pipeline.top, state.cursor)]
+    begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
+    within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
+    every = ((stage.number, operation) for stage in pipeline.stages for operation in stage.operations)
+    return [number in within for number, operation in every if operation.takes is not None]
+
+
+def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
+    """Refuse another size of a batch or window of which a part was delivered: elements would repeat or be lost.
+
+    Raises:
+        CheckpointError: there is one; the message names both sizes.
+    """
+    before, now = state.fingerprint["batch_sizes"], pipeline.fingerprint["batch_sizes"]
+    aligned = _aligned(pipeline, state)
+    if aligned is None:
+        return
+    in_use = sizes_in_use(pipeline, aligned)
+    for former, size, begun in zip(reversed(before), reversed(now), reversed(in_use)):
+        if begun and former != size:
+            raise CheckpointError(
+                f"the state stands inside a batch or window of {shown(former)} that is being taken apart; with {shown(size)} "
+                "its elements would repeat or be lost. Keep the size until its end, or take the checkpoint between two batches."
+            )
+
+
+def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
+    """The state by the stages of the pipeline; None where the operations are others, so that nothing tells which was which.
+
+    Where datasets of the uppermost mix were added or removed, only the stages after the mix are the same.
+    """
+    skips, stages = state.cursor.skips, len(pipeline.stages)
+    if len(skips) == stages:
+        same = len(state.fingerprint["batch_sizes"]) == len(pipeline.fingerprint["batch_sizes"])
+        return state if same else None
+    after = stages - sum(part.size.stages for part in pipeline.joins[-1].inputs) if pipeline.joins else 0
+    if not 0 < after <= len(skips):
+        return None
+    moved = (*(0,) * (stages - after), *skips[len(skips) - after :])
+    return dataclasses.replace(state, cursor=state.cursor._replace(skips=moved, unfinished=()))
 
 
 def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:

@@ -31,6 +31,7 @@ from .ordered import OnDemand, Ordered
 from .pull import Ended, FromIterator, Pull
 from .regroup import Regroup
 from .requests import Request, Results, SpanRequest
+from .room import with_room
 from .row_runs import RowRuns
 from .rows import Rows
 from .skipped import SkippedRecords
@@ -40,7 +41,10 @@ Runs: TypeAlias = RowRuns | JoinedRuns | Keeping | Kept | UnfinishedRuns
 
 
 class Flow:
-    """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`."""
+    """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`.
+
+    With `planned`, rows are put in groups as former shards' are, whose ends all shards must find at the same row.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class Flow:
         skipped: SkippedRecords,
         observer: Observer,
         unread: Ranges = (),
+        planned: bool = False,
     ) -> None:
         self._pipeline = pipeline
         self._executor = executor
@@ -57,6 +62,7 @@ class Flow:
         self._observer = observer
         self._whole = pipeline.whole_from(start)
         self._unread = unread
+        self._planned = planned
         self._block_numbers = count()
         self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
         self._runs = self._rows(pipeline.top, start)
@@ -90,7 +96,10 @@ class Flow:
         else:
             inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former)
             whole = self._whole and (not self._pipeline.joins or stage.number == self._pipeline.top.stage)
-            requests = Regroup(inputs, stage, start.before(), whole, former)
+            fixed = self._planned or former > 0
+            wanted = (lambda: stage.group) if fixed else partial(self._executor.inputs, stage.number)
+            with_rows = with_room(inputs, self._pipeline, stage, start)
+            requests = Regroup(with_rows, stage, start.before(), wanted, whole, former)
         leaf = self._pipeline.every_leaf[former * len(self._pipeline.leaves) + self._pipeline.leaf_number(stage)]
         ahead = (
             self._executor.window(stage.number) > 1 and not former
@@ -99,14 +108,14 @@ class Flow:
         return self._runs_of(results_, leaf, start, stage)
 
     def _runs_of(self, results: Results, leaf: Leaf, start: Cursor, stage: Stage) -> RowRuns:
-        return RowRuns(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage.number)
+        return RowRuns(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage)
 
     def _joined(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"
         join = self._pipeline.joins_of(former)[part.join]
         opens = [partial(self._rows, one, size=size, former=former) for one in join.inputs]
         starts, cursors = (self._pipeline.inputs_at(join, at) for at in (self._pipeline.start_of(part), start))
-        runs = JoinedRuns(opens, cursors, starts, join.rule, start.notes[-1], size)
+        runs = JoinedRuns(opens, cursors, starts, join.rule, start.notes[-1], partial(self._at_most, size))
         repeated = any(above.rule.restarts for above in self._pipeline.joins[join.number + 1 :])
         if not join.rule.keeps or not repeated or start != self._pipeline.start_of(part):
             return runs
@@ -114,15 +123,17 @@ class Flow:
             return Kept(kept)
         return Keeping(runs, lambda rows: self._kept.update({join.number: rows}))
 
+    def _at_most(self, rows: int) -> int:
+        return min(rows, self._executor.most_rows())
+
     def _spans(self, stage: Stage, start: int, former: int) -> Iterator[SpanRequest]:
         assert stage.leaf is not None, "only stages on leaves are given spans"
         leaf = self._pipeline.read_by(stage.number, former)
         total = start + stage.useful(self._pipeline.every_leaf[leaf].left_from(start))
-        length, unit = self._pipeline.spans[stage.leaf], stage.unit
-        units = partial(self._executor.units, stage.number) if not former else lambda: 1
-        parts = (spans(*part, length, units) for part in kept(self._unread, start, total))
+        number, unit = stage.number, stage.unit
+        parts = (spans(*part, partial(self._executor.inputs, number)) for part in kept(self._unread, start, total))
         for span in chain.from_iterable(parts):
-            yield SpanRequest(SpanTask(stage.number, *span, former=former), leaf, unit)
+            yield SpanRequest(SpanTask(number, *span, former=former), leaf, unit)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""

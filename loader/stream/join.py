@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JoinError
+from ..executors.pace import more_or_fewer
 from ..plan.cursor import Cursor, Note
 from ..plan.joins import Rule
 from ..work.tasks import Failure
@@ -70,7 +72,10 @@ class Input:
 
 
 class JoinedRuns:
-    """The rows of a join, from a note and the cursors of its inputs on, `size` at a time. `starts`: where inputs begin anew."""
+    """The rows of a join, from a note and the cursors of its inputs on. `starts`: where inputs begin anew.
+
+    As many rows are taken at a time as come soon, `most()` at most: the first one does not wait for others.
+    """
 
     def __init__(
         self,
@@ -79,14 +84,15 @@ class JoinedRuns:
         starts: Sequence[Cursor],
         rule: Rule,
         note: Note,
-        size: int,
+        most: Callable[[], int],
     ) -> None:
         self._opens = opens
         self._inputs = [Input(open_, cursor) for open_, cursor in zip(opens, cursors)]
         self._starts = starts
         self._rule = rule
         self._note = note
-        self._size = size
+        self._size, self._most = 1, most
+        self._taken = 0  # rows; each time so many that they end at a multiple of the size, where groups end, too
         self._choices: NDArray[np.int64] | None = None
         self._ended: Ended | None = None
 
@@ -97,6 +103,7 @@ class JoinedRuns:
 
     def next(self, wait: bool) -> JoinedRows | Ended | None:
         """The next rows, at least one."""
+        began = perf_counter()
         while self._ended is None:
             choices = self._chosen()
             counts = np.bincount(choices, minlength=len(self._inputs))
@@ -106,6 +113,7 @@ class JoinedRuns:
                 return None
             count = min([len(choices), *(self._missing(number, choices) for number in chosen)])
             if count:
+                self._size = more_or_fewer(self._size, perf_counter() - began, self._most())
                 return self._take(choices[:count])
             if not self._go_on(int(choices[0]) if len(choices) else None, wait):
                 return None
@@ -113,7 +121,7 @@ class JoinedRuns:
 
     def _chosen(self) -> NDArray[np.int64]:
         if self._choices is None:
-            self._choices = self._rule.choices(self._note, self._size)
+            self._choices = self._rule.choices(self._note, self._size - self._taken % self._size)
         return self._choices
 
     def _missing(self, number: int, choices: NDArray[np.int64]) -> int:
@@ -129,6 +137,7 @@ class JoinedRuns:
         parts = [one.take(count) if count else [] for one, count in zip(self._inputs, counts)]
         origins = [[(rows.origin, start, stop) for rows, start, stop in part] for part in parts]
         self._note, self._choices = rule.after(note, len(choices)), None
+        self._taken += len(choices)
         origin = JoinedOrigin(choices, origins, before, lambda count: rule.after(note, count))
         return JoinedRows(origin, 0, len(choices), note[0], parts)
 

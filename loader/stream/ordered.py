@@ -5,7 +5,6 @@ In: requests, pulled one by one. Out: (request, block) in their order, whatever 
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from time import perf_counter
 
@@ -21,6 +20,7 @@ class OnDemand:
     def __init__(self, requests: Pull[Request], executor: Executor) -> None:
         self._requests = requests
         self._submit = executor.submit
+        self._divided: deque[Request] = deque()  # what is to be done in place of a request
         self._ended: Ended | None = None
 
     def fill(self) -> None:
@@ -30,15 +30,19 @@ class OnDemand:
         """The next request and its block."""
         if self._ended is not None or not wait:
             return self._ended
-        request = self._requests.next(True)
-        if isinstance(request, Ended) or request is None:
-            return request
-        asked = perf_counter()
-        block = self._submit(request.task, request.blocks).result()
-        block.moments = asked, asked, perf_counter()
-        if block.failure is not None:
-            self._ended = Ended(block.failure)
-        return request, block
+        while True:
+            request = self._divided.popleft() if self._divided else self._requests.next(True)
+            if isinstance(request, Ended) or request is None:
+                return request
+            asked = perf_counter()
+            block = self._submit(request.task, request.blocks).result()
+            block.moments = asked, asked, perf_counter()
+            if block.parts:
+                self._divided.extendleft(reversed(request.divided(block.parts)))
+                continue
+            if block.failure is not None:
+                self._ended = Ended(block.failure)
+            return request, block
 
 
 class Ordered:
@@ -76,7 +80,7 @@ class Ordered:
             block = handle.result()
             block.moments = since, asked, perf_counter()
             if block.parts:
-                parts = [self._given(dataclasses.replace(request, task=part)) for part in block.parts]  # type: ignore[arg-type]
+                parts = [self._given(part) for part in request.divided(block.parts)]
                 self._submitted.extendleft(reversed(parts))
                 continue
             if block.failure is not None:

@@ -6,6 +6,8 @@ Rows that are too few for any group are a failure, if they are all that a whole 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,12 +21,25 @@ from .rows import BlockRows, Rows
 
 
 class Regroup:
-    """Groups of rows for a stage, from a cursor on; `whole` if these are all rows of a whole stream."""
+    """Groups of rows for a stage, from a cursor on, each of `size()`; `whole` if these are all rows of a whole stream.
 
-    def __init__(self, runs: Pull[Rows], stage: Stage, start: Cursor, whole: bool, former: int = 0) -> None:
+    The size may be any where single rows make a unit: a state counts what came of the rows since a group began, whatever
+    groups they are put in later. Of what is left of a former shard it is that of the plan: see `Flow`.
+    """
+
+    def __init__(
+        self,
+        runs: Pull[Rows],
+        stage: Stage,
+        start: Cursor,
+        size: Callable[[], int],
+        whole: bool,
+        former: int = 0,
+    ) -> None:
         self._runs = runs
         self._stage = stage
-        self._size = stage.group
+        self._size_of_next = size
+        self._size = size()
         self._each_alone = stage.one_to_one and not stage.groups
         self._start = self._stop = start
         self._whole = whole
@@ -33,22 +48,26 @@ class Regroup:
         self._used = 0
         self._parts: list[tuple[Rows, int, int]] = []
         self._count = 0
+        self._ended: Ended | None = None
 
     def next(self, wait: bool) -> GroupRequest | Ended | None:
         """The next group."""
         while self._count < self._size:
             if self._run is None:
-                run = self._runs.next(wait)
+                run = self._ended or self._runs.next(wait)
                 if run is None:
                     return None
                 if isinstance(run, Ended):
-                    return run if self._count == 0 or run.failure is not None else self._last(run)
+                    self._ended = run
+                    return run if self._count == 0 else self._last(run)
                 self._run, self._used = run, run.start
             self._take(self._run)
         return self._group()
 
     def _last(self, ended: Ended) -> GroupRequest | Ended:
-        """What comes of rows that are fewer than a unit, at the end."""
+        """What comes of rows that are fewer than a unit, at the end, or before a failure."""
+        if ended.failure is not None:
+            return ended if self._stage.groups else self._group()
         useful = self._stage.useful(self._count)
         if useful > 0:
             self._cut(useful)
@@ -87,6 +106,7 @@ class Regroup:
     def _group(self) -> GroupRequest:
         parts, start, stop = self._parts, self._start, self._stop
         self._start, self._parts, self._count, self._whole = stop, [], 0, False
+        self._size = self._size_of_next()
         rows, order = _of_blocks(parts)
         first, at, _ = parts[0]
         return GroupRequest(

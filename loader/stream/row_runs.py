@@ -12,8 +12,9 @@ from ...errors import NothingPassesError
 from ..observing.observer import Observer
 from ..plan.cursor import Cursor
 from ..plan.leaf import Leaf
+from ..plan.stages import Stage
 from ..work.notices import Notices
-from ..work.tasks import Failure, input_count
+from ..work.tasks import Block, Failure, input_count
 from .pull import Ended
 from .requests import GroupRequest, Request, Results, SpanRequest
 from .rows import RowRun
@@ -37,16 +38,19 @@ class RowRuns:
         skipped: SkippedRecords,
         numbers: Iterator[int],
         observer: Observer,
-        stage: int,
+        stage: Stage,
     ) -> None:
         self._results = results
         self._skip = start.skips[-1]
+        self._before = 0  # rows of the task that is being done piece by piece
         self._skipped = skipped
         self._notices = Notices()
         self._drought = Drought(leaf, start)
         self._numbers = numbers
         self._observer = observer
-        self._sums = observer.stage(stage)
+        self._sums = observer.stage(stage.number)
+        self._sums.batches = stage.groups
+        self._single = stage.leaf is None and not stage.groups  # rows are put in groups of any size
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
@@ -70,16 +74,25 @@ class RowRuns:
                 self._notices.warn(block.notices)
             if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
                 return Ended(failure)
-            skip, self._skip = self._skip, 0
-            if skip and block.tags is not None and isinstance(request, SpanRequest):
-                skip = min(skip, bisect_right(block.tags.units, 0))  # never more than the unit that was being delivered
-            if block.count > skip:
+            skip, before = self._skipped_rows(request, block) if self._skip else 0, self._before
+            self._before = before + block.count if request.pieces_left else 0
+            if block.count:
                 self._drought.end(request)
-                return RowRun(request.origin(block), skip, block.count, 0, number, block)
+                if block.count > skip:
+                    return RowRun(request.origin(block, before), skip, block.count, 0, number, block)
+                continue
             if block.failure is not None:
                 continue  # the results tell it next; how much came before it says nothing about what passes
             if (failure := self._drought.go_on(request)) is not None:
                 return Ended(failure)
+
+    def _skipped_rows(self, request: Request, block: Block) -> int:
+        """How many of the first rows were delivered before a restore."""
+        skip = self._skip
+        if block.tags is not None and isinstance(request, SpanRequest):
+            skip = min(skip, bisect_right(block.tags.units, 0))  # never more than the unit that was being delivered
+        self._skip = max(self._skip - block.count, 0) if request.pieces_left or self._single else 0
+        return skip
 
 
 class Drought:

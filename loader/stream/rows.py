@@ -32,6 +32,8 @@ class SpanOrigin:
     unit: int  # positions of one unit
     tags: RowTags | None  # None where unit i gave row i
     notes: tuple[tuple[Note, ...], tuple[Note, ...]] = ((), ())  # for cursors inside the span, and for that at its end
+    before: int = 0  # rows of the first unit that came out of earlier tasks
+    open: bool = False  # the last unit is not finished
 
     def records(self, row: int) -> Records:
         """The records that a row of the block was made of."""
@@ -43,8 +45,9 @@ class SpanOrigin:
         unit = self._unit_of(row)
         if self.tags is not None:
             units = self.tags.units
-            if row + 1 < len(units) and units[row + 1] == unit:
-                return Cursor((self.start + unit * self.unit,), (row + 1 - units.index(unit),), self.notes[0])
+            if units[row + 1] == unit if row + 1 < len(units) else self.open:
+                skip = self.before + row + 1 - units.index(unit)
+                return Cursor((self.start + unit * self.unit,), (skip,), self.notes[0])
         position = min(self.start + (unit + 1) * self.unit, self.stop)
         return Cursor((position,), (0,), self.notes[position == self.stop])
 
@@ -60,7 +63,9 @@ class GroupOrigin:
     start: Cursor  # at which the first of these rows stands
     stop: Cursor  # that follows the last of them
     count: int  # of the rows made of them
-    each_alone: bool  # every one of these rows became one row, without the others
+    each_alone: bool  # every one of these rows became one row, without the others, up to the last row that there is
+    before: int = 0  # rows made of them that came out of earlier tasks
+    open: bool = False  # more may be made of them
 
     def records(self, row: int) -> Records:
         """The records that the group was made of, each once."""
@@ -73,10 +78,10 @@ class GroupOrigin:
 
     def cursor_after(self, row: int) -> Cursor:
         """Where the stream goes on after a row of the block."""
-        if row + 1 == self.count:
+        if row + 1 == self.count and not self.open:
             return self.stop.then(0)
         if not self.each_alone:
-            return self.start.then(row + 1)
+            return self.start.then(self.before + row + 1)
         origin, inner = _at(self.parts, row)
         return origin.cursor_after(inner).then(0)
 

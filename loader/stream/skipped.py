@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...errors import TooManyErrorsError
 from ..work.tasks import Failure
 
-_LOGGER = logging.getLogger("millrace")
+_LOGGER = logging.getLogger("headrace")
 
 
 @dataclass

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import BatchError, NoElementError, PackError
+from ...errors import BatchError, BatchMemoryError, NoElementError, PackError
+from ...global_random import seed_all
 from ...operations.protocol import Allocate, Context, Element, Step, Tell
 from ...wording import first_few
+from ..observing.draws import DrawWatch
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
-from .explain import explained, maker_for, name_of, place, place_beside
+from .explain import explained, maker_for, name_of, place, place_beside, told
 from .passage import Passage, plain_at_front
 from .stacked_rows import StackedRows, batch_of
 from .stopwatch import OperationClock
@@ -39,15 +41,27 @@ class Inputs:
     rows: Iterable[int]  # of the positions
     place: int  # number within the stage of the operation that they are pushed into
 
+    @property
+    def last(self) -> int:
+        """The number of the last one that was pushed."""
+        return max(self.count - length_hint(self.elements) - 1, 0)
+
 
 class Chain:
     """The steps of one stage, connected, and the two ways to push: each input with where it stands, or all in bulk.
 
-    With a `clock`, what each operation takes is noted, and nothing is pushed in bulk.
+    With a `clock`, what each operation takes, or draws, is noted, and nothing is pushed in bulk. Nor is it where global
+    generators are seeded for each element (`seeds_globals`).
     """
 
     def __init__(
-        self, pipeline: Pipeline, stage: Stage, allocate: Allocate, tell: Tell, clock: OperationClock | None = None
+        self,
+        pipeline: Pipeline,
+        stage: Stage,
+        allocate: Allocate,
+        tell: Tell,
+        clock: OperationClock | DrawWatch | None = None,
+        seeds_globals: bool = False,
     ) -> None:
         self._pipeline = pipeline
         self._stage = stage
@@ -57,18 +71,24 @@ class Chain:
         self._clock = clock
         self._steps: list[Step] = [self._keep if clock is None else clock.around(self._keep, len(stage.operations))]
         for number, operation in reversed(list(enumerate(stage.operations, stage.first))):
+            if pipeline.skips_errors and operation.takes is not None:
+                self._steps[0] = self._around_each(self._steps[0])
             step = operation.connect(self._steps[0], self._context, number)
+            if seeds_globals and not operation.only_stacks:
+                step = _seeding(step, self._context, number)
             self._steps.insert(0, step if clock is None else clock.around(step, number - stage.first))
         self._context.at_end.reverse()  # connected from the back, to be ended from the front
         self._below_join = pipeline.is_below_join(stage)
         self._tags_rows = not pipeline.aligned
-        self._tracks = stage.reads_position or self._tags_rows
+        self._tracks = stage.reads_position or self._tags_rows or seeds_globals
         self._elements: list[Element] = []
         self._tags = RowTags() if self._tags_rows else None
+        self._skipped: list[str] = []
+        self._inputs: Inputs | None = None  # of the task that is being done
         self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
         self._plain = plain_at_front(stage.operations)
         self._take_all = self._context.take_all.get(stage.first + len(self._plain))
-        self._in_bulk = clock is None and self._may_push_all()
+        self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def _may_push_all(self) -> bool:
         """Whether nothing asks where each input stands, or the passage tells."""
@@ -86,7 +106,7 @@ class Chain:
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Push the inputs of a span; `read_failure` says why they are not all."""
-        self._read = self._pipeline.read_by(span.stage, span.former)
+        self._read, self._context.only = self._pipeline.read_by(span.stage, span.former), span.only
         leaf = self._pipeline.every_leaf[self._read]
 
         def positions() -> NDArray[np.int64]:
@@ -104,6 +124,7 @@ class Chain:
         order = None if task.order is None else np.frombuffer(task.order, dtype=np.int32)
         tags, rows = _tags_of(parts, order)
         positions = self._positions_of(tags, task)
+        self._context.only = task.only
         self._read = int(tags[0]) % len(self._pipeline.every_leaf)
         if self._batches_columns(parts):
             columns = [(block.elements, start, stop) for block, start, stop in parts]
@@ -135,7 +156,24 @@ class Chain:
             return positions
         return self._pipeline.tags_of(self._read, positions)
 
+    def _around_each(self, step: Step) -> Step:
+        """A step that leaves out what fails of a batch, or of one element of a window, without the others."""
+
+        def guarded(element: Element) -> None:
+            assert self._tags is not None, "what may be skipped is tagged"
+            count = len(self._elements)
+            try:
+                step(element)
+            except Exception as error:
+                del self._elements[count:]
+                self._tags.cut(count)
+                self._skipped.append(told(self._explained(error)))
+                self._context.fault = None
+
+        return guarded
+
     def _run(self, inputs: Inputs, read_failure: Exception | None = None) -> Block:
+        self._inputs, self._context.most = inputs, inputs.made_of
         try:
             if self._clock is not None:
                 self._clock.begin(inputs.elements)
@@ -152,10 +190,7 @@ class Chain:
                 self._clock.end(inputs.made_of, lambda left: self._name_of(inputs, inputs.count - left - 1))
         except Exception as last:
             error = self._first_error(last)
-            number = max(inputs.count - length_hint(inputs.elements) - 1, 0)
-            tags, (first, at_fault) = inputs.tags(), self._at_fault(number)
-            explained_ = self._explained(error, int(tags[at_fault]), int(tags[first]))
-            return self._failed(explained_, number // self._inputs_per_unit)
+            return self._failed(self._explained(error), inputs.last // self._inputs_per_unit)
         return self._block()
 
     def _look_at_waiting(self) -> None:
@@ -230,24 +265,30 @@ class Chain:
             and all(first.is_like(block.elements) for block, _, _ in parts)
         )
 
-    def _at_fault(self, index: int) -> tuple[int, int]:
-        """The numbers of the first input of a batch, and of the one that a failure is about, when it arose at input `index`.
+    def _at_fault(self, inputs: Inputs) -> tuple[int, int]:
+        """The numbers of the first input of a batch, and of the one that a failure is about.
 
         In the making of a batch, maybe an earlier one, which waited to be copied together with others.
         """
-        fault = self._context.fault
+        index, fault, window = inputs.last, self._context.fault, self._stage.window
         if fault is None:
             return index, index
-        inputs, together = (self._inputs_of(number) for number in (fault.number, fault.number + 1))
+        if window is not None and fault.number > window:
+            found = int(np.flatnonzero(inputs.positions() == self._context.position)[0])
+            return found, found
+        of_one, together = (self._inputs_of(number) for number in (fault.number, fault.number + 1))
         first = index - index % together
-        return first, first + fault.row * inputs
+        return first, first + fault.row * of_one
 
     def _inputs_of(self, number: int) -> int:
         return max(self._stage.inputs_of(number) // self._positions_per_input, 1)
 
-    def _explained(self, error: Exception, tag: int, first: int) -> Exception:
-        fault = self._context.fault
+    def _explained(self, error: Exception) -> Exception:
+        assert self._inputs is not None, "what fails was pushed"
+        (first, tag), fault = self._inputs.tags()[[*self._at_fault(self._inputs)]].tolist(), self._context.fault
         number = None if fault is None else fault.number
+        if isinstance(error, BatchMemoryError):
+            return explained(error, "for want of memory", name_of(self._pipeline, number))
         who = (
             maker_for(self._pipeline, number) if isinstance(error, NoElementError) else name_of(self._pipeline, number)
         )
@@ -271,16 +312,26 @@ class Chain:
     def _block(self, failure: Failure | None = None) -> Block:
         if self._tags is not None and len(self._pipeline.every_leaf) > 1:
             self._tags.positions = array("q", self._tags_of(np.array(self._tags.positions, dtype=np.int64)).tobytes())
-        block = Block(self._elements, self._tags, failure)
-        self._elements, self._tags = [], RowTags() if self._tags_rows else None
+        block = Block(self._elements, self._tags, failure, self._skipped)
+        self._elements, self._tags, self._skipped = [], RowTags() if self._tags_rows else None, []
+        self._inputs = None
         return block
 
     def _failed(self, error: Exception, unit: int) -> Block:
-        """The rows so far, less those of the unit that failed: it will be done again as a whole, or never."""
+        """The rows so far, also those of the unit that failed, which may have made some before."""
         if self._tags is not None:
-            complete = self._tags.cut_before(unit)
-            del self._elements[complete:]
+            self._tags.open = bool(self._elements) and self._tags.units[-1] == unit
         return self._block(Failure(error))
+
+
+def _seeding(step: Step, context: Context, number: int) -> Step:
+    """A step of operation `number` that finds the global generators seeded for its element."""
+
+    def seeded_step(element: Element) -> None:
+        seed_all(context.seed, context.position, context.row, number)
+        step(element)
+
+    return seeded_step
 
 
 def _tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:

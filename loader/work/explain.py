@@ -19,7 +19,9 @@ from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 
 _PACKAGE = str(Path(__file__).parent.parent.parent)
-_ROOMS = tuple(f"{_PACKAGE}/{room}/" for room in ("loader", "operations", "samplers", "datasets"))
+_ROOMS = tuple(
+    f"{_PACKAGE}/{room}" for room in ("loader/", "operations/", "samplers/", "datasets/", "sources/asynchronous/")
+)
 
 READING, SAMPLER = "reading", "the sampler"
 """Who may fail, beside operations."""
@@ -61,7 +63,7 @@ def _dataset_of(leaf: Leaf, position: int) -> tuple[Any, ...]:
 
 def explained(error: Exception, where: str, who: str) -> Exception:
     """The exception, saying who failed, at which record; in place of StopIteration, one that can be raised."""
-    note = f"millrace: {who} failed {where}."
+    note = f"headrace: {who} failed {where}."
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
     error = error.with_traceback(_users_part(error.__traceback__))

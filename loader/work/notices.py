@@ -1,6 +1,6 @@
-"""What the user should be told of leaves, each once: on the way from where batches are made to the user's process.
+"""What the user should be told of leaves and operations, each once: from where batches are made to the user's process.
 
-In: the names of leaves, and texts. Out: those of leaves that nothing was told of before; in the user's process, warnings.
+In: names, and texts. Out: those of names that nothing was told of before; in the user's process, warnings.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Sequence
 from ...checks import warn
 from ...errors import PromotionWarning
 
-Told = Sequence[tuple[str, str]]
-"""Names of leaves, each with its text."""
+Told = Sequence[tuple[str, str, type[Warning]]]
+"""Names of leaves or operations, each with its text, and what kind of warning that is."""
 
 
 class Notices:
     """Those of one worker, or of all together."""
 
     def __init__(self) -> None:
-        self._leaves: set[str] = set()
-        self._new: list[tuple[str, str]] = []
+        self._names: set[str] = set()
+        self._new: list[tuple[str, str, type[Warning]]] = []
 
-    def tell(self, leaf: str, text: str) -> None:
-        """Take a text about a leaf, unless there was one."""
-        if leaf not in self._leaves:
-            self._leaves.add(leaf)
-            self._new.append((leaf, text))
+    def tell(self, name: str, text: str, category: type[Warning] = PromotionWarning) -> None:
+        """Take a text about a leaf or an operation, unless there was one."""
+        if name not in self._names:
+            self._names.add(name)
+            self._new.append((name, text, category))
 
     def take(self) -> Told:
         """What was not taken yet."""
@@ -36,7 +36,7 @@ class Notices:
 
     def warn(self, told: Told) -> None:
         """Warn the user of what is new in this."""
-        for leaf, text in told:
-            self.tell(leaf, text)
-        for _, text in self.take():
-            warn(text, PromotionWarning)
+        for one in told:
+            self.tell(*one)
+        for _, text, category in self.take():
+            warn(text, category)

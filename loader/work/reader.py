@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operations import Operation
+from ...operations.memory import allocated
 from ...operations.protocol import Allocate, ArraySpec, Element
-from ...operations.trees import flatten
+from ...operations.trees import flatten, leaf_names
 from ...sources import reader_of
 from ...sources.mixed.columns import MixedColumn
 from ..plan.leaf import KeyBlocks, Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, SAMPLER, explained, place
-from .tasks import SpanTask
+from .tasks import ReadRecords, SpanTask
 
 
 class Reader:
@@ -27,7 +28,7 @@ class Reader:
 
     def __init__(self, leaf: Leaf) -> None:
         self._leaf = leaf
-        self._read = reader_of(leaf.source)
+        self.read = reader_of(leaf.source)  # keys `int64[n]` to records
         self._keys = KeyBlocks(leaf)
 
     def expect(self, task: SpanTask) -> None:
@@ -40,7 +41,21 @@ class Reader:
 
     def records(self, span: SpanTask) -> Sequence[Any]:
         """The records of a span, in one call of the source."""
-        return self._read(self.keys(span))
+        return self.read(self.keys(span))
+
+    def all_but_unread(self, span: SpanTask, read: ReadRecords) -> tuple[Sequence[Any], Exception | None]:
+        """The records that were read ahead; those that could not be are read again, up to a failure, and why it failed."""
+        records = read.records
+        for start, stop in read.unread:
+            part = span._replace(start=span.start + start, stop=span.start + stop)
+            again: Sequence[Any]
+            try:
+                again = self.records(part)
+            except Exception as failure:
+                again, told = self.records_before_failure(part, failure)
+                return [*records[:start], *again], told
+            records = [*records[:start], *again, *records[stop:]]
+        return records, None
 
     def records_before_failure(self, span: SpanTask, failure: Exception) -> tuple[Sequence[Any], Exception]:
         """The records of a span, read one by one, up to the first that cannot be read, and why it cannot.
@@ -74,6 +89,7 @@ class ColumnReader:
     def __init__(self, columns: Any, batch: Operation, allocate: Allocate) -> None:
         leaves, self._structure = flatten(columns)
         self._leaves: list[Any] = leaves
+        self._names = leaf_names(self._structure)
         self._allocate = allocate
         self.batch_size = batch.takes or 1
         self._drop_remainder = batch.drops_remainder
@@ -96,7 +112,7 @@ class ColumnReader:
 
     def _batch_of(self, rows: list[tuple[NDArray[Any], NDArray[np.int64]]], start: int, stop: int) -> Element:
         specs = self._specs if stop - start == self.batch_size else self._specs_of(stop - start)
-        arrays = self._allocate(specs)
+        arrays = allocated(specs, self._names, self._allocate)
         for (column, places), array in zip(rows, arrays):
             # The places are within bounds, as the leaf checked: "clip" only spares the buffer that "raise" needs.
             column.take(places[start:stop], 0, array, "clip")

@@ -72,8 +72,8 @@ class RunThrough:
         self.close()
         self._iterator, self._ended = self._leaf.source.open(state), False
         passed: list[Any] = []
-        for _ in range(at, task.start):
-            self._next(passed)
+        while at < task.start and self._next(passed):  # a place past the end is the end
+            at += 1
             passed.clear()
 
     def _next(self, found: list[Any]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import BatchMemoryError
 from ...operations.protocol import Allocate, ArraySpec, Element
 from ...operations.stacking import Layout
 from ...operations.trees import flatten
@@ -98,7 +99,7 @@ class RowStack:
         layout = Layout(self._size, leaves, structure, exact=True)
         try:
             layout.begin(structure, self._allocate)
-        except OSError:  # who sends the rows will find that, too, and tell it
+        except (OSError, BatchMemoryError):  # who sends the rows will find that, too, and tell it
             return False
         if not layout.put(0, rows):
             return False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from operator import length_hint
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,13 @@ from .tuned import (
     MOST_UNTIMED,
     TIMED_SECONDS,
 )
+
+
+class ReadSeconds(NamedTuple):
+    """How long a task read."""
+
+    waited: float  # by the worker, which read the records or waited for them
+    under_way: float  # of all reads together, those ahead of the work too
 
 
 class Stopwatch:
@@ -60,7 +67,7 @@ class Stopwatch:
         self._allowed -= cost
         return True
 
-    def end(self, block: Block, inputs: int, batches: bool, reading: float, look: Look | None) -> TaskTimes:
+    def end(self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: Look | None) -> TaskTimes:
         """The task has become a block; of `batches`, or of single rows."""
         elements = block.elements
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
@@ -68,7 +75,9 @@ class Stopwatch:
         seconds = ended - began - (look.extra if look else 0.0)
         self._allowed = self._allowed + self.share * tasks * seconds if self._allowed >= 0 else FIRST_LOOKS
         self.every = 1 + min(int(TIMED_SECONDS / (seconds + 1e-9)), MOST_UNTIMED)
-        return TaskTimes(self._worker, began, ended, reading, 0.0, inputs, len(elements), nbytes, tasks, look)
+        waited, under_way = reading
+        rows = len(elements)
+        return TaskTimes(self._worker, began, ended, waited, 0.0, inputs, rows, nbytes, under_way, tasks, look)
 
 
 class EachTask(Stopwatch):
@@ -76,7 +85,7 @@ class EachTask(Stopwatch):
 
     share = LOOKS_SHARE_CLOSELY
 
-    def end(self, block: Block, inputs: int, batches: bool, reading: float, look: Look | None) -> TaskTimes:
+    def end(self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: Look | None) -> TaskTimes:
         times = super().end(block, inputs, batches, reading, look)
         self.every = 1
         return times

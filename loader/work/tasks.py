@@ -6,7 +6,6 @@ In: nothing. Out: tasks, which are plain numbers and can be repeated anywhere; b
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -28,7 +27,7 @@ class Failure:
 
 Ints: TypeAlias = "array[int]"
 
-PackedTags = tuple[bytes, bytes, list[int]]
+PackedTags = tuple[bytes, bytes, list[int], bool]
 """`RowTags` on their way between processes: for pickle, which takes ten times as long for the object. No rows: all are 0."""
 
 
@@ -43,6 +42,7 @@ class RowTags:
     units: Ints = field(default_factory=_ints)
     positions: Ints = field(default_factory=_ints)
     rows: list[int] = field(default_factory=list)
+    open: bool = False  # the unit of the last row failed after it
 
     def add(self, unit: int, position: int, row: int) -> None:
         """Tag one more row."""
@@ -58,6 +58,7 @@ class RowTags:
 
     def extend(self, other: RowTags, unit: int) -> None:
         """Add the tags of units, the first of which is number `unit` here."""
+        self.open = other.open
         self.units.frombytes((np.frombuffer(other.units, dtype=np.int64) + unit).tobytes())
         self.positions += other.positions
         self.rows += other.rows
@@ -72,23 +73,22 @@ class RowTags:
             array("q", (self.units[number] for number in numbers)),
             array("q", (self.positions[number] for number in numbers)),
             [self.rows[number] for number in numbers],
+            self.open and bool(numbers) and numbers[-1] == len(self.units) - 1,
         )
 
     def packed(self) -> PackedTags:
         """The same, to be sent."""
-        return self.units.tobytes(), self.positions.tobytes(), self.rows if any(self.rows) else []
+        return self.units.tobytes(), self.positions.tobytes(), self.rows if any(self.rows) else [], self.open
 
     @classmethod
     def unpacked(cls, packed: PackedTags) -> RowTags:
         """What was packed."""
         units, positions = (array("q", data) for data in packed[:2])
-        return cls(units, positions, packed[2] or [0] * len(units))
+        return cls(units, positions, packed[2] or [0] * len(units), packed[3])
 
-    def cut_before(self, unit: int) -> int:
-        """Drop the tags from `unit` on; the number of those that stay."""
-        count = bisect_left(self.units, unit)
+    def cut(self, count: int) -> None:
+        """Keep the tags of the first rows only."""
         del self.units[count:], self.positions[count:], self.rows[count:]
-        return count
 
 
 class Stand(NamedTuple):
@@ -107,9 +107,10 @@ class Block:
     tags: RowTags | None = None  # their origin; None where unit i gave row i
     failure: Failure | None = None  # what stopped the task after these rows; None when it was finished
     skipped: Sequence[str] = ()  # what failed and was left out, in words
-    notices: Told = ()  # what the user should be told of leaves, each with the leaf's name
+    notices: Told = ()  # what the user should be told of leaves and operations
     parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
     stand: Stand | None = None  # of a source that can only be run through, after the task
+    waited: float = 0.0  # seconds, for records that were read ahead
     times: TaskTimes | None = None  # of the task; None where nothing is timed
     moments: Moments = (0.0, 0.0, 0.0)
 
@@ -127,6 +128,7 @@ class SpanTask(NamedTuple):
     stop: int
     since: tuple[int, str] | None = None  # of what is run through: an earlier position, and its state
     former: int = 0  # number of the former shard, from 1, whose local positions these are; 0: of the shard of now
+    only: int | None = None  # of the elements of its one window, only that at this place goes on; None: all
 
 
 class RowRange(NamedTuple):
@@ -147,6 +149,7 @@ class GroupTask(NamedTuple):
     )
     first: int = 0  # where they come from a join, the number of the first one there
     former: int = 0  # as of a `SpanTask`
+    only: int | None = None  # likewise
 
 
 Task: TypeAlias = SpanTask | GroupTask
@@ -172,3 +175,24 @@ def single_rows(task: GroupTask) -> list[GroupTask]:
     rows = [RowRange(some.block, row, row + 1) for some in task.rows for row in range(some.start, some.stop)]
     order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
     return [task._replace(rows=(rows[row],), order=None, first=task.first + number) for number, row in enumerate(order)]
+
+
+class Unread(NamedTuple):
+    """Places `[start, stop)` of a span that could not be read in one call."""
+
+    start: int
+    stop: int
+
+
+class ReadRecords(NamedTuple):
+    """The records of a span that were read ahead, anything in place of those in `unread`, which are in order."""
+
+    records: Sequence[Any]
+    unread: Sequence[Unread] = ()
+    seconds: float = 0.0  # in which they were being read, of all reads together
+
+    def at(self, place: int) -> ReadRecords | None:
+        """One of them; None if it was not read."""
+        if any(some.start <= place < some.stop for some in self.unread):
+            return None
+        return ReadRecords(self.records[place : place + 1])

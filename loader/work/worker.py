@@ -10,19 +10,34 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
+from ...errors import BatchMemoryError
+from ...global_random import LateTorch, left_alone, reseed_torch
 from ...operations.protocol import Allocate, Element
+from ..observing.draws import DrawWatch
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage, spans
 from .chain import Chain
-from .explain import told
+from .explain import explained, name_of, told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
 from .run_through import RunThrough, run_throughs_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
-from .stopwatch import OperationClock, Stopwatch
-from .tasks import NO_BLOCKS, Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task, input_count, single_rows
+from .stopwatch import OperationClock, ReadSeconds, Stopwatch
+from .tasks import (
+    NO_BLOCKS,
+    Block,
+    Blocks,
+    Failure,
+    GroupTask,
+    ReadRecords,
+    RowTags,
+    SpanTask,
+    Task,
+    input_count,
+    single_rows,
+)
 
 
 def _not_ahead() -> None:
@@ -36,8 +51,12 @@ class Worker:
         pipeline: to be run.
         allocate: gives the memory of batches.
         stacks_rows: rows may be put into columns, to go to another process.
+        owns_globals: nobody else uses the global generators of this process, so that they may be given other states.
         stopwatch: makes what times the tasks of a stage. None: nothing is timed.
         run_throughs: what reads sources that can only be run through, where several threads share it.
+        seeds_globals: the global random generators are seeded for each element that an operation is given, and are as before
+            after each task.
+        watches_globals: if they are not, it is told which operations draw from them. Not where other threads are at work, too.
     """
 
     def __init__(
@@ -45,8 +64,11 @@ class Worker:
         pipeline: Pipeline,
         allocate: Allocate | None = None,
         stacks_rows: bool = False,
+        owns_globals: bool = False,
         stopwatch: Callable[[], Stopwatch] | None = None,
         run_throughs: dict[int, RunThrough] | None = None,
+        seeds_globals: bool = False,
+        watches_globals: bool = True,
     ) -> None:
         self._pipeline = pipeline
         self._stopwatches = [] if stopwatch is None else [stopwatch() for _ in pipeline.stages]
@@ -54,6 +76,7 @@ class Worker:
         self._until_timed = [1 if self._stopwatches else sys.maxsize] * len(pipeline.stages)
         self._timing = False  # the task that is being done …
         self._reading = 0.0  # … in which so many seconds were spent on reading …
+        self._ahead = 0.0  # … and reads ahead of it took so many more …
         self._inputs = 0  # … so many positions; or it is about so many rows
         self._stacks_rows = [stacks_rows and _makes_rows(pipeline, stage) for stage in pipeline.stages]
         self._readers = readers_of(pipeline)
@@ -61,48 +84,86 @@ class Worker:
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
         self._notices = Notices()
+        self._seeds_globals = seeds_globals
+        self._owns_globals = owns_globals
+        self._torch = LateTorch()
+        self._to_watch = set(range(len(pipeline.stages))) if watches_globals and not seeds_globals else set[int]()
+        self._unwatched = set(self._to_watch)
+        self._watch: tuple[int, DrawWatch] | None = None  # of the task that is being done
         self._chains = [self._chain(number) for number in range(len(pipeline.stages))]
         self._timed: dict[int, tuple[Chain, OperationClock]] = {}  # by the number of the stage
 
-    def _chain(self, stage: int, clock: OperationClock | None = None) -> Chain:
-        chain = Chain(self._pipeline, self._pipeline.stages[stage], self._allocate, self._notices.tell, clock)
+    def _chain(self, stage: int, clock: OperationClock | DrawWatch | None = None) -> Chain:
+        tell, seeds = self._notices.tell, self._seeds_globals
+        chain = Chain(self._pipeline, self._pipeline.stages[stage], self._allocate, tell, clock, seeds)
         if stage == 0 and self._columns is not None:
             chain.enter_after_batch(self._columns.batch_size)
         return chain
 
     def run(
-        self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: Callable[[], Sequence[Any] | None] = _not_ahead
+        self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: Callable[[], ReadRecords | None] = _not_ahead
     ) -> Block:
         """Do a task. What goes wrong in it stands in the block, after the rows that came before.
 
         Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
         """
+        block = self._run_alone(task, blocks, read_ahead)
+        return self._with_torch(task, blocks, block) if self._torch.has_come() else block
+
+    def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
+        """Do a task again in which torch was loaded: it begins with the same state in every process."""
+        self._unwatched |= self._to_watch
+        if not (self._owns_globals or self._seeds_globals):
+            return block
+        if self._owns_globals:
+            reseed_torch()
+        again = self._run_alone(task, blocks, _not_ahead)
+        again.notices = [*block.notices, *again.notices]
+        return again
+
+    def _run_alone(self, task: Task, blocks: Blocks, read_ahead: Callable[[], ReadRecords | None]) -> Block:
+        if self._seeds_globals:
+            with left_alone():
+                return self._run_timed(task, blocks, read_ahead)
+        return self._run_timed(task, blocks, read_ahead)
+
+    def _run_timed(self, task: Task, blocks: Blocks, read_ahead: Callable[[], ReadRecords | None]) -> Block:
         stage = task.stage
         self._until_timed[stage] -= 1
         if self._until_timed[stage] > 0:
             return self._do(task, blocks, read_ahead)
         stopwatch = self._stopwatches[stage]
         stopwatch.begin()
-        self._reading, self._inputs, self._timing = 0.0, input_count(task), True
+        self._reading = self._ahead = 0.0
+        self._inputs, self._timing = input_count(task), True
         block = self._do(task, blocks, read_ahead)
         self._timing = False
         look = self._timed[stage][1].take() if stage in self._timed else None
         batches = self._pipeline.stages[stage].groups
-        block.times = stopwatch.end(block, self._inputs, batches, self._reading, look)
+        reading = ReadSeconds(self._reading, self._reading + self._ahead)
+        block.times = stopwatch.end(block, self._inputs, batches, reading, look)
         self._until_timed[stage] = stopwatch.every
         return block
 
-    def _do(self, task: Task, blocks: Blocks, read_ahead: Callable[[], Sequence[Any] | None]) -> Block:
+    def _do(self, task: Task, blocks: Blocks, read_ahead: Callable[[], ReadRecords | None]) -> Block:
         if isinstance(task, SpanTask) and task.stage in self._run_throughs:
             return self._run_through(task)
         began = perf_counter()
-        records = read_ahead()
-        self._reading += perf_counter() - began
-        block = self._run_whole(task, blocks, records)
-        if block.failure is not None and self._pipeline.skips_errors:
-            block = self._without_failures(task, blocks, block.failure)
+        read = read_ahead()
+        self._reading += (waited := perf_counter() - began)
+        self._ahead += read.seconds - waited if read is not None else 0.0
+        block = self._run_whole(task, blocks, read)
+        if block.failure is not None and self._may_skip(block.failure):
+            block = self._without_failures(task, blocks, block.failure, read)
+        block.waited = waited
+        if self._watch is not None:
+            self._tell_of_draws(*self._watch)
         block.notices = self._notices.take()
         return block
+
+    def _may_skip(self, failure: Failure) -> bool:
+        """Whether a failed task may be done without what is at fault: for want of memory, no record is."""
+        return self._pipeline.skips_errors and not isinstance(failure.error, BatchMemoryError)
 
     def close(self) -> None:
         """Stop the work that sources have others do."""
@@ -115,26 +176,29 @@ class Worker:
         began = perf_counter()
         records, failure, stand = reader.read(task)
         self._reading, self._inputs = perf_counter() - began, len(records)
-        block = self._run_whole(task, NO_BLOCKS, records)
-        if block.failure is not None and self._pipeline.skips_errors:
-            block = self._without_failures(task, NO_BLOCKS, block.failure, records)
+        read = ReadRecords(records)
+        block = self._run_whole(task, NO_BLOCKS, read)
+        if block.failure is not None and self._may_skip(block.failure):
+            block = self._without_failures(task, NO_BLOCKS, block.failure, read)
         if block.failure is None and failure is not None:
             block.failure = Failure(failure)
         block.stand = stand
+        if self._watch is not None:
+            self._tell_of_draws(*self._watch)
         block.notices = self._notices.take()
         return block
 
-    def _run_whole(self, task: Task, blocks: Blocks, records: Sequence[Any] | None) -> Block:
+    def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
         """Do a task up to a failure."""
         failed = True
         try:
             if isinstance(task, GroupTask):
                 parts = [(blocks[rows.block], rows.start, rows.stop) for rows in task.rows]
                 block = self._chain_for(task.stage, input_count(task)).run_group(task, parts)
-            elif records is None and task.stop - task.start > self._span(task):
+            elif read is None and task.stop - task.start > self._span(task):
                 block = self._run_one_by_one(task)
             else:
-                block = self._run(task, records)
+                block = self._run(task, read)
             failed = block.failure is not None
         finally:
             if failed:  # the chain is in the middle of something: the next task gets a new one
@@ -145,14 +209,36 @@ class Worker:
     def _chain_for(self, stage: int, inputs: int) -> Chain:
         """The chain of a stage; now and then the one that times its operations."""
         if not self._timing:
-            return self._chains[stage]
+            return self._untimed(stage)
         if stage not in self._timed:
             operations = self._pipeline.stages[stage].operations
             single = next((n for n, one in enumerate(operations) if one.takes is not None), len(operations))
             clock = OperationClock(len(operations), single)
             self._timed[stage] = self._chain(stage, clock), clock
         timed, clock = self._timed[stage]
-        return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._chains[stage]
+        return timed if self._stopwatches[stage].may_look(clock.calls(inputs)) else self._untimed(stage)
+
+    def _untimed(self, stage: int) -> Chain:
+        """The chain of a stage; the first time one that sees what its operations draw."""
+        if stage not in self._unwatched:
+            return self._chains[stage]
+        self._unwatched.discard(stage)
+        self._watch = stage, DrawWatch()
+        return self._chain(stage, self._watch[1])
+
+    def _tell_of_draws(self, stage: int, watch: DrawWatch) -> None:
+        """Tell of operations that were seen to draw from a global generator."""
+        self._watch = None
+        operations = self._pipeline.stages[stage].operations
+        for place, generator in watch.take(len(operations)):
+            name = name_of(self._pipeline, self._pipeline.stages[stage].first + place)
+            self._notices.tell(
+                name,
+                f"{name} draws from the global generator of {generator}, so that its numbers depend on the number of workers, "
+                "and differ after a resume. Draw from the generator that headrace.RandomMapTransform(function) passes: "
+                "function(element, rng); or pass seed_globals=True.",
+                UserWarning,
+            )
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
@@ -160,7 +246,7 @@ class Worker:
         self._readers[self._pipeline.read_by(task.stage, task.former)].expect(task)
         stacks, unit = self._stacks_rows[task.stage], self._pipeline.stages[task.stage].unit
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
-        for span in spans(task.start, task.stop, self._span(task)):
+        for span in spans(task.start, task.stop, lambda: self._span(task)):
             block = self._run(task._replace(start=span.start, stop=span.stop), None)
             rows.extend(block.elements)
             if whole.tags is not None and block.tags is not None:
@@ -177,15 +263,13 @@ class Worker:
         assert leaf is not None, "only stages on leaves are given spans"
         return self._pipeline.spans[leaf]
 
-    def _without_failures(
-        self, task: Task, blocks: Blocks, failure: Failure, records: Sequence[Any] | None = None
-    ) -> Block:
+    def _without_failures(self, task: Task, blocks: Blocks, failure: Failure, read: ReadRecords | None = None) -> Block:
         """The same task without what fails, one position or row after the other; a group that makes one unit as a whole."""
         tried: list[Block] = []
         if isinstance(task, SpanTask):
             for position in range(task.start, task.stop):
                 place = position - task.start
-                one = None if records is None else records[place : place + 1]
+                one = None if read is None else read.at(place)
                 tried.append(self._run_whole(task._replace(start=position, stop=position + 1), NO_BLOCKS, one))
         elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
             tried.append(Block([], RowTags(), failure))
@@ -203,23 +287,27 @@ class Worker:
             tags.extend(block.tags, number)
         return Block(elements, tags, skipped=skipped)
 
-    def _run(self, task: SpanTask, records: Sequence[Any] | None) -> Block:
-        failure = None
-        if records is None or self._columns is not None:
-            began = perf_counter()
-            records, failure = self._records(task)
-            self._reading += perf_counter() - began
+    def _run(self, task: SpanTask, read: ReadRecords | None) -> Block:
+        began = perf_counter()
+        records, failure = self._records(task, read)
+        self._reading += perf_counter() - began
         block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
         leaf = self._pipeline.every_leaf[self._pipeline.read_by(task.stage, task.former)]
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
-    def _records(self, task: SpanTask) -> tuple[Sequence[Any], Exception | None]:
+    def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
         """The records of a span, or batches of columns; after a failure those before it, and why."""
+        if read is not None and self._columns is None and not read.unread:
+            return read.records, None
         reader = self._readers[self._pipeline.read_by(task.stage, task.former)]
+        if read is not None and self._columns is None:
+            return reader.all_but_unread(task, read)
         try:
             if self._columns is not None:
                 return self._columns.batches(reader.keys(task)), None
             return reader.records(task), None
+        except BatchMemoryError as error:
+            return [], explained(error, "for want of memory", name_of(self._pipeline, 0))
         except Exception as error:
             records, failure = reader.records_before_failure(task, error)
             return [] if self._columns is not None else records, failure

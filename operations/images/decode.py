@@ -15,16 +15,21 @@ from ...checks import whole_number
 from ...errors import ImageError
 from ...wording import brief, shown
 from ..transforms import MapTransform
-from .library import Image, OnImages, check_libraries, on_leaf, opencv, with_channels
+from .library import Image, Images, OnImages, check_libraries, on_leaf, opencv, with_channels
 from .sizes import Size, resized, size_of
 
-_JPEG = b"\xff\xd8"
+_JPEG, _PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
 _COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
 _DTYPES = ("uint8", "uint16", "float32")
 
 
+MAX_PIXELS = 1 << 28
+
+
 class DecodeImage(OnImages, MapTransform):
     """Bytes of a JPEG, PNG or other image file → an array `[height, width, channels]`.
+
+    A list, a tuple or an array of such bytes, the frames of a clip, → an array `[frames, height, width, channels]`.
 
     Colours are in the order red, green, blue. A note in the file that the image is to be turned (EXIF) does not count.
 
@@ -36,6 +41,8 @@ class DecodeImage(OnImages, MapTransform):
         key: which item of an element that is a dict is the image, default "image". Other elements are images themselves.
         fast: read JPEGs by quicker arithmetic: up to 1.3 times as fast, and some values are a few steps off (colours at edges
             more). Default False: the values of libjpeg, as Pillow gives them.
+        max_pixels: the largest image that is decoded, height × width as a JPEG or PNG says before its content, default 2^28
+            (16,384 × 16,384): a file of some kilobytes may ask for any memory. OpenCV refuses others of more than 2^30.
 
     Raises:
         MissingExtraError: OpenCV or simplejpeg is not installed.
@@ -48,6 +55,8 @@ class DecodeImage(OnImages, MapTransform):
     (4, 6, 1)
     """
 
+    _max_pixels: int = MAX_PIXELS
+
     def __init__(
         self,
         size: Size | None = None,
@@ -56,6 +65,7 @@ class DecodeImage(OnImages, MapTransform):
         dtype: npt.DTypeLike = np.uint8,
         key: str = "image",
         fast: bool = False,
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
         super().__init__()
         check_libraries("DecodeImage")
@@ -65,6 +75,9 @@ class DecodeImage(OnImages, MapTransform):
         if self._channels not in _COLOURS:
             raise ValueError("channels=2 is none of 1, 3 and 4.")
         self._key, self._fast = key, bool(fast)
+        limit = whole_number("max_pixels", max_pixels, 1, None, "a number of pixels, such as 2**28")
+        if limit != MAX_PIXELS:  # else it is no part of the operation's identity, as in versions that had no limit
+            self._max_pixels = limit
 
     def map(self, element: Any) -> Any:
         """The element with its image decoded.
@@ -72,15 +85,37 @@ class DecodeImage(OnImages, MapTransform):
         Raises:
             ImageError: it cannot be.
         """
-        return on_leaf(element, self._key, self._decoded)
+        return on_leaf(element, self._key, self._image_or_clip)
+
+    def _image_or_clip(self, data: Any) -> Images:
+        is_list = isinstance(data, (list, tuple)) or (
+            isinstance(data, np.ndarray) and data.dtype == object and data.ndim == 1
+        )
+        if not is_list or not len(data) or not isinstance(data[0], bytes):
+            return self._decoded(data)
+        frames = list(map(self._decoded, data))
+        if unlike := [frame.shape for frame in frames if frame.shape != frames[0].shape]:
+            raise ImageError(
+                f"the frames of a clip have the shapes {frames[0].shape} and {unlike[0]}; DecodeImage(size=…) gives all one."
+            )
+        return np.stack(frames)
 
     def _decoded(self, data: Any) -> Image:
         if not isinstance(data, bytes):
             raise ImageError(f"DecodeImage takes bytes, not {type(data).__name__} {shown(data)}.")
+        self._check_size(data)
         image = self._jpeg(data) if data.startswith(_JPEG) else _by_opencv(data, self._channels, self._dtype != "uint8")
         if self._size is not None:
             image = resized(image, self._size)
         return _as_dtype(image, self._dtype)
+
+    def _check_size(self, data: bytes) -> None:
+        height, width = _told_size(data)
+        if height * width > self._max_pixels:
+            raise ImageError(
+                f"an image of {len(data)} bytes says that it has {height} × {width} pixels, more than "
+                f"max_pixels={self._max_pixels}; pass a larger limit, if that is what it is."
+            )
 
     def _jpeg(self, data: bytes) -> Image:
         import simplejpeg
@@ -96,6 +131,21 @@ class DecodeImage(OnImages, MapTransform):
         except ValueError as error:
             raise _undecodable(data, error) from error
         return _without_padding(image, rows, columns)
+
+
+def _told_size(data: bytes) -> tuple[int, int]:
+    """Height and width, as a JPEG or PNG says before its content; (0, 0) of others, and of what is damaged there."""
+    if data.startswith(_PNG):
+        return int.from_bytes(data[20:24]), int.from_bytes(data[16:20])
+    if not data.startswith(_JPEG):
+        return 0, 0
+    import simplejpeg
+
+    try:
+        rows, columns, *_ = simplejpeg.decode_jpeg_header(data)
+    except ValueError:  # it is told when the content is decoded
+        return 0, 0
+    return rows, columns
 
 
 def _name_of(dtype: npt.DTypeLike) -> str:

@@ -20,6 +20,9 @@ from ...wording import shown
 Image = npt.NDArray[Any]
 """`[height, width, channels]`."""
 
+Images = npt.NDArray[Any]
+"""An image, or a clip: `[…, height, width, channels]`, with axes of frames before those of an image."""
+
 
 def check_libraries(operation: str) -> None:
     """See that what works on images is installed, without importing it.
@@ -29,7 +32,7 @@ def check_libraries(operation: str) -> None:
     """
     missing = [package for module, package in _PACKAGES.items() if find_spec(module) is None]
     if missing:
-        raise MissingExtraError(f'{operation} needs {" and ".join(missing)}: pip install "millrace[images]"')
+        raise MissingExtraError(f'{operation} needs {" and ".join(missing)}: pip install "headrace[images]"')
 
 
 _PACKAGES = {"cv2": "opencv-python-headless", "simplejpeg": "simplejpeg"}
@@ -57,18 +60,27 @@ def with_channels(image: Image) -> Image:
     return image if image.ndim == 3 else image[:, :, np.newaxis]
 
 
-def checked(image: Any, operation: str) -> Image:
-    """What an operation got, if it is an image.
+def checked(image: Any, operation: str) -> Images:
+    """What an operation got, if it is an image or a clip.
 
     Raises:
         ImageError: it is none.
     """
-    if isinstance(image, np.ndarray) and image.ndim == 3 and image.size:
+    if isinstance(image, np.ndarray) and image.ndim >= 3 and image.size:
         return image
     told = f"shape {image.shape}" if isinstance(image, np.ndarray) else f"{type(image).__name__} {shown(image)}"
     raise ImageError(
-        f"{operation} takes arrays of height × width × channels, not {told}; DecodeImage makes one of bytes."
+        f"{operation} takes arrays of height × width × channels, or frames × height × width × channels, not {told}; "
+        "DecodeImage makes one of bytes."
     )
+
+
+def on_frames(images: Images, change: Callable[[Image], Image]) -> Images:
+    """An image changed, or each frame of a clip."""
+    if images.ndim == 3:
+        return change(images)
+    frames = [change(frame) for frame in images.reshape(-1, *images.shape[-3:])]
+    return np.stack(frames).reshape(*images.shape[:-3], *frames[0].shape)
 
 
 def on_leaf(element: Any, key: str, change: Callable[[Any], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Images that are cut out and mirrored at random. In: an array `[height, width, channels]`. Out: another one."""
+"""Images and clips that are cut out and mirrored at random. In: an array `[…, height, width, channels]`. Out: another one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ...checks import one_of
 from ...wording import shown
 from ..transforms import RandomMapTransform
-from .library import Image, OnImages, check_libraries, checked, on_leaf, opencv, with_channels
+from .library import Images, OnImages, check_libraries, checked, on_frames, on_leaf, opencv, with_channels
 from .sizes import INTERPOLATIONS, Size, resized, size_of
 
 _TRIES = 10
@@ -18,6 +18,8 @@ _TRIES = 10
 
 class RandomResizedCrop(OnImages, RandomMapTransform):
     """A random piece of an image, in one size: of a random share of its area, and of a random shape.
+
+    Of a clip, `[frames, height, width, channels]`, the same piece of all frames.
 
     Args:
         size: (height, width) of the result, or one integer for both.
@@ -61,10 +63,12 @@ class RandomResizedCrop(OnImages, RandomMapTransform):
         """
         return on_leaf(element, self._key, lambda image: self._cropped(image, rng))
 
-    def _cropped(self, given: Any, rng: np.random.Generator) -> Image:
-        image = checked(given, "RandomResizedCrop")
-        top, left, height, width = _piece(image.shape[0], image.shape[1], self._scale, self._ratio, rng)
-        return resized(image[top : top + height, left : left + width], self._size, self._interpolation)
+    def _cropped(self, given: Any, rng: np.random.Generator) -> Images:
+        images = checked(given, "RandomResizedCrop")
+        rows, columns = images.shape[-3:-1]
+        top, left, height, width = _piece(rows, columns, self._scale, self._ratio, rng)
+        piece = images[..., top : top + height, left : left + width, :]
+        return on_frames(piece, lambda frame: resized(frame, self._size, self._interpolation))
 
 
 def _piece(
@@ -85,7 +89,7 @@ def _piece(
 
 
 class RandomFlip(OnImages, RandomMapTransform):
-    """Images that are mirrored at random.
+    """Images that are mirrored at random. All frames of a clip, `[frames, height, width, channels]`, are, or none.
 
     Args:
         horizontal: how probable it is that left and right are exchanged, default 0.5.
@@ -115,13 +119,14 @@ class RandomFlip(OnImages, RandomMapTransform):
         """
         return on_leaf(element, self._key, lambda image: self._flipped(image, rng))
 
-    def _flipped(self, given: Any, rng: np.random.Generator) -> Image:
-        image = checked(given, "RandomFlip")
+    def _flipped(self, given: Any, rng: np.random.Generator) -> Images:
+        images = checked(given, "RandomFlip")
         across, down = rng.random(2).tolist()
         horizontal, vertical = across < self._horizontal, down < self._vertical
         if not horizontal and not vertical:
-            return image
-        return with_channels(opencv().flip(image, -1 if horizontal and vertical else int(horizontal)))
+            return images
+        axes = -1 if horizontal and vertical else int(horizontal)
+        return on_frames(images, lambda image: with_channels(opencv().flip(image, axes)))
 
 
 def _bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Images of other sizes. In: an array `[height, width, channels]`. Out: one of the size that is asked for."""
+"""Images and clips of other sizes. In: an array `[…, height, width, channels]`. Out: one of the size that is asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ...checks import one_of, whole_number
 from ...wording import shown
 from ..transforms import MapTransform
-from .library import Image, OnImages, check_libraries, checked, on_leaf, opencv, with_channels
+from .library import Image, OnImages, check_libraries, checked, on_frames, on_leaf, opencv, with_channels
 
 Size: TypeAlias = int | Sequence[int]
 
@@ -61,7 +61,7 @@ def _code(interpolation: str) -> int:
 
 
 class Resize(OnImages, MapTransform):
-    """Images of other sizes → images of one size.
+    """Images of other sizes → images of one size. Of a clip, `[frames, height, width, channels]`, each frame.
 
     Args:
         size: (height, width), or one integer for both.
@@ -94,4 +94,4 @@ class Resize(OnImages, MapTransform):
         return on_leaf(element, self._key, self._resized)
 
     def _resized(self, image: Any) -> Image:
-        return resized(checked(image, "Resize"), self._size, self._interpolation)
+        return on_frames(checked(image, "Resize"), lambda frame: resized(frame, self._size, self._interpolation))

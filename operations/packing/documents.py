@@ -5,7 +5,7 @@ In: elements. Out: for each leaf the arrays of all documents; or a `PackError` t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import optree
 from numpy.typing import NDArray
 
 from ...errors import PackError
+from ...fields import fields_of
 from ...wording import a_kind_of, brief, shown
 from ..protocol import Element
 from ..trees import NAMESPACE
@@ -81,6 +82,11 @@ class Leaf:
 
 
 def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
+    if isinstance(leaf, (tuple, list)) and path == (BARE,) and all(isinstance(each, np.ndarray) for each in leaf):
+        raise PackError(
+            f"a document is {a_kind_of(leaf)} of {len(leaf)} arrays, whose leaves have no names; map it to a dict before Pack, "
+            "lambda x: {'inputs': x[0], 'targets': x[1]}, or to a named tuple."
+        )
     if not isinstance(leaf, np.ndarray) or hasattr(leaf, "mask"):
         raise PackError(
             f"leaf {name(path)} is {shown(leaf)}, {a_kind_of(leaf)}, and only arrays can be packed: map it to one, "
@@ -126,6 +132,8 @@ class Documents:
 
     def __init__(self, elements: Sequence[Element], settings: Settings) -> None:
         self.at = 0
+        if _has_fields(elements[0], settings.meta_features):
+            elements = [_as_dicts(element, settings.meta_features) for element in elements]
         self._elements = elements
         self._bare = not isinstance(elements[0], dict)
         first: Any = {BARE: elements[0]} if self._bare else elements[0]
@@ -174,6 +182,24 @@ class Documents:
     def lengths(self, columns: Columns) -> Ints:
         """`int64[documents, leaves]`, of the leaves that are packed."""
         return np.array([list(map(len, columns[leaf.number])) for leaf in self.packed], dtype=np.int64).T
+
+
+def _has_fields(tree: Any, kept: Collection[Any] = ()) -> bool:
+    """Whether it is a named tuple or a dataclass, or a dict with such inside, but for some of its keys."""
+    if isinstance(tree, dict):
+        return any(_has_fields(value) for key, value in tree.items() if key not in kept)
+    return fields_of(tree) is not None
+
+
+def _as_dicts(tree: Any, kept: Collection[Any] = ()) -> Any:
+    """A document with dicts in the place of named tuples and dataclasses, but under some of its keys.
+
+    Its rows have more leaves than those could hold.
+    """
+    inner = tree if isinstance(tree, dict) else fields_of(tree)
+    if inner is None:
+        return tree
+    return {key: value if key in kept else _as_dicts(value) for key, value in inner.items()}
 
 
 def _told(paths: Sequence[Path]) -> str:

@@ -42,7 +42,7 @@ class PackPlan:
         rules: how documents are packed.
         window: documents that are packed together.
 
-    >>> from millrace.operations import Pack
+    >>> from headrace.operations import Pack
     >>> plan = Pack(4, window=3).plan([3, 2, 1, 4])
     >>> plan.rows, plan.row(0).documents.tolist(), plan.row(2).documents.tolist()
     (3, [0, 2], [3])

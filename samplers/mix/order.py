@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -54,6 +54,8 @@ class MixOrder:
 
     names: tuple[str, ...]
     stages: Stages
+    made: tuple[Stage, ...] = field(default=(), repr=False, compare=False)
+    """The first stages, of an order that begins alike: they take their time to make."""
 
     @classmethod
     def of(
@@ -84,9 +86,8 @@ class MixOrder:
 
     @cached_property
     def _stages(self) -> tuple[Stage, ...]:
-        (_, weights), *others = self.stages
-        made = [Stage.first(in_units(weights, ONE))]
-        for start, weights in others:
+        made = list(self.made) or [Stage.first(in_units(self.stages[0][1], ONE))]
+        for start, weights in self.stages[len(made) :]:
             made.append(made[-1].followed_by(start, in_units(weights, ONE)))
         return tuple(made)
 
@@ -165,7 +166,7 @@ class MixOrder:
         drawing = [stage for stage in rest if any(stage[1])]
         if not drawing:
             return None
-        return MixOrder(self.names, (*before, (position, drawing[0][1]), *drawing[1:]))
+        return MixOrder(self.names, (*before, (position, drawing[0][1]), *drawing[1:]), self._stages[: len(before)])
 
     def changed(self, position: int, other: MixOrder) -> MixOrder:
         """The order that from a position on draws as another one does there; parts are known by their names.

@@ -63,7 +63,7 @@ class MixSampler:
         TypeError: an argument of the wrong kind.
         ValueError: an argument outside its range, or weights that are not those of the parts.
 
-    >>> from millrace import DataLoader, MixSampler
+    >>> from headrace import DataLoader, MixSampler
     >>> parts = {"web": ["w0", "w1", "w2", "w3", "w4", "w5", "w6"], "books": ["b0", "b1", "b2"]}
     >>> list(DataLoader(data_source=parts, sampler=MixSampler(parts, weights={"web": 0.7, "books": 0.3})))
     ['w0', 'b0', 'w1', 'w2', 'b1', 'w3', 'w4', 'w5', 'b2', 'w6']
@@ -165,6 +165,11 @@ class MixSampler:
     def changed_from(self) -> int | None:
         """The position from which on the mix is as it was given; None if it always was."""
         return None if self._history is None else int(self._history["until"])
+
+    @property
+    def lacks_parts(self) -> bool:
+        """Whether parts of the runs before were removed since."""
+        return not self._parts.keys() >= {*self.order.names}
 
     def check_present(self, positions: Positions) -> None:
         """Hold what stands at positions against the parts that there are.

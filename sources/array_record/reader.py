@@ -49,7 +49,7 @@ def array_record_library() -> Any:
         from array_record.python import array_record_module
     except ImportError as error:
         raise MissingExtraError(
-            'ArrayRecordDataSource needs the package array_record: pip install "millrace[array-record]"'
+            'ArrayRecordDataSource needs the package array_record: pip install "headrace[array-record]"'
         ) from error
     return array_record_module
 

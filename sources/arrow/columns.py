@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,12 +48,14 @@ class _Ragged:
 
     def __init__(self, values: Array, lengths: Array) -> None:
         self._values = _frozen(values)
-        self._offsets: list[int] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).tolist()
-        self.nbytes = values.nbytes + 40 * len(self._offsets)  # A Python int and the reference to it.
+        self._stops = np.cumsum(lengths, dtype=np.int64)
+        self._starts = self._stops - lengths
+        self.nbytes = values.nbytes + self._starts.nbytes + self._stops.nbytes
 
     def take(self, rows: list[int]) -> list[Any]:
-        values, offsets = self._values, self._offsets
-        return [values[offsets[row] : offsets[row + 1]] for row in rows]
+        values = self._values
+        bounds = zip(self._starts[rows].tolist(), self._stops[rows].tolist())
+        return [values[start:stop] for start, stop in bounds]
 
 
 class _Nullable:
@@ -90,6 +93,8 @@ def column_of(chunked: Any) -> Column:
         array = chunked.chunk(0) if chunked.num_chunks == 1 else pa.concat_arrays(chunked.chunks)
     except pa.ArrowInvalid:  # More than 2 GiB of strings: they fit no single array.
         return _Objects(chunked)
+    if is_scalar(array.type) and not array.null_count:  # most columns: a random row makes one of each
+        return _Dense(array.to_numpy(zero_copy_only=False))
     return _column(plain(array))
 
 
@@ -159,11 +164,19 @@ def filled(array: Any) -> Array:
 
 def is_scalar(kind: Any) -> bool:
     """Whether values are numbers, or dates and times without a zone."""
-    import pyarrow.types as kinds
+    scalars, timestamp = _scalar_ids()
+    number = kind.id
+    return number in scalars or (number == timestamp and kind.tz is None)  # NumPy's datetimes know no time zone.
 
-    numeric = kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)
-    naive = kinds.is_timestamp(kind) and kind.tz is None  # NumPy's datetimes know no time zone.
-    return bool(numeric or naive or kinds.is_date(kind) or kinds.is_duration(kind))
+
+@functools.cache
+def _scalar_ids() -> tuple[frozenset[int], int]:
+    """The numbers that pyarrow gives to types of scalars, and that of timestamps."""
+    import pyarrow.lib as ids
+
+    whole = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
+    others = ["HALF_FLOAT", "FLOAT", "DOUBLE", "BOOL", "DATE32", "DATE64", "DURATION"]
+    return frozenset(getattr(ids, f"Type_{name}") for name in whole + others), ids.Type_TIMESTAMP
 
 
 def is_list(kind: Any) -> bool:
@@ -180,6 +193,8 @@ def _is_tensor(array: Any) -> bool:
 
 
 def _frozen(values: Array) -> Array:
+    if not values.flags.writeable:
+        return values
     view = values.view()
     view.flags.writeable = False
     return view

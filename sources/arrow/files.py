@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 from typing import Any
 
@@ -24,7 +25,7 @@ def parquet_library() -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingExtraError('ParquetDataSource needs pyarrow: pip install "millrace[parquet]"') from error
+        raise MissingExtraError('ParquetDataSource needs pyarrow: pip install "headrace[parquet]"') from error
     return pyarrow.parquet
 
 
@@ -55,9 +56,15 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
 
 def is_local(filesystem: Any) -> bool:
     """Whether a pyarrow file system is that of this machine, whose paths Python knows too."""
+    return isinstance(filesystem, _local_file_system())
+
+
+@functools.cache
+def _local_file_system() -> type:
     from pyarrow import fs
 
-    return isinstance(filesystem, fs.LocalFileSystem)
+    found: type = fs.LocalFileSystem
+    return found
 
 
 def listing_of(filesystem: Any) -> FileSystem:

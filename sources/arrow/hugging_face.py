@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...wording import a_kind_of, first_few
+from ...errors import SourceError
+from ...wording import a_kind_of, brief, first_few, shown
 from ..keys import Keys, check_key, check_keys
 from ..protocol import is_hugging_face
 from .columns import Array
@@ -69,7 +70,12 @@ class HuggingFaceDataSource:
         return row
 
     def __getitems__(self, keys: Keys) -> Sequence[Any]:
-        """The rows of `keys`, in their order."""
+        """The rows of `keys`, in their order.
+
+        Raises:
+            RecordKeyError: a key lies outside `[0, len(self))`.
+            SourceError: a file of the dataset is damaged; the message names it, and the column.
+        """
         checked = check_keys(keys, self._length, "HuggingFaceDataSource")
         if not len(checked):
             return []
@@ -78,9 +84,19 @@ class HuggingFaceDataSource:
         places = self._places(checked)
         rows: list[dict[str, Any]] = [{} for _ in checked]
         for name, column in self._columns.items():
-            for row, value in zip(rows, column.values(places)):
+            for row, value in zip(rows, self._values(name, column, places, checked)):
                 row[name] = value
         return rows
+
+    def _values(self, name: str, column: TableColumn, places: Places, keys: Int64s) -> list[Any]:
+        try:
+            return column.values(places)
+        except (ValueError, LookupError, OverflowError) as error:  # `UnicodeError` and Arrow's are among them
+            files = first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
+            raise SourceError(
+                f"{files}: column {shown(name)} of record key {keys[0]}, or of one read with it, cannot be read, as the file "
+                f"is damaged: {brief(error)}"
+            ) from error
 
     @property
     def reads_ahead(self) -> bool:
@@ -112,13 +128,17 @@ class HuggingFaceDataSource:
 
     @property
     def arrow_schema(self) -> Any:
-        """The types of the rows in Arrow; None where rows are not read from the table, or not all files keep the types."""
+        """The types of the rows in Arrow, as files keep them; None where rows are not read from the table.
+
+        A float16 becomes a float32, an `Array2D` and a list of a fixed size become lists. A column of another type is left out.
+        """
         import pyarrow
 
         if not self._reads_table:
             return None
         fields = [self.dataset.data.table.schema.field(name) for name in self.dataset.format["columns"]]
-        return pyarrow.schema(fields) if all(_is_plain(field.type) for field in fields) else None
+        kept = [(field, _kept_type(field.type)) for field in fields]
+        return pyarrow.schema([field.with_type(kind) for field, kind in kept if kind is not None])
 
     @cached_property
     def _as_python(self) -> bool:
@@ -178,13 +198,28 @@ def _with_columns(dataset: Any) -> HuggingFaceDataSource:
     return source
 
 
-def _is_plain(kind: Any) -> bool:
-    """Not so are types that `datasets` makes, and lists of a fixed size: Parquet gives no missing ones back."""
+def _kept_type(kind: Any) -> Any:
+    """The type for values of a type that not all Parquet files keep: such lists of a fixed size give no missing ones back."""
     import pyarrow as pa
 
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_fixed_size_list(kind) or pa.types.is_float16(kind):
-        return False
-    return all(_is_plain(kind.field(number).type) for number in range(kind.num_fields))
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):  # of `datasets` are arrays of several dimensions, which lie in lists
+        return _kept_type(kind.storage_type) if hasattr(kind, "storage_dtype") else None
+    if types.is_float16(kind):
+        return pa.float32()
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        item = _kept_type(kind.value_type)
+        if item is None or (item == kind.value_type and not types.is_fixed_size_list(kind)):
+            return None if item is None else kind
+        return pa.large_list(item) if types.is_large_list(kind) else pa.list_(item)
+    if types.is_struct(kind):
+        parts = [(part, _kept_type(part.type)) for part in kind]
+        return (
+            None
+            if None in [found for _, found in parts]
+            else pa.struct([part.with_type(found) for part, found in parts])
+        )
+    return kind
 
 
 class _LastPlaces:

@@ -3,6 +3,8 @@
 Parquet has no access to a single row: the unit is the row group. The source keeps an index of row groups, decodes those
 that a call touches, each once, and keeps the last used ones in memory. So a shuffle over a dataset larger than
 `cache_bytes` decodes a row group per record: write such files with small row groups (a few hundred rows).
+
+Files on this machine stay open once they were read, until the source is closed or dies (`row_groups.py`).
 File format: https://parquet.apache.org/docs/file-format/.
 """
 
@@ -10,9 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
@@ -21,18 +21,18 @@ import numpy.typing as npt
 from ...checks import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import Paths, expand, path_list
-from ...files.remote.parallel import in_background
-from ...files.stamps import Stamp, check_unchanged, stamp_of
+from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ...wording import brief, first_few, shown
 from ..block_cache import BlockCache
+from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from ..parts import part_of, read_by_part
 from ..used_records import FilePlace
-from .columns import Column, column_of
-from .files import is_local, listing_of, parquet_library, resolve
-from .stores import StoreFile, StoreFiles, chunks_of
+from .files import listing_of, parquet_library, resolve
+from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
+from .stores import StoreFiles
 
 DIRECTORY_PATTERNS = ("*.parquet", "*.parq", "*.pq")
 """The files of a directory that count."""
@@ -43,76 +43,7 @@ _SCATTERED = 8
 """Of so many rows of a row group at least one is wanted, where it is brought ahead of time."""
 
 
-@dataclass(frozen=True)
-class _File:
-    """What is known of one file after its footer was read."""
-
-    path: str
-    stamp: Stamp
-    group_rows: tuple[int, ...]
-    index: str
-    """A digest of the footer: row groups, their places and the statistics of their columns."""
-
-
-@dataclass(frozen=True)
-class _RowGroups:
-    """All row groups of all files, and how to decode one; it can be pickled and holds nothing open."""
-
-    filesystem: Any
-    columns: tuple[str, ...]
-    files: tuple[_File, ...]
-
-    def place(self, number: int) -> tuple[_File, int]:
-        """The file that holds row group `number`, and the group's number in it."""
-        for file in self.files:
-            if number < len(file.group_rows):
-                return file, number
-            number -= len(file.group_rows)
-        raise IndexError(number)
-
-    def decode(self, number: int) -> _Block:
-        """Reads and decodes one row group; the file is open for just that time."""
-        found, group = self.place(number)
-        with _open(self.filesystem, found.path, found.stamp) as (handle, stamp):
-            check_unchanged(found.path, found.stamp, stamp)
-            # On the calling thread: the loader has threads of its own, and worker processes besides.
-            file = parquet_library().ParquetFile(handle)
-            if isinstance(handle, StoreFile):
-                handle.load(chunks_of(file.metadata.row_group(group), self.columns))
-            table = file.read_row_group(group, columns=list(self.columns), use_threads=False)
-            block = _Block({name: column_of(table.column(name)) for name in self.columns})
-            check_unchanged(found.path, found.stamp, _stamp(self.filesystem, found.path, handle))  # written meanwhile?
-            return block
-
-    def bring_ahead(self, numbers: Sequence[int]) -> None:
-        """Begin to bring row groups of files in stores into the cache on disk."""
-        wanted: dict[_File, list[int]] = {}
-        for file, group in map(self.place, numbers):
-            wanted.setdefault(file, []).append(group)
-        in_background([functools.partial(self._bring, file, groups) for file, groups in wanted.items()])
-
-    def _bring(self, file: _File, groups: Sequence[int]) -> None:
-        with suppress(*_unreadable()), _open(self.filesystem, file.path, file.stamp) as (handle, _):
-            metadata = parquet_library().ParquetFile(handle).metadata
-            handle.prefetch([chunk for group in groups for chunk in chunks_of(metadata.row_group(group), self.columns)])
-
-
-class _Block:
-    """A decoded row group."""
-
-    def __init__(self, columns: Mapping[str, Column]) -> None:
-        self._columns = columns
-        self.nbytes = sum(column.nbytes for column in columns.values())
-
-    def rows(self, rows: list[int]) -> list[dict[str, Any]]:
-        records: list[dict[str, Any]] = [{} for _ in rows]
-        for name, column in self._columns.items():
-            for record, value in zip(records, column.take(rows)):
-                record[name] = value
-        return records
-
-
-class ParquetDataSource:
+class ParquetDataSource(ClosesFiles):
     """The rows of Parquet files, in the order of the files. Thread-safe, picklable, safe to fork.
 
     A record is a dict of column name to NumPy scalar, read-only NumPy array (lists of numbers), `str`, `bytes`, None
@@ -128,7 +59,7 @@ class ParquetDataSource:
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
-        SourceError: a file is empty, truncated or not Parquet; files have different columns; there are no rows.
+        SourceError: a file is empty, truncated or not Parquet; files have different columns, or two of one name; no rows.
         ValueError: a name in `columns` is no column of the files, or `cache_bytes` is negative.
         TypeError: a path is no path, or `cache_bytes` is no integer.
         MissingExtraError: pyarrow is not installed.
@@ -141,7 +72,7 @@ class ParquetDataSource:
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
-    _groups: _RowGroups
+    _groups: RowGroups
     _cache_bytes: int
     _ends: npt.NDArray[np.int64]
     """`int64[row groups]`: the first key after each row group."""
@@ -162,7 +93,7 @@ class ParquetDataSource:
         filled = [(file, schema) for file, schema in inspected if any(file.group_rows)] or inspected[:1]
         chosen = _chosen(columns, filled[0][1].names, filled[0][0].path)
         _check_schemas(filled, chosen, columns is None)
-        self._groups = _RowGroups(found, chosen, tuple(file for file, _ in inspected))
+        self._groups = RowGroups(found, chosen, tuple(file for file, _ in inspected))
         self._prepare()
         if not len(self):
             raise NoRecordsError(f"no rows in {first_few(names)}")
@@ -182,7 +113,7 @@ class ParquetDataSource:
 
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
         checked = check_key(key, len(self), "ParquetDataSource")
-        return self.__getitems__(np.array([checked], np.int64))[0]
+        return self._rows(int(self._ends.searchsorted(checked, side="right")), [checked])[0]
 
     def __getitems__(self, keys: Keys) -> list[dict[str, Any]]:
         """The rows of `keys`, in their order; each row group that they touch is looked up once.
@@ -192,16 +123,17 @@ class ParquetDataSource:
             SourceError: a row group cannot be read, or its file was changed; the message names the file and the key.
         """
         checked = check_keys(keys, len(self), "ParquetDataSource")
-        return read_by_part(checked, self._ends, self._rows)
+        return read_by_part(checked, self._ends, lambda group, some: self._rows(group, some.tolist()))
 
-    def _rows(self, group: int, keys: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+    def _rows(self, group: int, keys: list[int]) -> list[dict[str, Any]]:
         first = int(self._ends[group - 1]) if group else 0
         try:
-            return self._cache.get(group).rows((keys - first).tolist())
-        except _unreadable() as error:
-            file, number = self._groups.place(group)
+            return self._cache.get(group).rows([key - first for key in keys])
+        except unreadable() as error:
+            number, place = self._groups.place(group)
+            path = self._groups.files[number].path
             raise SourceError(
-                f"{brief(file.path)}: record key {keys[0]} (row group {number}) cannot be read: {brief(error)}"
+                f"{brief(path)}: record key {keys[0]} (row group {place}) cannot be read: {brief(error)}"
             ) from error
 
     def file_place(self, key: int) -> FilePlace:
@@ -236,6 +168,10 @@ class ParquetDataSource:
         index = hashlib.sha256("".join(file.index for file in self._groups.files).encode()).hexdigest()[:12]
         return {"kind": "ParquetDataSource", "records": len(self), "files": digest, "index": index}
 
+    def close(self) -> None:
+        """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
+        self._groups.close()
+
     def __getstate__(self) -> dict[str, Any]:
         files = [(file.path, tuple(file.stamp), file.group_rows, file.index) for file in self._groups.files]
         chosen = (self._groups.filesystem, self._groups.columns, files)
@@ -243,20 +179,13 @@ class ParquetDataSource:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         filesystem, columns, files = state["groups"]
-        files = tuple(_File(path, Stamp(*stamp), rows, index) for path, stamp, rows, index in files)
-        self._groups = _RowGroups(filesystem, columns, files)
+        files = tuple(ParquetPart(path, Stamp(*stamp), rows, index) for path, stamp, rows, index in files)
+        self._groups = RowGroups(filesystem, columns, files)
         self._cache_bytes = state["cache_bytes"]
         self._prepare()
 
     def __repr__(self) -> str:
         return f"ParquetDataSource({len(self)} rows of {first_few(self._groups.columns, 8)})"
-
-
-def _unreadable() -> tuple[type[BaseException], ...]:
-    """What pyarrow and Python raise for files and values that cannot be read: text that is not UTF-8, dates out of range."""
-    import pyarrow
-
-    return (pyarrow.ArrowException, OSError, UnicodeError, OverflowError)
 
 
 def _find(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[Any, list[str]]:
@@ -268,31 +197,41 @@ def _find(paths: Paths, filesystem: Any, storage: StorageOptions) -> tuple[Any, 
     return found, [name for _, path in resolved for name in expand(path, listing, DIRECTORY_PATTERNS)]
 
 
-def _inspect(filesystem: Any, path: str) -> tuple[_File, Any]:
+def _inspect(filesystem: Any, path: str) -> tuple[ParquetPart, Any]:
     """Reads a file's footer: its row groups and its Arrow schema."""
     try:
-        with _open(filesystem, path) as (handle, stamp):
+        with open_handle(filesystem, path) as handle:
+            stamp = stamp_of_open(filesystem, path, handle)
             if not stamp.size:
                 raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
             file = parquet_library().ParquetFile(handle)
             counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
-            return _File(path, stamp, counts, _digest_of_footer(handle)), file.schema_arrow.remove_metadata()
-    except _unreadable() as error:
+            schema = file.schema_arrow.remove_metadata()
+            _check_names(schema, path)
+            return ParquetPart(path, stamp, counts, _digest_of_footer(handle)), schema
+    except unreadable() as error:
         raise SourceError(f"{brief(path)}: not a Parquet file, or truncated: {brief(error)}") from error
 
 
-@contextmanager
-def _open(filesystem: Any, path: str, known: Stamp | None = None) -> Iterator[tuple[Any, Stamp]]:
-    """The file, and the stamp that it has now; a store is not asked whether it has the known one still: each answer tells."""
-    opened = filesystem.open(path, known) if isinstance(filesystem, StoreFiles) else filesystem.open_input_file(path)
-    with opened as handle:
-        yield handle, _stamp(filesystem, path, handle)
+def schema_of_file(path: str) -> Any:
+    """The Arrow schema of a file on this machine.
+
+    Raises:
+        SourceError: it is no Parquet file, is damaged, or has several columns of one name.
+    """
+    return _inspect(resolve(None, path, storage_options_of(None))[0], path)[1]
 
 
-def _stamp(filesystem: Any, path: str, handle: Any) -> Stamp:
-    if isinstance(handle, StoreFile):
-        return handle.stamp
-    return stamp_of(path) if is_local(filesystem) else Stamp(handle.size(), None)
+def _check_names(fields: Iterable[Any], path: str) -> None:
+    """A record is a dict, which has no two items of one name; nor has a struct in it."""
+    names = [field.name for field in fields]
+    if len(set(names)) < len(names):
+        twice = first_few(sorted(shown(name) for name in set(names) if names.count(name) > 1))
+        raise SourceError(
+            f"{brief(path)}: several columns have one name: {twice}; write the file with names of their own."
+        )
+    for field in fields:
+        _check_names([field.type.field(number) for number in range(field.type.num_fields)], path)
 
 
 def _digest_of_footer(handle: Any) -> str:
@@ -301,7 +240,7 @@ def _digest_of_footer(handle: Any) -> str:
     return hashlib.sha256(handle.read_at(length, handle.size() - 8 - length)).hexdigest()[:16]
 
 
-def _check_schemas(inspected: Sequence[tuple[_File, Any]], columns: tuple[str, ...], whole: bool) -> None:
+def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[str, ...], whole: bool) -> None:
     """Holds the columns of every file against those of the first; their order and nullability may differ."""
     first, schema = inspected[0]
     for file, other in inspected[1:]:

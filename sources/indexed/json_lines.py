@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...files.opened import OpenFile
-from ...formats.index import Found, Index, IndexKind
+from ...formats.index import Found, Index, IndexKind, lie_in
 from ...formats.json_lines import line_ranges, parsed
 from .source import IndexedSource, Ranges
 
@@ -18,11 +18,16 @@ def _find(file: OpenFile) -> Found:
     return Found(len(ranges), {"ranges": ranges})
 
 
+def _fits(found: Found, size: int) -> bool:
+    ranges = found.arrays["ranges"]
+    return len(ranges) == found.count and lie_in(ranges[:, 0], ranges[:, 1], size)
+
+
 class JsonLinesDataSource(IndexedSource[Any]):
     r"""The lines of files of JSON lines that are not compressed, at random. Thread-safe, picklable, safe to fork.
 
     A record is what `json.loads` makes of a line, most often a dict. Blank lines do not count. A file is gone through once, to
-    find its lines; where they lie is kept beside it, as `<file>.millrace-index`, or in the user's cache folder, where that is
+    find its lines; where they lie is kept beside it, as `<file>.headrace-index`, or in the user's cache folder, where that is
     not possible.
 
     Args:
@@ -47,7 +52,7 @@ class JsonLinesDataSource(IndexedSource[Any]):
     2 {'text': 'two'}
     """
 
-    _kind: ClassVar[IndexKind] = IndexKind("json lines", _find)
+    _kind: ClassVar[IndexKind] = IndexKind("json lines", _find, {"ranges": ("<i8", (2,))}, _fits)
     _patterns: ClassVar[tuple[str, ...]] = ("*.jsonl", "*.ndjson")
 
     def _read(self, file: OpenFile, index: Index, places: npt.NDArray[np.int64]) -> list[Any]:

@@ -22,7 +22,7 @@ from ...files.reader_pool import ReaderPool, open_file_limit
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
-from ...formats.index import SUFFIX, Index, IndexKind, index_of
+from ...formats.index import SUFFIXES, Index, IndexKind, index_of
 from ...wording import brief, first_few
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
@@ -33,7 +33,7 @@ RecordT = TypeVar("RecordT")
 Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Offsets, and lengths in bytes."""
 
-_NO_DATA = (SUFFIX, ".unfinished")
+_NO_DATA = (*SUFFIXES, ".unfinished")
 """Files beside the data that are ours."""
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...files.opened import OpenFile
 from ...files.streams import stream_of
-from ...formats.index import Arrays, Found, Index, IndexKind
+from ...formats.index import Arrays, Found, Index, IndexKind, ascends, lie_in
 from ...formats.tar import read_members, read_samples
 from .source import IndexedSource, Ranges
 
@@ -32,12 +32,35 @@ def _find(file: OpenFile) -> Found:
     return Found(len(samples), arrays, tuple(words))
 
 
+_LAYOUT = {
+    "firsts": ("<i8", ()),
+    "offsets": ("<i8", ()),
+    "sizes": ("<i8", ()),
+    "extensions": ("<i4", ()),
+    "keys": ("|u1", ()),
+    "key_starts": ("<i8", ()),
+}
+
+
+def _fits(found: Found, size: int) -> bool:
+    arrays = found.arrays
+    numbers, parts = arrays["extensions"], len(arrays["offsets"])
+    return (
+        len(numbers) == parts
+        and lie_in(arrays["offsets"], arrays["sizes"], size)
+        and ascends(arrays["firsts"], found.count + 1, parts, 1)
+        and ascends(arrays["key_starts"], found.count + 1, len(arrays["keys"]))
+        and numbers.min(initial=0) >= 0
+        and numbers.max(initial=-1) < len(found.words)
+    )
+
+
 class TarDataSource(IndexedSource[dict[str, Any]]):
     """The samples of tar files, as webdataset writes them, at random. Thread-safe, picklable, safe to fork.
 
     Members that stand together and have one key are one sample: `a/1.jpg` and `a/1.cls` come as
     `{"__key__": "a/1", "jpg": bytes, "cls": bytes}`. Nothing is unpacked. A file is gone through once, to find its samples;
-    where they lie is kept beside it, as `<file>.millrace-index`, or in the user's cache folder, where that is not possible.
+    where they lie is kept beside it, as `<file>.headrace-index`, or in the user's cache folder, where that is not possible.
 
     Args:
         paths: a path, a glob, a directory (its `*.tar` files), or a list of these. A glob and a directory are sorted by name;
@@ -48,8 +71,8 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
 
     Raises:
         SourceNotFoundError: nothing is found under a path.
-        SourceError: a file is empty, cut off, compressed, damaged or not tar; a sample has two members of one name; there are
-            no samples at all.
+        SourceError: a file is empty, cut off, compressed, damaged or not tar, or has sparse members; a sample has two members
+            of one name; there are no samples at all.
         ValueError: `paths` is an empty list, or `max_open_files` is less than 1.
         TypeError: a path is no path, or `max_open_files` is no integer.
 
@@ -66,7 +89,7 @@ class TarDataSource(IndexedSource[dict[str, Any]]):
     {'__key__': '1', 'txt': b'one', 'cls': b'7'}
     """
 
-    _kind: ClassVar[IndexKind] = IndexKind("tar", _find)
+    _kind: ClassVar[IndexKind] = IndexKind("tar of whole members", _find, _LAYOUT, _fits)
     _patterns: ClassVar[tuple[str, ...]] = ("*.tar",)
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:

@@ -13,7 +13,7 @@ from ...files.opened import OpenFile
 from ...files.paths import PathLike, Paths
 from ...files.storage_options import StorageOptionsLike
 from ...formats.example import Decoder
-from ...formats.index import Found, Index, IndexKind
+from ...formats.index import Found, Index, IndexKind, ascends
 from ...formats.tfrecord import FRAME_BYTES, HEADER_BYTES, crc_function, first_damaged, record_table, wrong_checksum
 from ...wording import brief
 from .source import IndexedSource, Ranges
@@ -24,10 +24,15 @@ def _find(file: OpenFile) -> Found:
     return Found(len(table.checksums), {"offsets": table.offsets, "checksums": table.checksums})
 
 
+def _fits(found: Found, size: int) -> bool:
+    offsets, checksums = found.arrays["offsets"], found.arrays["checksums"]
+    return len(checksums) == found.count and ascends(offsets, found.count + 1, size, FRAME_BYTES)
+
+
 class TFRecordDataSource(IndexedSource[Any]):
     """The records of TFRecord files that are not compressed, at random. Thread-safe, picklable, safe to fork.
 
-    A file is gone through once, to find its records; where they lie is kept beside it, as `<file>.millrace-index`, or in the
+    A file is gone through once, to find its records; where they lie is kept beside it, as `<file>.headrace-index`, or in the
     user's cache folder, where that is not possible. Each record that is read is held against its checksum.
 
     Args:
@@ -36,7 +41,7 @@ class TFRecordDataSource(IndexedSource[Any]):
         decode: records are `tf.train.Example`s, and come as a dict: numbers as arrays with one axis, `int64` or `float32`;
             one byte string as `bytes`, several as a list. Default False: records are `bytes`.
         features: which features to give, and as what, which means `decode=True`: `{"image": bytes, "label": np.int64,
-            "box": (np.float32, (4,)), "tags": list}`; see `millrace.decode_example`.
+            "box": (np.float32, (4,)), "tags": list}`; see `headrace.decode_example`.
         index_dir: where indices are kept. Default: beside the files.
         max_open_files: how many files stay open at most, default a quarter of what the process may open (16 to 1024).
         storage_options: how files in a store (`s3://…`) are reached and kept; see `docs/how-to/remote-files.md`.
@@ -52,7 +57,7 @@ class TFRecordDataSource(IndexedSource[Any]):
         `TFRecordDataSource("train*.tfrecord", decode=True)[0]["label"]` is an array.
     """
 
-    _kind: ClassVar[IndexKind] = IndexKind("tfrecord", _find)
+    _kind: ClassVar[IndexKind] = IndexKind("tfrecord", _find, {"offsets": ("<i8", ()), "checksums": ("<u4", ())}, _fits)
     _patterns: ClassVar[tuple[str, ...]] = ("*.tfrec*",)
 
     _decoder: Decoder | None

@@ -95,7 +95,7 @@ def mixed_columns(columns: Sequence[Any]) -> Any:
 
     if any(tree is None for tree in columns):
         return None
-    flat = [optree.tree_flatten(tree, none_is_leaf=True, namespace="millrace") for tree in columns]
+    flat = [optree.tree_flatten(tree, none_is_leaf=True, namespace="headrace") for tree in columns]
     leaves, structure = [leaves for leaves, _ in flat], flat[0][1]
     kinds = [[(leaf.dtype, leaf.shape[1:]) for leaf in some] for some in leaves]
     if any(other != structure for _, other in flat) or any(kind != kinds[0] for kind in kinds):

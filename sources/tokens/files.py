@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -117,13 +119,46 @@ def map_integers(path: str, dtype: DType | None = None, name: str = "") -> Array
         raise SourceError(f"{brief(name or path)} cannot be read: {brief(error)}") from error
 
 
+def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
+    """The array of a `.npy` file, read-only: what is looked at is read from the disk.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        SourceError: it is no `.npy` file, is cut off, or has Python objects; the message has `name`.
+    """
+    with npy_errors(name), _HEADERS:
+        found = np.load(path, mmap_mode="r")
+    if isinstance(found, np.memmap):
+        return found
+    found.close()
+    raise SourceError(
+        f"{brief(name)} is an archive of arrays (.npz), whatever its name says; save each of them by np.save, and pass those."
+    )
+
+
+@contextmanager
+def npy_errors(name: str) -> Iterator[None]:
+    """What NumPy says of a `.npy` file that it cannot read, as an error that names the file.
+
+    A header is a piece of Python: besides `ValueError`, NumPy lets errors of Python's parser through, and of numbers and sizes.
+
+    Raises:
+        SourceError: the block raised.
+    """
+    try:
+        yield
+    except (FileNotFoundError, SourceError):
+        raise
+    except Exception as error:
+        raise SourceError(f"{brief(name)} cannot be read as .npy: {brief(error)}") from error
+
+
 _HEADERS = threading.Lock()
 """Held while NumPy parses a header: Python's parser, which it uses, fails now and then on two threads at once (3.11)."""
 
 
 def _map_npy(path: str, dtype: DType | None, name: str) -> Array:
-    with _HEADERS:
-        found: np.memmap[Any, Any] = np.load(path, mmap_mode="r")
+    found = map_npy(path, name)
     tokens_of_header(name, found.shape, found.dtype, dtype)
     return np.ndarray(found.shape, found.dtype, map_readable(path), found.offset)
 

@@ -11,7 +11,7 @@ from ...files.opened import OpenFile, local_copy, open_file
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
 from ...wording import brief
-from .files import MAGIC, Array, DType, map_integers, token_count, tokens_of_header
+from .files import MAGIC, Array, DType, map_integers, npy_errors, token_count, tokens_of_header
 
 _HEADER_BYTES = 4096
 """More than the header of an array with one axis takes."""
@@ -73,8 +73,6 @@ def _npy(path: str, head: bytes, dtype: DType | None) -> tuple[DType, int, int]:
     file = io.BytesIO(head)
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    try:
+    with npy_errors(path):
         shape, _, found = read(file)
-    except ValueError as error:
-        raise SourceError(f"{brief(path)} cannot be read: {brief(error)}") from error
     return (*tokens_of_header(path, shape, found, dtype), file.tell())

@@ -43,7 +43,7 @@ class TokenSource(ClosesFiles):
     """Documents of tokens, as slices of files that are mapped into memory. Thread-safe, picklable, safe to fork.
 
     A record is a dict with one read-only array of the files' dtype, `{"tokens": tokens[start:stop]}`; it may be empty.
-    Nothing is copied, and the memory that is taken does not grow with the files. `TokenWriter` and `millrace.convert` write
+    Nothing is copied, and the memory that is taken does not grow with the files. `TokenWriter` and `headrace.convert` write
     such files; those of others can be read, too. A file must not be changed while a source uses it: write new versions under
     new names.
 
@@ -70,7 +70,7 @@ class TokenSource(ClosesFiles):
         TypeError: a path is no path, `dtype` no integer type, `name` no string, or `offsets` no integers.
 
     >>> import pathlib, tempfile
-    >>> from millrace import TokenWriter
+    >>> from headrace import TokenWriter
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name, documents in {"a.npy": [[1, 2, 3], [4, 5]], "b.npy": [[6]]}.items():
     ...         with TokenWriter(pathlib.Path(folder, name), dtype=np.uint16) as writer:

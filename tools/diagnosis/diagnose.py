@@ -8,14 +8,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from numbers import Real
 from typing import Any, TypeAlias
 
 from ...checks import whole_number
 from ...errors import ProgramError
+from ...loader.iterator import DataLoaderIterator
 from ...loader.observing.listeners import listening
 from ...wording import a_kind_of, shown
 from .diagnosis import Diagnosis
+from .facts import source_of
 from .measured import Measured
 from .measuring import Lock, Look, alone, closely, host_of, measured, steps_of
 
@@ -37,7 +40,7 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
 
     Takes batches from the loader as it is, with its workers, and drops them: first as fast as they come; then, with
     `step_seconds`, with a sleep of this length after each. The loop of a whole program is measured by
-    `millrace bench PROGRAM.py`.
+    `headrace bench PROGRAM.py`.
 
     Args:
         loader: a `DataLoader`, a `MapDataset`, an `IterDataset`, or one of these on devices, `loader.to_device(…)`.
@@ -47,13 +50,13 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
         seconds: to measure for at most (default 30); fewer steps are taken then.
 
     Raises:
-        TypeError: it is no loader of millrace, or an argument is of the wrong kind.
+        TypeError: it is no loader of headrace, or an argument is of the wrong kind.
         ValueError: an argument is outside its range.
         ProgramError: the stream ends after fewer than three steps, or no batch comes in time.
 
-    >>> import millrace
-    >>> loader = millrace.load(range(1000), transformations=[lambda x: sum(range(20_000))], batch_size=8)
-    >>> diagnosis = millrace.diagnose(loader, steps=5)
+    >>> import headrace
+    >>> loader = headrace.load(range(1000), transformations=[lambda x: sum(range(20_000))], batch_size=8)
+    >>> diagnosis = headrace.diagnose(loader, steps=5)
     >>> diagnosis.finding.stage
     'lambda'
     """
@@ -67,12 +70,20 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
 
 
 def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
-    """What the batches of a loader take, when one thread does all of it.
+    """What the batches of a loader take, when one thread does all of it; `source.reads` is what the loader itself has ahead.
 
     Raises:
         TypeError, ProgramError: as `diagnose`.
     """
-    return _run(loader, steps, 0.0, seconds, step_known=False, prepare=alone)
+    reads: list[int] = []
+
+    def prepare(loop: Any) -> None:
+        if isinstance(loop, DataLoaderIterator):
+            reads.append(source_of(loop._pipeline, loop._execution).reads)
+        alone(loop)
+
+    found = _run(loader, steps, 0.0, seconds, step_known=False, prepare=prepare)
+    return replace(found, source=replace(found.source, reads=reads[0]))
 
 
 def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, prepare: Prepare = closely) -> Measured:
@@ -90,7 +101,7 @@ def _loop(loader: Any) -> Iterator[Any]:
         loop = iter(loader)
         host_of(loop)
     except TypeError as error:
-        raise TypeError(f"diagnose({shown(loader)}): {a_kind_of(loader)} is no loader of millrace: {error}") from error
+        raise TypeError(f"diagnose({shown(loader)}): {a_kind_of(loader)} is no loader of headrace: {error}") from error
     with loop:
         yield loop
 
@@ -129,6 +140,14 @@ class Looks:
         self._next += max(self._steps // 4, 1)
         return look.tasks - self._looks[1].tasks >= TASKS and look.at > self._not_before
 
+    def alike(self, other: Looks) -> bool:
+        """Whether another loop is over the same loader, or over another epoch of it."""
+        return _what_runs(self.loop) == _what_runs(other.loop)
+
+    def whole(self) -> tuple[Look, Look]:
+        """A look at its beginning, and one now."""
+        return self._looks[0], Look.at_loop(self.loop)
+
     def best(self) -> tuple[Look, Look]:
         """A look now, and the later of the others that is at least three steps before.
 
@@ -143,6 +162,12 @@ class Looks:
             f"{after.steps} step{'s are' if after.steps != 1 else ' is'} too few to say what they wait for; "
             f"pass a loader of {LEAST} steps or more, or more seconds."
         )
+
+
+def _what_runs(loop: Any) -> tuple[Any, ...]:
+    host = host_of(loop)
+    pipeline = host._pipeline
+    return id(pipeline.leaves[0].source), *map(id, pipeline.operations), host._execution.workers
 
 
 def _seconds(name: str, value: Any) -> float:

@@ -9,14 +9,19 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from .changes import HELPED_BY_WORKERS, Change, changes
-from .measured import Measured, Part
-from .model import all_cores_work, enough_workers, share_waited
-from .verdict import Finding, found
+from .judging.change import Change
+from .judging.changes import HELPED_BY_WORKERS, changes
+from .judging.model import all_cores_work, enough_workers, share_waited
+from .judging.under_way import possible, slowed, under_way
+from .judging.verdict import Finding, found
+from .measured import Dropped, Measured, Part
 
 MOST_PARTS = 6
 MOST_CHANGES = 5
 """Lines of a table, and of what would change it."""
+
+BUSY = 0.25
+"""Share of the processors: if other programs take more, the numbers are not those of a quiet machine. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,19 @@ class Diagnosis:
 
     def _extent(self) -> str:
         measured = self.measured
-        rate, records = 1 / measured.elapsed, measured.records
-        batch = f"{measured.steps} steps of {records:,.0f} records ({told_bytes(measured.nbytes)})"
-        rates = f"{told_rate(rate)} a second, {told_rate(rate * records)} records/s"
-        loops = f", in the longest of {measured.loops} loops" if measured.loops > 1 else ""
+        rate = 1 / measured.elapsed
+        batch = f"{measured.steps} steps of {_rows(measured)} ({told_bytes(measured.nbytes)})"
+        rates = f"{told_rate(rate)} a second, {told_rate(rate * measured.records)} records/s"
+        loops = f", in {_loops(measured)}" if measured.loops > 1 else ""
         start = f" Workers took {told(measured.start)} to begin, which is left out." if measured.start > 1e-3 else ""
-        return f"Measured: {batch}, {rates}{loops}; this machine has {measured.cores} cores.{start}"
+        return f"Measured: {batch}, {rates}{loops}; this machine has {measured.cores} cores.{start}{self._others()}"
+
+    def _others(self) -> str:
+        """What other programs took, if that is much."""
+        others, cores = self.measured.others, self.measured.cores
+        if others < BUSY * cores:
+            return ""
+        return f" It is busy: other programs took {min(others, cores):.1f} of these meanwhile; without them this is faster."
 
     def _limit(self) -> str:
         """Why more workers would not help, if it is for want of cores."""
@@ -87,24 +99,30 @@ class Diagnosis:
             return f"batches are there when it asks{fewer}. It takes {told(measured.own)} itself{faster}"
         return (
             f"{_subject(measured, finding)} {_where(measured)}"
-            if finding.kind not in _FED
+            if finding.kind not in (*_FED, "start")
             else _subject(measured, finding)
         )
 
     def _table(self) -> list[str]:
         measured = self.measured
         rows = [("your own work", measured.own), ("waited in next()", measured.waited)]
+        if measured.starting:
+            rows += [("  for workers to begin", measured.starting)]
         if measured.workers and measured.feeding is None:
-            rows += [("  for workers", measured.unready), ("  for the hand-over", measured.hand_over)]
+            rows += [
+                ("  for workers", measured.unready - measured.starting),
+                ("  for the hand-over", measured.hand_over),
+            ]
         if measured.feeding is not None:
-            rows += [("  for the loader", measured.unready)]
+            rows += [("  for the loader", measured.unready - measured.starting)]
             rows += [(f"  for {_FEEDING[name]}", seconds) for name, seconds in vars(measured.feeding).items()]
         lines = [f"{'A step of ' + told(measured.elapsed):34} {'time':>10}   share"]
         lines += [_line(name, seconds, measured.elapsed) for name, seconds in rows]
         parts = sorted(measured.parts, key=lambda part: -part.seconds)[:MOST_PARTS]
         if parts:
             lines.append(f"{_who(measured) + ' for it':34} {told(measured.work):>10}   share   each")
-        return lines + [_line(part.name, part.seconds, measured.work, _each(measured, part)) for part in parts]
+        lines += [_line(part.name, part.seconds, measured.work, _each(measured, part)) for part in parts]
+        return lines + _reads(measured)
 
     def _list(self) -> list[str]:
         if not self.changes:
@@ -122,8 +140,19 @@ def _subject(measured: Measured, finding: Finding) -> str:
     part = finding.part
     rare = measured.rare
     if finding.kind == "slow record" and part is not None and rare is not None:
-        usual = part.seconds * (1 - rare.share) / part.calls
-        return f"`{part.name}` takes {told(rare.seconds)} {rare.key} and others like it, else {told(usual)} a record,"
+        usual = _seconds_each(measured, part) * rare.rest
+        name = f"`{part.name}`" if part.kind != "reading" else part.name
+        return f"{name} takes {told(rare.seconds)} {rare.key} and others like it, else {told(usual)} a record,"
+    if finding.kind == "start":
+        loops = f"each of {measured.loops_alike} loops of {measured.steps / measured.loops_alike:.0f} steps"
+        return f"its workers begin anew for {loops}, which takes {told(_start(measured))}"
+    if finding.kind == "filter" and measured.dropped is not None:
+        return _filter(measured, measured.dropped)
+    if finding.kind in ("waiting source", "limited source") and measured.reads_ahead and measured.read_seconds:
+        return _waiting(measured, finding)
+    if finding.kind == "turns" and part is not None:
+        alone = f"{told(measured.alone / max(part.calls, 1))} alone and {told(part.seconds / max(part.calls, 1))} among others"
+        return f"calls of `{part.name}` wait for one another, as each takes {alone},"
     if finding.kind == "lock" and part is not None:
         return f"threads wait for one another, as `{part.name}` holds the interpreter's lock (GIL),"
     if finding.kind == "small calls":
@@ -134,8 +163,61 @@ def _subject(measured: Measured, finding: Finding) -> str:
         return f"{name} {_sort(measured, finding)}takes {_each(measured, part)}"
     return {**_HANDED, **_FED}[finding.kind].format(
         step=told(_handed(measured, finding)),
-        records=f"{measured.records:,.0f}",
+        records=f"{measured.batch:,.0f}",
         stage=_SMALL.get(finding.stage, finding.stage),
+    )
+
+
+def _seconds_each(measured: Measured, part: Part) -> float:
+    """Of a call, or a read: those ahead of the work are not waited for as long as they take."""
+    if part.kind != "reading":
+        return part.seconds / max(part.calls, 1e-9)
+    return max(measured.read_seconds, part.seconds) / max(measured.records, 1e-9)
+
+
+def _start(measured: Measured) -> float:
+    """Seconds until workers begin, for a loop."""
+    return measured.starting * measured.steps / measured.loops_alike
+
+
+def _filter(measured: Measured, dropped: Dropped) -> str:
+    work = " and ".join(
+        (*(("reading",) if dropped.before > dropped.operations else ()), *(f"`{name}`" for name in dropped.after))
+    )
+    each = told(dropped.before / max(measured.records, 1e-9))
+    return f"`{dropped.name}` drops {_percent(dropped.share)} of the records, after {work} took {each} for each,"
+
+
+def _waiting(measured: Measured, finding: Finding) -> str:
+    each = measured.read_seconds / max(measured.records, 1e-9)
+    many = f"{under_way(measured):,.0f} of {possible(measured):,} possible reads under way"
+    if finding.kind == "limited source":
+        return f"reads wait for one another, as each takes {told(each)} with {many} and {told(each / slowed(measured))} alone,"
+    return f"reading waits for a disk or a store, and takes {told(each)} a record, with {many},"
+
+
+def _reads(measured: Measured) -> list[str]:
+    """How many reads are under way, where records are read ahead."""
+    if not measured.reads_ahead or not measured.read_seconds:
+        return []
+    return [f"  {'reads under way':32} {under_way(measured):10.1f}           of {possible(measured):,} possible"]
+
+
+def _rows(measured: Measured) -> str:
+    """What a step is made of: so many records; or rows, of more or fewer records."""
+    rows, records = measured.batch, measured.records
+    if not measured.rows or 0.5 < records / max(rows, 1e-9) < 2:
+        return f"{rows:,.0f} records"
+    return f"{rows:,.0f} rows of {told_rate(records)} records"
+
+
+def _loops(measured: Measured) -> str:
+    if measured.loops_alike == 1:
+        return f"the longest of {measured.loops} loops"
+    return (
+        f"{measured.loops_alike} loops"
+        if measured.loops_alike == measured.loops
+        else f"{measured.loops_alike} of {measured.loops} loops"
     )
 
 
@@ -150,6 +232,7 @@ def _sort(measured: Measured, finding: Finding) -> str:
 _SORTS = {
     "groups": "decodes a whole group of records for each one, and ",
     "small files": "opens many small files, and ",
+    "limited source": "waits for a disk or a store, and ",
     "waiting source": "waits for a disk or a store, and ",
 }
 
@@ -185,19 +268,21 @@ def _handed(measured: Measured, finding: Finding) -> float:
 
 def _where(measured: Measured) -> str:
     if measured.workers == 0:
-        return "in your own thread"
+        return "in your own thread" if measured.feeding is None else "in the feeder's thread"
     kind = {"process": "worker", "thread": "worker thread"}.get(measured.worker_kind, f"{measured.worker_kind} worker")
     return f"on {measured.workers} {kind}{'s' * (measured.workers > 1)}"
 
 
 def _who(measured: Measured) -> str:
     if measured.workers == 0:
-        return "Your thread"
+        return "Your thread" if measured.feeding is None else "The feeder's thread"
     return f"{measured.workers} workers" if measured.workers > 1 else "One worker"
 
 
 def _each(measured: Measured, part: Part) -> str:
     """What it takes for a record, or a batch."""
+    if part.kind == "reading" and measured.reads_ahead and measured.read_seconds and measured.records:
+        return f"{told(measured.read_seconds / measured.records)} a record"
     if part.kind in ("batch", "stacking", "packing") or not measured.records:
         return f"{told(part.seconds)} a batch"
     if part.kind == "record" and part.calls:

@@ -5,15 +5,17 @@ In: a pipeline. Out: names and kinds of operations; a `Source`. Records are read
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...datasets.nodes.node import Evaluated
+from ...loader.executors.pace import reads_under_way
 from ...loader.options import ExecutionOptions
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.parts import Part as PlanPart
@@ -23,7 +25,7 @@ from ...loader.work.processor import kept_seconds
 from ...operations import Operation
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource
-from ...sources.protocol import reader_of
+from ...sources.protocol import Reader, is_in_event_loop, reader_of, reads_singly
 from .measured import PartKind, Source
 
 PROBED = 16
@@ -38,7 +40,7 @@ PROBE_SECONDS = 0.2
 def called(operation: Operation) -> str:
     """The name by which a user knows an operation: that of its function, or of its class.
 
-    >>> from millrace import Batch, MapTransform
+    >>> from headrace import Batch, MapTransform
     >>> def decode(record):
     ...     return record
     >>> called(MapTransform(decode)), called(Batch(2)), called(Batch(2, batch_fn=decode)), called(MapTransform(lambda x: x))
@@ -77,23 +79,57 @@ def _batched_below(pipeline: Pipeline, below: PlanPart | None) -> bool:
 
 def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> Source:
     """What is known of the first source without reading it."""
-    source = pipeline.leaves[0].source
-    useful = getattr(source, "reads_ahead", True)
-    threads = execution.reading.num_threads if execution.reading.prefetch_buffer_size else 0
+    leaf = pipeline.leaves[0]
+    source, reading = leaf.source, execution.reading
+    says = getattr(source, "reads_ahead", True)
+    singly = reads_singly(source)
+    whole_batches = not singly and says is True
+    reads = 0 if leaf.in_order else reads_under_way(leaf, reading)
+    if whole_batches and reads:
+        reads = min(reads, 1 + reading.prefetch_buffer_size // max(pipeline.spans[0], 1))
     return Source(
-        kind=type(source).__name__,
+        kind=type(getattr(source, "source", source)).__name__ if is_in_event_loop(source) else type(source).__name__,
         records=0 if pipeline.leaves[0].in_order else len(source),
         files=int(getattr(source, "file_count", 0)),
         evaluates=any(isinstance(part, Evaluated) for part in _parts_of(source)),
         together=int(getattr(source, "records_together", 1)),
         in_memory=isinstance(source, MemorySource),
         columns=getattr(source, "columns", None) is not None,
-        threads=threads if useful is True else min(threads, int(useful)),
+        reads=reads,
+        threads=reading.num_threads,
+        buffer=reading.prefetch_buffer_size,
+        most_reads=None if says is True else int(says),
+        in_event_loop=is_in_event_loop(source),
+        singly=singly,
+        whole_batches=whole_batches,
     )
 
 
 def _parts_of(source: Any) -> Iterable[Any]:
     return source.parts.values() if isinstance(source, MixedSource) else (source,)
+
+
+def with_sampler(source: Source, pipeline: Pipeline) -> Source:
+    """With what the sampler takes for the key of a record; as it is, where it cannot be asked here."""
+    leaf = pipeline.leaves[0]
+    if leaf.in_order or leaf.total < 2 * PROBED:
+        return source
+    try:
+        one, many = (min(_key_seconds(leaf, number, count) for number in range(TRIES)) for count in (1, PROBED))
+        return replace(
+            source, sampler=max(many - one, 0.0) / (PROBED - 1)
+        )  # a call for any number of keys costs something
+    except Exception:  # of the user's sampler: the loop that was measured has told of it
+        return source
+
+
+def _key_seconds(leaf: Leaf, number: int, count: int) -> float:
+    """For so many keys, at a place of their own."""
+    start = number * PROBED % (leaf.total - PROBED)
+    positions = leaf.positions(start, start + count)
+    began = time.perf_counter()
+    leaf.record_keys(positions)
+    return time.perf_counter() - began
 
 
 def timed(source: Source, pipeline: Pipeline) -> Source:
@@ -110,18 +146,28 @@ def timed(source: Source, pipeline: Pipeline) -> Source:
         return source
 
 
+class _Took(NamedTuple):
+    """What a record takes."""
+
+    seconds: float
+    needed: float  # of these, this process was at work, or kept from it
+    processor: float  # of these, it was at work
+
+
 def _timed(source: Source, leaf: Leaf) -> Source:
-    """The best of some tries, each at another place, so that nothing is read twice."""
+    """The best of some tries, each at another place."""
     middle = leaf.total // 2
-    count = PROBED if _seconds(leaf, keys_in_order(leaf, middle, 1))[0] < PROBE_SECONDS else 2
+    count = PROBED if _took(leaf, keys_in_order(leaf, middle, 1)).seconds < PROBE_SECONDS else 2
     random, consecutive = [], []
     for number in range(1, TRIES + 1):
         keys = keys_in_order(leaf, middle + number * count, count)
         first = max(min(int(keys[0]), len(leaf.source) - count), 0)
-        consecutive.append(_seconds(leaf, np.arange(first, first + count, dtype=np.int64))[0])
-        random.append(_seconds(leaf, keys))
-    seconds, at_work = min(random)
-    return replace(source, random=seconds, consecutive=min(consecutive), at_work=at_work)
+        consecutive.append(_took(leaf, np.arange(first, first + count, dtype=np.int64)).seconds)
+        random.append(_took(leaf, keys))
+    best = min(random)
+    at_work = min(min(took.needed / took.seconds, 1.0) if took.seconds else 1.0 for took in random)
+    processor = min(took.processor for took in random)
+    return replace(source, random=best.seconds, consecutive=min(consecutive), at_work=at_work, processor=processor)
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
@@ -130,10 +176,20 @@ def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
     return leaf.record_keys(leaf.positions(stop - count, stop))
 
 
-def _seconds(leaf: Leaf, keys: NDArray[np.int64]) -> tuple[float, float]:
-    """Seconds for a record of these, and the share of it in which this process was at work, or kept from it."""
+def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
+    """For a record of these. Of records that are read one by one, the one in the middle: some may take far longer."""
     read = reader_of(leaf.source)
-    began, worked = time.perf_counter(), time.process_time() + kept_seconds()
+    whole = _clocked(read, keys)
+    each = _Took(*(seconds / len(keys) for seconds in whole))
+    if not reads_singly(leaf.source):
+        return each
+    single = (_clocked(read, keys[place : place + 1]).seconds for place in range(len(keys)))
+    return each._replace(seconds=statistics.median(single))
+
+
+def _clocked(read: Reader, keys: NDArray[np.int64]) -> _Took:
+    """For all of these."""
+    began, kept, worked = time.perf_counter(), kept_seconds(), time.process_time()
     read(keys)
-    took, worked = time.perf_counter() - began, time.process_time() + kept_seconds() - worked
-    return took / len(keys), min(worked / took, 1.0) if took else 1.0
+    worked = time.process_time() - worked
+    return _Took(time.perf_counter() - began, worked + kept_seconds() - kept, worked)

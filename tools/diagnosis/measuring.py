@@ -21,12 +21,24 @@ from ...loader.options import Auto, ExecutionOptions, ReadOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
 from .evaluated import read_apart
-from .facts import source_of, timed
-from .measured import Feeding, Measured
+from .facts import source_of, timed, with_sampler
+from .judging.under_way import slowed
+from .machine import Processors, processors, taken_by_others
+from .measured import Feeding, Measured, Part
+from .slow_reads import slow_reads
 from .work import Work, grown
 
 MUCH_READING = 0.25
 """Share of the work: below it, the source is not asked how fast it is."""
+
+MUCH_SAMPLING = 0.1
+"""Share of the work: below it, the sampler is no part of its own."""
+
+UNEVEN = 1.3
+"""Times as long as usual: if reads take longer on average, records are looked for whose reads take far longer."""
+
+WAITS = 0.5
+"""Of the time of operations: with the processors at work for more, it is these that operations wait for."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,7 @@ class Look:
     host: IteratorStats
     fed: tuple[float, ...] | None  # the parts of the waiting in a feeder: transforming, agreeing, transfer, hand-over
     reading: float  # of the waiting in a feeder
+    machine: Processors | None = None
 
     @property
     def tasks(self) -> int:
@@ -52,11 +65,20 @@ class Look:
         """Look now."""
         host = host_of(loop).stats()
         if loop is host_of(loop):
-            return cls(time.perf_counter(), time.process_time(), host.steps, host.elapsed, host.waited, host, None, 0.0)
+            now = time.perf_counter(), time.process_time()
+            return cls(*now, host.steps, host.elapsed, host.waited, host, None, 0.0, processors())
         stats = loop.stats()
         waited, reading, *fed = stats.total
         return cls(
-            time.perf_counter(), time.process_time(), stats.steps, stats.elapsed, waited, host, tuple(fed), reading
+            time.perf_counter(),
+            time.process_time(),
+            stats.steps,
+            stats.elapsed,
+            waited,
+            host,
+            tuple(fed),
+            reading,
+            processors(),
         )
 
 
@@ -71,7 +93,7 @@ def host_of(loop: Any) -> DataLoaderIterator:
     )
     if not isinstance(found, DataLoaderIterator):
         raise TypeError(
-            f"{type(loop).__name__} is no loop over a millrace loader; pass a DataLoader, a dataset or a DeviceLoader."
+            f"{type(loop).__name__} is no loop over a headrace loader; pass a DataLoader, a dataset or a DeviceLoader."
         )
     return found
 
@@ -105,7 +127,7 @@ class Lock:
     def watched(self) -> Iterator[None]:
         """Within it a thread tries again and again."""
         ended = threading.Event()
-        thread = threading.Thread(target=self._try, args=(ended,), name="millrace-lock", daemon=True)
+        thread = threading.Thread(target=self._try, args=(ended,), name="headrace-lock", daemon=True)
         thread.start()
         try:
             yield
@@ -161,20 +183,92 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
             step_known=step_known,
             feeding=_feeding(before, after, steps),
             start=start,
+            read_seconds=sum(
+                grown(before.host, after.host, stage, "under_way") for stage in after.host.stages if stage.reads
+            )
+            / elements,
+            rows=_rows(before, after, pipeline) / elements,
+            dropped=work.dropped(),
+            others=taken_by_others(before.machine, after.machine),
         ),
         pipeline,
         execution,
     )
+    found = _with_sampler(found)
+    if found.rare is None and slowed(found) > UNEVEN:
+        found = replace(found, rare=slow_reads(found, pipeline.leaves[0], tasks))
+    found = replace(found, alone=_alone(found, work))
     inside = found.processor if found.worker_kind != "process" or not found.workers else 0.0
     here = (after.processor - before.processor) / steps - inside - found.hand_over
     return replace(found, own_processor=max(here, 0.0))
 
 
+def of_all_loops(longest: Measured, looks: Sequence[tuple[Look, Look]]) -> Measured:
+    """The longest of several loops over one loader, with steps that take what they took in all of them: workers begin in each.
+
+    Args:
+        longest: what was measured of it.
+        looks: at the beginning and at the end of each of them.
+    """
+    steps = sum(after.steps - before.steps for before, after in looks)
+    elapsed = sum(after.elapsed - before.elapsed for before, after in looks) / steps
+    waited = sum(after.waited - before.waited for before, after in looks) / steps
+    starting = sum(_start(before, after, after.host.tasks) for before, after in looks) / steps
+    more = longest.unready / longest.waited if longest.waited else 1.0
+    return replace(
+        longest,
+        steps=steps,
+        elapsed=elapsed,
+        waited=waited,
+        unready=starting + more * (waited - starting),
+        start=0.0,
+        starting=starting,
+        own_processor=min(longest.own_processor, elapsed - waited),  # without what it takes to make workers
+        loops_alike=len(looks),
+    )
+
+
 def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions) -> Measured:
-    source = source_of(pipeline, execution)
-    if source.in_memory or loop.seconds_of("reading") <= MUCH_READING * loop.work:
+    source = with_sampler(source_of(pipeline, execution), pipeline)
+    if source.in_memory or loop.read_seconds <= MUCH_READING * loop.work:
         return replace(loop, source=source)
-    return read_apart(replace(loop, source=timed(source, pipeline)), pipeline.leaves[0])
+    source = timed(source, pipeline)
+    source = replace(source, processor=min(source.processor, _room(loop) / max(loop.records, 1e-9)))
+    return read_apart(replace(loop, source=source), pipeline.leaves[0])
+
+
+def _room(loop: Measured) -> float:
+    """Seconds of a step in which places that work may have read, beside their other work: alone, a read may take longer."""
+    others = loop.work - loop.seconds_of("reading") + (loop.own if loop.workers == 0 else 0.0)
+    return max(loop.places * loop.elapsed - others, 0.0)
+
+
+def _with_sampler(loop: Measured) -> Measured:
+    """With the sampler's work as a part of its own, where it takes much: it is done where records are read, or before."""
+    seconds = loop.source.sampler * loop.records
+    if seconds < MUCH_SAMPLING * loop.work:
+        return loop
+    apart = 0.0 if loop.reads_ahead else seconds
+    parts = [
+        replace(part, seconds=max(part.seconds - apart, 0.0)) if part.kind == "reading" else part for part in loop.parts
+    ]
+    return replace(loop, parts=(Part("the sampler", "sampler", seconds), *parts))
+
+
+def _alone(loop: Measured, work: Work) -> float:
+    """Seconds of the largest operation where nobody else is at work, if others may make it wait."""
+    largest = max(loop.parts, key=lambda part: part.seconds, default=None)
+    if largest is None or largest.kind not in ("record", "batch") or loop.workers < 2 or loop.at_work > WAITS:
+        return 0.0
+    return work.alone(largest)
+
+
+def _rows(before: Look, after: Look, pipeline: Pipeline) -> float:
+    """That the elements are made of, where there are other numbers of these than of records; 0: as many."""
+    last = next((stage for stage in reversed(after.host.stages) if stage.ends), None)
+    if last is None or last.reads or not pipeline.stages[last.number].groups:
+        return 0.0
+    return grown(before.host, after.host, last, "inputs")
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
@@ -188,7 +282,7 @@ def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
 
 def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
     """Seconds in which the first batch was waited for while the workers had not begun."""
-    if before.steps or not tasks:
+    if before.steps or not tasks or tasks[0].block:  # else the first one is not among them
         return 0.0
     waited = after.reading if after.fed else after.waited
     return min(max(tasks[0].times.began - tasks[0].asked, 0.0), waited)

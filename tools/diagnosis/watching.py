@@ -13,19 +13,23 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...errors import ProgramError
+from ...errors import InUseError, ProgramError
 from ...loader.observing.listeners import listening
 from ..programs import Program, as_module, loaders_in
 from .diagnose import Looks, diagnose
 from .diagnosis import Diagnosis
-from .measuring import Lock, closely, host_of, measured, steps_of
+from .measuring import Lock, closely, host_of, measured, of_all_loops, steps_of
 
 LOOK_SECONDS = 0.05
 """Between two looks at the loops. Chosen: a few steps of most programs."""
+
+SHORT_LOOPS = 3
+"""So many are seen at least, where no loop makes enough steps by itself."""
 
 AGAIN_SECONDS = 3.0
 """After which a program that goes on in spite of it is interrupted again."""
@@ -41,11 +45,12 @@ class Enough(KeyboardInterrupt):
 class Loops:
     """The loops that a program began.
 
-    They are kept until the program ends. Most have ended by then; one that was left stays as it is, with its workers.
+    They are kept until the program ends. Most have ended by then; one that was left stays as it is, with its workers, until
+    it is closed here.
     """
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
+    def __init__(self, steps: int, *, expected: bool = True) -> None:
+        self._steps, self._expected = steps, expected
         self._all: list[Looks] = []
 
     def begins(self, loop: Any) -> None:
@@ -59,8 +64,21 @@ class Loops:
         return any(steps_of(each.loop) for each in self._all)
 
     def have_enough(self) -> bool:
-        """Whether one has made as many steps as are wanted."""
-        return any(each.have_enough() for each in self._all[:])
+        """Whether one has made as many steps as are wanted; where none are expected, the first one is enough."""
+        if not self._expected and self.stepped():
+            return True
+        return any(each.have_enough() for each in self._all[:]) or self._have_enough_together()
+
+    def _have_enough_together(self) -> bool:
+        """Whether short loops over one loader, one after the other, have made as many steps as are wanted."""
+        alike = [each for each in self._all if each.alike(self._all[-1])]
+        return len(alike) > SHORT_LOOPS and sum(steps_of(each.loop) for each in alike) >= self._steps
+
+    def close(self) -> None:
+        """The program has ended: nobody reads any more, while the source is asked how fast it is."""
+        for each in self._all:
+            with suppress(InUseError):  # a thread of the program goes on
+                each.loop.close()
 
     def of_users(self) -> list[Looks]:
         """Those that made a step; what feeds from another one stands for both."""
@@ -68,42 +86,59 @@ class Loops:
         return [each for each in self._all if id(each.loop) not in inner and steps_of(each.loop)]
 
 
-def diagnosed_program(program: Program, arguments: Sequence[str], steps: int, seconds: float) -> Diagnosis:
-    """What the steps of a program wait for; if it makes none, how fast its only loader is.
+def diagnosed_program(
+    program: Program, arguments: Sequence[str], steps: int, seconds: float, step_seconds: float | None = None
+) -> Diagnosis:
+    """What the steps of a program wait for; if it makes none, how fast its only loader is, or what `step_seconds` wait for.
 
     Raises:
-        ProgramError: the program fails, has no loop and no loader, or makes no step in time.
+        ProgramError: the program fails, has no loop and no loader, makes no step in time, or makes steps of its own beside
+            `step_seconds`.
     """
-    loops, lock = Loops(steps), Lock()
+    loops, lock = Loops(steps, expected=step_seconds is None), Lock()
     with as_module(program.path, "__main__", arguments) as own:
         with listening(loops.begins), lock.watched():
             interrupted = _UntilEnough(loops, seconds).run(partial(program.execute, own))
         if not loops.stepped():
             if interrupted:
                 raise ProgramError(_NO_STEP.format(program=program.path, seconds=seconds))
-            return _of_only_loader(program, vars(own), steps, seconds)
+            return _of_only_loader(program, vars(own), steps, seconds, step_seconds)
+    if step_seconds is not None:
+        raise ProgramError(_OWN_STEPS.format(program=program.path, seconds=step_seconds))
     users = loops.of_users()
     longest = max(users, key=lambda each: float(each.loop.stats().elapsed))
-    found = measured(longest.loop, *longest.best(), lock, step_known=True)
+    alike = [each for each in users if each.alike(longest)]
+    looks, wholes = longest.best(), [each.whole() for each in alike]
+    loops.close()
+    found = measured(longest.loop, *looks, lock, step_known=True)
+    if len(alike) > 1:
+        found = of_all_loops(found, wholes)
     return Diagnosis.of(replace(found, loops=len(users)))
 
 
 _NO_STEP = (
-    "{program} took no batch from a loader of millrace in {seconds:g} s; pass --seconds, or name one: {program}:name."
+    "{program} took no batch from a loader of headrace in {seconds:g} s; pass --seconds, or name one: {program}:name."
+)
+
+_OWN_STEPS = (
+    "{program} makes its own steps, which take what they take: --step-seconds {seconds:g} has no effect on them. Leave it "
+    "out; or name a loader to measure alone: {program}:name."
 )
 
 _GOES_ON = (
-    "millrace: the program goes on, {seconds:g} s after it was interrupted as by Ctrl-C; let KeyboardInterrupt end it, or "
+    "headrace: the program goes on, {seconds:g} s after it was interrupted as by Ctrl-C; let KeyboardInterrupt end it, or "
     "name a loader in it: PROGRAM.py:name.\n"
 )
 
 
-def _of_only_loader(program: Program, names: Mapping[str, Any], steps: int, seconds: float) -> Diagnosis:
+def _of_only_loader(
+    program: Program, names: Mapping[str, Any], steps: int, seconds: float, step_seconds: float | None
+) -> Diagnosis:
     known = loaders_in(names)
     if len(known) == 1:
-        return diagnose(names[known[0]], steps=steps, seconds=seconds)
+        return diagnose(names[known[0]], steps=steps, step_seconds=step_seconds, seconds=seconds)
     raise ProgramError(
-        f"{program.path} ran to its end and took no batch from a loader of millrace; pass the name of a loader in it, or of a "
+        f"{program.path} ran to its end and took no batch from a loader of headrace; pass the name of a loader in it, or of a "
         f"function that makes one: {program.path}:{known[-1] if known else 'name'}."
     )
 
@@ -125,7 +160,7 @@ class _UntilEnough:
 
     def run(self, program: Callable[[], None]) -> bool:
         """Whether it was interrupted."""
-        thread = threading.Thread(target=self._look, name="millrace-bench", daemon=True)
+        thread = threading.Thread(target=self._look, name="headrace-bench", daemon=True)
         former = signal.signal(signal.SIGINT, self._interrupted)
         thread.start()
         try:

@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...loader.observing.stats import StageStats
 from ...loader.observing.times import Look, TaskEvent
 from ...loader.plan.pipeline import Pipeline
@@ -18,14 +20,18 @@ from ...loader.work.explain import place
 from ...loader.work.stopwatch import Stopwatch
 from ...loader.work.tasks import SpanTask
 from ...loader.work.worker import Worker
+from ...operations import Filter
 from .facts import called, kinds_of
-from .measured import Part, PartKind, Rare
+from .measured import Dropped, Part, PartKind, Rare
 
 LONG = 5.0
 """A task is one of the few long ones, if each of its records takes so many times what it takes in the middle one."""
 
 LIKE = 3.0
 """… and not so many times less than in the slowest."""
+
+QUICK = 0.25
+"""Share of the tasks that are quick: those that rare records are compared with, to tell what could be gained at most."""
 
 TRIES = 2
 """So many times the same record must be the slowest of its task, when that is done again."""
@@ -112,9 +118,50 @@ class Work:
         if seconds < _took(slowest) / 2:
             return None
         operation = self.pipeline.stages[slowest.stage].operations[number]
-        share = sum(map(_took, long)) / sum(map(_took, reading))
+        whole = sum(map(_took, reading))
+        share = sum(map(_took, long)) / whole
+        quick = float(np.quantile([*map(_each, reading)], QUICK)) * sum(task.times.inputs for task in reading)
         key = place(*self.pipeline.place_of(tag)) if tag >= 0 else ""
-        return Rare(called(operation), seconds, key, share, len(long) / len(reading))
+        return Rare(called(operation), seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
+
+    def dropped(self) -> Dropped | None:
+        """What a filter leaves out of the records that were read, and what was done for these; None where there is none."""
+        stats = next((stats for stats in self.after.stages if stats.reads), None)
+        if stats is None:
+            return None
+        operations = self.pipeline.stages[stats.number].operations
+        filters = [place for place, operation in enumerate(operations) if isinstance(operation, Filter)]
+        if not filters or any(not each.one_to_one and not isinstance(each, Filter) for each in operations):
+            return None
+        last, parts = filters[-1], self._of_stage(stats)
+        came, kept = (grown(self.before, self.after, stats, name) for name in ("inputs", "rows"))
+        before = [part for part, operation in zip(parts[1:], operations[:last]) if not isinstance(operation, Filter)]
+        seconds = sum(part.seconds for part in before)
+        return Dropped(
+            called(operations[last]),
+            1 - kept / came if came else 0.0,
+            parts[0].seconds + seconds,
+            seconds,
+            tuple(part.name for part in before),
+        )
+
+    def alone(self, part: Part) -> float:
+        """Seconds for an element of an operation, when the task in the middle is done again by nobody else meanwhile.
+
+        0: it cannot be done.
+        """
+        for stats in self.after.stages:
+            stage = self.pipeline.stages[stats.number]
+            names = [called(operation) for operation in stage.operations]
+            if part.name in names and stage.leaf is not None:
+                tasks = sorted(
+                    (task for task in self.tasks if task.stage == stats.number and _inside(task) > 0), key=_each
+                )
+                usual = tasks[len(tasks) // 2 : len(tasks) // 2 + 1]
+                looks = [self._again(usual) for _ in range(TRIES)]
+                found = [sum(look.operations) / _inside(usual[0]) for look in looks if look is not None]
+                return min(found, default=0.0) * part.seconds
+        return 0.0
 
     def _again(self, tasks: Sequence[TaskEvent]) -> Look | None:
         """What is found when the first of the tasks is done again; None where that cannot be done."""
@@ -138,6 +185,11 @@ def grown(before: IteratorStats, after: IteratorStats, stage: StageStats, name: 
 
 def _took(task: TaskEvent) -> float:
     return task.times.ended - task.times.began
+
+
+def _inside(task: TaskEvent) -> float:
+    """Seconds in operations, and between them."""
+    return _took(task) - task.times.reading - task.times.packing
 
 
 def _each(task: TaskEvent) -> float:

@@ -1,1 +1,1 @@
-"""`millrace plan`: how many workers, and how many nodes, hide the work of a step."""
+"""`headrace plan`: how many workers, and how many nodes, hide the work of a step."""

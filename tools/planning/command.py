@@ -1,4 +1,4 @@
-"""`millrace plan PROGRAM.py[:name] --step-seconds S`: measures what a batch takes, and says how many workers hide it.
+"""`headrace plan PROGRAM.py[:name] --step-seconds S`: measures what a batch takes, and says how many workers hide it.
 
 In: parsed arguments. Out: a plan on standard output, and an exit status.
 """
@@ -6,11 +6,12 @@ In: parsed arguments. Out: a plan on standard output, and an exit status.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from contextlib import redirect_stdout
 from typing import Any
 
-from ..bench import seconds, steps
+from ..bench import positive, seconds, steps, whole
 from ..programs import Program, told_of
 
 
@@ -23,28 +24,27 @@ def add_plan(tools: Any) -> None:
     parser.add_argument(
         "--step-seconds", type=seconds, required=True, metavar="S", help="what a step on the accelerator takes"
     )
-    parser.add_argument("--cores", type=_count, metavar="N", help="of this machine, for workers; default: all but one")
+    parser.add_argument("--cores", type=whole, metavar="N", help="of this machine, for workers; default: all but one")
     parser.add_argument(
-        "--cores-per-node", type=_count, default=16, metavar="N", help="of a node of a cluster (default 16)"
+        "--cores-per-node", type=whole, default=16, metavar="N", help="of a node of a cluster (default 16)"
     )
     parser.add_argument(
-        "--bandwidth", type=seconds, default=10.0, metavar="GBIT", help="of the network, in Gbit/s (default 10)"
+        "--bandwidth", type=_gbit, default=10.0, metavar="GBIT", help="of the network, in Gbit/s (default 10)"
     )
     parser.add_argument("--steps", type=steps, default=20, metavar="N", help="batches to measure (default 20)")
     parser.add_argument("--seconds", type=seconds, default=60.0, help="to measure for at most (default 60)")
+    parser.add_argument("--json", action="store_true", help="print the numbers for other programs")
     parser.set_defaults(run=_plan)
 
 
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} is too few; pass 1 or more.")
-    return count
+def _gbit(text: str) -> float:
+    return positive(text, "Gbit/s, such as 10")
 
 
 def _plan(options: argparse.Namespace) -> int:
     from ..diagnosis.diagnose import work_alone
     from ..diagnosis.diagnosis import told, told_bytes
+    from ..diagnosis.judging.model import worker_seconds
     from .plan import Machines, Needs, Plan
 
     program = Program.parsed(options.program)
@@ -53,10 +53,15 @@ def _plan(options: argparse.Namespace) -> int:
     machines = Machines(
         options.cores or _default_cores(loop.cores), options.cores_per_node, options.bandwidth / 8 * 1e9
     )
-    plan = Plan.of(Needs(loop.work, loop.processor, loop.nbytes, options.step_seconds), machines)
+    work = max(worker_seconds(loop), loop.processor)
+    plan = Plan.of(Needs(work, loop.processor, loop.nbytes, options.step_seconds), machines)
+    if options.json:
+        print(json.dumps(plan.to_dict() | {"records": loop.records}))
+        return 0
     first, *others = str(plan).splitlines()
-    batch = f"{loop.records:,.0f} records ({told_bytes(loop.nbytes)}) takes {told(loop.work)} of a worker"
-    print(first, f"Measured: a batch of {batch}, {told(loop.processor)} of a core.", *others, sep="\n")
+    batch = f"{loop.records:,.0f} records ({told_bytes(loop.nbytes)}) takes {told(work)} of a worker"
+    reads = f", which has {loop.source.reads} reads under way" if loop.reads_ahead else ""
+    print(first, f"Measured: a batch of {batch}{reads}, {told(loop.processor)} of a core.", *others, sep="\n")
     return 0
 
 

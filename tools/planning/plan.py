@@ -8,8 +8,11 @@ makes the step; the workers, who share their work; the cores that they run on; a
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ..diagnosis.diagnosis import told, told_bytes
 
@@ -92,6 +95,15 @@ class Plan:
         nodes = _ceil(needs.processor * (1 + HEADROOM) / possible / machines.cores_per_node)
         return cls(needs, machines, _count(needs.work, possible), nodes, possible, possible == step)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain values for JSON: the fields, the sentence, and a step with each number of nodes."""
+        keys = ("nodes", "workers", "seconds", "share_waited")
+        return {
+            "sentence": self.sentence,
+            **dataclasses.asdict(self),
+            "steps": [dict(zip(keys, step)) for step in self._steps()],
+        }
+
     def __str__(self) -> str:
         return "\n".join([self.sentence, "", *self._table(), *self._others()])
 
@@ -123,15 +135,23 @@ class Plan:
         ]
         return [f"{'':30} {'needed':>12} {'there is':>12}", *(_row(*row) for row in rows[: 2 if self.nodes else 1])]
 
-    def _others(self) -> list[str]:
-        """The step with each number of nodes up to the plan's, with a worker on each core as far as they are needed."""
-        lines = ["", "With so many workers:"]
+    def _steps(self) -> Iterator[tuple[int, int, float, float]]:
+        """Nodes, workers, seconds and share waited of a step, with each number of nodes up to the plan's.
+
+        A worker is on each core, as far as they are needed.
+        """
         for nodes in range(min(self.nodes, LISTED) + 1):
             room = self.machines.cores_per_node * nodes or self.machines.cores
             per_core = self.needs.work / self.needs.processor if self.needs.processor else math.inf
             workers = int(min(max(room * per_core, 1), self.workers))
             seconds = step_seconds(self.needs, self.machines, workers, nodes)
-            waits = f"{1 - min(self.needs.step / seconds, 1):.0%}".replace("%", " %")
+            yield nodes, workers, seconds, 1 - min(self.needs.step / seconds, 1)
+
+    def _others(self) -> list[str]:
+        """The step with each number of nodes, in words."""
+        lines = ["", "With so many workers:"]
+        for nodes, workers, seconds, share in self._steps():
+            waits = f"{share:.0%}".replace("%", " %")
             where = f"on {_nodes(nodes)}" if nodes else "on this machine"
             lines.append(f"  {workers:4} {where:18} {told(seconds):>10} a step, waits {waits}")
         return lines

@@ -1,4 +1,4 @@
-"""`millrace trace` and `millrace diff`: what was in a step, and where two streams differ. In: arguments. Out: lines."""
+"""`headrace trace` and `headrace diff`: what was in a step, and where two streams differ. In: arguments. Out: lines."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import MillraceError
+from ...errors import HeadraceError
 
 if TYPE_CHECKING:
     from ..programs import Program
 
 _EXAMPLE = """examples:
-  millrace trace checkpoints/1200/loader train.py --step 1234
-  millrace trace train.py:make_loader --step 1000000000 --json          a run from the beginning
-  millrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 processes go on from the checkpoint
-  millrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data      with a loader inside its main()"""
+  headrace trace checkpoints/1200/loader train.py --step 1234
+  headrace trace train.py:make_loader --step 1000000000 --json          a run from the beginning
+  headrace trace checkpoints/1200/loader train.py --step 1234 --shards 8    8 processes go on from the checkpoint
+  headrace trace --run checkpoints/1200/loader train.py --step 1234 -- --data /data      with a loader inside its main()"""
 
 
 def add_trace(tools: Any) -> None:
@@ -128,7 +128,7 @@ def _told_of_operations(path: Path) -> Iterator[None]:
     """Turns what functions of a program raise into one error; ours stay what they are."""
     try:
         yield
-    except (MillraceError, OSError):
+    except (HeadraceError, OSError):
         raise
     except Exception as error:
         from ..programs import told_of

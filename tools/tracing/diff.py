@@ -43,7 +43,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Difference:
-    """What `millrace.diff` found; false if the streams are the same, and `print` tells it in words.
+    """What `headrace.diff` found; false if the streams are the same, and `print` tells it in words.
 
     Attributes:
         reasons: the first one first.
@@ -83,19 +83,19 @@ def diff(one: Any, two: Any) -> Difference:
     a function by its name and by what is plain in its closure, not by its code. What is read is not compared.
 
     Args:
-        one: a `DataLoader`, `MapDataset` or `IterDataset`; or a checkpoint, as `millrace.trace` takes it.
+        one: a `DataLoader`, `MapDataset` or `IterDataset`; or a checkpoint, as `headrace.trace` takes it.
         two: likewise.
 
     Raises:
         CheckpointError: a state cannot be read.
 
-    >>> import millrace
+    >>> import headrace
     >>> parts = {"web": range(10_000), "books": range(1000)}
     >>> def loader(schedule):
-    ...     sampler = millrace.MixSampler(parts, schedule, when_exhausted="repeat")
-    ...     return millrace.DataLoader(data_source=parts, sampler=sampler, operations=[millrace.Batch(8)])
+    ...     sampler = headrace.MixSampler(parts, schedule, when_exhausted="repeat")
+    ...     return headrace.DataLoader(data_source=parts, sampler=sampler, operations=[headrace.Batch(8)])
     >>> before = {"web": 0.9, "books": 0.1}
-    >>> found = millrace.diff(loader(before), loader([(0, before), (4000, {"web": 0.5, "books": 0.5})]))
+    >>> found = headrace.diff(loader(before), loader([(0, before), (4000, {"web": 0.5, "books": 0.5})]))
     >>> found.step, [reason.what for reason in found.reasons]
     (500, ['weights'])
     """

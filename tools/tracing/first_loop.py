@@ -47,6 +47,6 @@ def _found(program: Program, arguments: Sequence[str]) -> Any:
             raise
     if not loops:
         raise ProgramError(
-            f"{program.path} ran to its end and took no batch from a loader of millrace; name a loader in it."
+            f"{program.path} ran to its end and took no batch from a loader of headrace; name a loader in it."
         )
     return loops[0]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import MillraceError
+from ...errors import HeadraceError
 from ...loader.plan.pipeline import Pipeline
 from ...samplers import BlockShuffle, IndexSampler, NoSharding
 from ...samplers.mix.order import MixOrder
@@ -134,7 +134,7 @@ def _of_mixes(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[Order | No
         return [None, None]
     try:
         return [_of_mix(order_told(each), length_told(each)) for each in told]
-    except MillraceError:  # of a damaged state
+    except HeadraceError:  # of a damaged state
         return [None, None]
 
 
@@ -170,7 +170,7 @@ def _of_keys(sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
 
 def _of_index(told: Mapping[str, Any]) -> Order | None:
     """The order of an `IndexSampler`, made again from its fingerprint."""
-    if told.get("kind") not in ("IndexSampler", "SequentialSampler") or told.get("algorithm") != "millrace":
+    if told.get("kind") not in ("IndexSampler", "SequentialSampler") or told.get("algorithm") != "headrace":
         return None
     shuffle = told["shuffle"]
     try:

@@ -13,6 +13,7 @@ from typing import Any
 from ...checks import whole_number
 from ...loader.plan.leaf import Leaf
 from ...loader.state.loader_state import LoaderState
+from ...redaction import redacted
 from ...samplers.mix.sampler import MixSampler
 from ...sources.used_records import FilePlace, TokenSpan
 from .labels import Found
@@ -160,9 +161,9 @@ def trace(
         CheckpointError: the state cannot be read, or is that of another pipeline.
         TypeError: the loader is none, or what is passed is of another kind.
 
-    >>> import millrace
-    >>> loader = millrace.load(range(100), shuffle=True, seed=0, batch_size=4)
-    >>> found = millrace.trace(loader, step=10**9)
+    >>> import headrace
+    >>> loader = headrace.load(range(100), shuffle=True, seed=0, batch_size=4)
+    >>> found = headrace.trace(loader, step=10**9)
     >>> [record.key for record in found.records] == loader.records_at(10**9).tolist()
     True
     """
@@ -233,7 +234,7 @@ def _traced(found: Found, shard: int) -> TracedRecord:
     place = FilePlace(*place)
     return dataclasses.replace(
         record,
-        file=place.file,
+        file=redacted(place.file),
         record=place.record,
         note=place.note,
         file_tokens=_tokens_of_file(place.tokens, used.tokens),

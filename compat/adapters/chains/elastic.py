@@ -13,7 +13,7 @@ from .iterators import DatasetIterator
 from .map_dataset import MapDataset
 
 _STREAMS = (
-    "Streams of millrace.MapDataset go on with other shards, filters or not: shard(…), iterator.set_states(states)."
+    "Streams of headrace.MapDataset go on with other shards, filters or not: shard(…), iterator.set_states(states)."
 )
 
 
@@ -31,7 +31,7 @@ class ElasticIterator(IterDataset[Any]):
         TypeError: it is no `MapDataset`.
         ValueError: a filter comes before, or the shards cannot share a batch evenly.
 
-    >>> from millrace.compat.grain import MapDataset, sharding
+    >>> from headrace.compat.grain import MapDataset, sharding
     >>> iterator = ElasticIterator(MapDataset.range(8), 4, sharding.ShardOptions(1, 2))
     >>> next(iterator).tolist(), iterator.get_state()
     ([1, 3], {'global_next_index': 4})

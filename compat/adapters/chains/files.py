@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import MissingExtraError, SourceError
+from ....wording import brief
 from .iter_dataset import IterDataset
 from .iterators import DatasetIterator
 from .streams import InterleaveIterDataset
@@ -47,7 +48,7 @@ class _ParquetIterator(DatasetIterator[dict[str, Any]]):
         try:
             from pyarrow import parquet
         except ImportError as error:
-            raise MissingExtraError('ParquetIterDataset needs pyarrow; pip install "millrace[parquet]".') from error
+            raise MissingExtraError('ParquetIterDataset needs pyarrow; pip install "headrace[parquet]".') from error
         self._file = parquet.ParquetFile(path, **read_kwargs)
         self._group, self._row, self._rows = 0, 0, 0
         self._columns: dict[str, Any] | None = None
@@ -104,7 +105,9 @@ class _TFRecordIterator(DatasetIterator[bytes]):
         length = _HEAD.unpack(head)[0] if len(head) == _HEAD.size else 0
         record: bytes = self._file.read(length + _CHECKSUM)
         if len(head) < _HEAD.size or len(record) < length + _CHECKSUM:
-            raise SourceError(f"{self._path} is no whole TFRecord file: the record at byte {self._offset} is cut off.")
+            raise SourceError(
+                f"{brief(self._path)} is no whole TFRecord file: the record at byte {self._offset} is cut off."
+            )
         self._offset += len(head) + len(record)
         return record[:length]
 

@@ -19,7 +19,6 @@ from ....datasets.transforms import as_kind
 from ....loader.plan.compile import compiled
 from ....loader.plan.pipeline import Pipeline
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
-from ....sources.run_through import RunThroughSource
 from ..options import MultiprocessingOptions
 from .at_index import AtIndex, RandomAtIndex
 from .counted import applied, counted, indexed
@@ -36,7 +35,7 @@ class IterDataset(OurIterDataset[T]):
 
     A class of your own, made from this one, defines `__iter__`, which gives a `DatasetIterator`.
 
-    >>> from millrace.compat.grain import MapDataset
+    >>> from headrace.compat.grain import MapDataset
     >>> iterator = iter(MapDataset.range(10).shuffle(seed=1).to_iter_dataset().batch(5))
     >>> next(iterator).tolist()
     [5, 7, 6, 0, 4]
@@ -92,7 +91,7 @@ class IterDataset(OurIterDataset[T]):
     def map_with_index(self, transform: Any) -> IterDataset[Any]:
         """A function of the index of each element among those that arrive here, and the element.
 
-        >>> from millrace.compat.grain import MapDataset
+        >>> from headrace.compat.grain import MapDataset
         >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
         >>> list(odd.map_with_index(lambda index, x: (index, x)))
         [(0, 1), (1, 3), (2, 5)]
@@ -135,7 +134,7 @@ class IterDataset(OurIterDataset[T]):
         fed = leaf.source.dataset.fed_by(options, worker_init_fn)
         if fed is None:
             return None
-        source = RunThroughSource(fed, has_workers=True)
+        source = leaf.source.fed_by(fed)
         tree = over_leaves(stream.tree, lambda leaf: dataclasses.replace(leaf, source=source))
         ahead = max(options.per_worker_buffer_size, 1)
         return dataclasses.replace(stream, tree=tree).with_options(

@@ -39,7 +39,7 @@ def as_stream(dataset: Any) -> Any:
 class LimitIterDataset(Named[T]):
     """The first elements.
 
-    >>> from millrace.compat.grain import MapDataset
+    >>> from headrace.compat.grain import MapDataset
     >>> list(LimitIterDataset(MapDataset.range(5).to_iter_dataset(), 2))
     [0, 1]
     """
@@ -101,7 +101,7 @@ class TakenApart(FlatMap):
 class RebatchIterDataset(Named[Any]):
     """Batches of another size, of the same rows in the same order.
 
-    >>> from millrace.compat.grain import MapDataset
+    >>> from headrace.compat.grain import MapDataset
     >>> batches = RebatchIterDataset(MapDataset.range(5).batch(2).to_iter_dataset(), 3)
     >>> [batch.tolist() for batch in batches]
     [[0, 1, 2], [3, 4]]

@@ -36,7 +36,7 @@ T = TypeVar("T")
 class MapDataset(OurMapDataset[T]):
     """Elements at any index, in Grain's order: `source(…)`, and methods that each give another dataset.
 
-    Its methods are those of `millrace.MapDataset`. What is random gives what Grain gives for the same seeds.
+    Its methods are those of `headrace.MapDataset`. What is random gives what Grain gives for the same seeds.
 
     >>> MapDataset.range(5).shuffle(seed=1)[[0, 1, 2, 3, 4]]
     [1, 2, 3, 0, 4]
@@ -74,7 +74,7 @@ class MapDataset(OurMapDataset[T]):
         Args:
             read_options: how records are read ahead.
             allow_nones: True keeps elements that are None.
-            **options: those that `millrace.MapDataset` has besides.
+            **options: those that `headrace.MapDataset` has besides.
         """
         from .iter_dataset import stream_of_node
 

@@ -30,7 +30,7 @@ class _Named(Chain[Any]):
 class WindowShuffleMapDataset(_Named):
     """Each window of consecutive indices in Grain's random order.
 
-    >>> from millrace.compat.grain import MapDataset
+    >>> from headrace.compat.grain import MapDataset
     >>> shuffled = WindowShuffleMapDataset(MapDataset.range(6), window_size=3, seed=1)
     >>> sorted(shuffled[[0, 1, 2]])
     [0, 1, 2]

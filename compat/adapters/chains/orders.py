@@ -34,6 +34,7 @@ class Shuffle:
     seed: int
 
     keeps_indices: ClassVar[bool] = False
+    change: ClassVar[None] = None  # Grain's programs get what Grain gives, without a word of ours
 
     @property
     def epoch_length(self) -> int | None:
@@ -67,6 +68,7 @@ class WindowShuffle:
     length: int
 
     keeps_indices: ClassVar[bool] = False
+    change: ClassVar[None] = None
 
     @property
     def epoch_length(self) -> int | None:

@@ -145,7 +145,7 @@ def _cursor(tree: Node, state: Any) -> Cursor:
         return _of_line(tree, state)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
-            f"{shown(state)} is no state that this dataset goes on from: neither one of millrace nor one that Grain gave for "
+            f"{shown(state)} is no state that this dataset goes on from: neither one of headrace nor one that Grain gave for "
             f"the same methods and classes, in the same order ({type(error).__name__}: {shown(error)})."
         ) from error
 

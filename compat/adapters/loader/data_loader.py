@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....described import digest
 from ....errors import StructureError
 from ....loader import DataLoader as OurLoader
 from ....loader import DataLoaderIterator as OurIterator
 from ....operations import Batch, Operation
+from ....operations.identity import fingerprint
 from ....samplers import IndexSampler as OurIndexSampler
 from ....samplers import NoSharding
 from ....samplers.chain_order import ChainOrder
 from ....samplers.protocol import ENDLESS, as_vector_sampler
-from ....sources import as_source
+from ....sources import as_source, fingerprint_of
 from ....sources.run_through import RunThroughSource
 from ...grain_state import state_after
 from ..options import MultiprocessingOptions
@@ -31,8 +33,8 @@ class DataLoader(OurLoader):
     """Records of a source, in a sampler's order, run through operations.
 
     Args:
-        data_source: as `millrace.DataLoader` takes it.
-        sampler: as `millrace.DataLoader` takes it.
+        data_source: as `headrace.DataLoader` takes it.
+        sampler: as `headrace.DataLoader` takes it.
         operations: transforms, and functions that make an iterator of `Record`s of another; the latter are run in order, in one
             worker.
         worker_count: processes; the stream is the same with any number.
@@ -120,9 +122,15 @@ def _run_through(operations: Sequence[Any], data_source: Any, sampler: Any, shar
     order = as_vector_sampler(sampler)
     shard = shard_options or NoSharding()
     length = len(order) // shard.shard_count  # of every shard, as in Grain
-    stream = RecordStream(as_source(data_source), sampler, length, shard, operations)
+    source = as_source(data_source)
+    stream = RecordStream(source, sampler, length, shard, operations)
+    made_of = [fingerprint_of(source), order.fingerprint, *map(fingerprint, operations)]
     everything = ChainOrder((), ENDLESS, ENDLESS, None)
-    return {"data_source": RunThroughSource(stream), "sampler": everything, "shard_options": None}
+    return {
+        "data_source": RunThroughSource(stream, parents=[digest(each, 12) for each in made_of]),
+        "sampler": everything,
+        "shard_options": None,
+    }
 
 
 def load(

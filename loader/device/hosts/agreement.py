@@ -6,7 +6,7 @@ They leave word in the store, ahead of the training, on the feeder's transfer th
 which could come between those of the training step on another host. Where all know that the next n batches are whole (an
 endless aligned loader: for ever), they agree once for all n.
 
-Keys are `millrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the same processes are numbered
+Keys are `headrace/<processes>.<feeder>.<run>/<block of steps>/<step>/<process>`. Feeders of the same processes are numbered
 as they are made, and runs of a feeder as they begin (anew after an error or `set_state`), in the same order on all of
 these. Who has read the words of a later step has read those of all former ones: so the first process deletes a block once all
 are past it, and the last one to leave a run deletes what is left.
@@ -14,7 +14,6 @@ are past it, and the last one to leave a run deletes what is left.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import itertools
 import json
@@ -23,12 +22,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import cloudpickle
-
 from ....errors import HostsError, ShardingError
 from ....wording import first_few
 from ..tuned import BLOCK
 from .store import Store
+from .template import from_text, to_text
 from .verdict import Go, Offer, Refuse, Verdict, decide
 
 _feeder_numbers: dict[str, int] = Counter()
@@ -40,7 +38,7 @@ class Agreement:
 
     def __init__(self, name: str, me: int, processes: Sequence[int]) -> None:
         self._store = Store()
-        self._folder = f"millrace/{name}/"
+        self._folder = f"headrace/{name}/"
         self._me = me
         self._processes = processes
         self._step = 0
@@ -121,18 +119,18 @@ class Agreement:
     def give_template(self, template: Any) -> None:
         """Let a process that never has a batch know what one looks like. Given once."""
         if not self._gave_template:
-            text = base64.b64encode(cloudpickle.dumps(template)).decode()
-            self._store.set(f"{self._folder}template/{self._me}", text)
+            self._store.set(f"{self._folder}template/{self._me}", to_text(template))
             self._gave_template = True
 
     def template(self, stopped: Callable[[], bool]) -> Any:
         """What some process with a batch gave; None when `stopped()` comes true first.
 
-        It is unpickled, as trees may have nodes of any class: it comes from a process of the same training.
+        Raises:
+            HostsError: it has a class that this process does not know.
         """
         process = self._with_batches[0]
         text = self._wait_for(f"{self._folder}template/", str(process), stopped)
-        return None if text is None else cloudpickle.loads(base64.b64decode(text))
+        return None if text is None else from_text(text)
 
     def leave(self, failure: Offer | None) -> None:
         """The run ends here, or this process's part in it: tell those who may ask later, and delete its keys if all have left.

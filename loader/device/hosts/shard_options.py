@@ -30,9 +30,9 @@ def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_in
         ShardingError: a process holds none of the rows, or rows of two processes overlap without being the same, so that no
             number of equal shards would do.
 
-    >>> import jax, millrace
+    >>> import jax, headrace
     >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
-    >>> millrace.shard_options_for((mesh, "data"))
+    >>> headrace.shard_options_for((mesh, "data"))
     ShardOptions(shard_index=0, shard_count=1, drop_remainder=False)
     """
     jax = jax_for("shard_options_for")

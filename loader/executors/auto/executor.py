@@ -20,6 +20,7 @@ from ..inline import InlineExecutor
 from ..protocol import Executor, Handle
 from .tuned import LEAST_TASKS, LONGEST_SECONDS, POLL_SECONDS, STRETCH_SECONDS, TUNING_SECONDS, WARM_SECONDS
 from .tuner import Stretch, Tuner
+from .tuning import NOTHING, Found, Standing, Tuning
 
 
 class Team(Executor, Protocol):
@@ -41,7 +42,12 @@ class AutoExecutor(Executor):
     elsewhere = True
 
     def __init__(
-        self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer, make_team: Callable[[int], Team]
+        self,
+        pipeline: Pipeline,
+        options: ExecutionOptions,
+        observer: Observer,
+        make_team: Callable[[int], Team],
+        tuning: Tuning,
     ) -> None:
         auto = options.worker_count
         assert isinstance(auto, Auto), "the options say that workers are counted here"
@@ -50,19 +56,28 @@ class AutoExecutor(Executor):
         most = (
             1 if all(leaf.in_order for leaf in pipeline.leaves) else auto.most
         )  # where one task follows from the other
-        self._tuner = Tuner(0 if here else 1, most, auto.most_bytes, options.worker_buffer_size)
+        self._tuning, found = tuning, tuning.take()
+        self._found: Found | None = found or Found(
+            Tuner(0 if here else 1, most, auto.most_bytes, options.worker_buffer_size)
+        )
+        self._tuner = self._found.tuner
+        workers, buffer = self._tuner.setting
         self._inline = InlineExecutor(pipeline, options) if here else None
-        self._team = None if here else make_team(1)
+        self._team = make_team(max(workers, 1)) if workers or not here else None
+        if self._team is not None and found is not None:
+            self._team.resize(workers, buffer)
         self._at_work = self._inline or self._team
         self._ends = 0.0  # when the tuner has to have come to an end; 0: no task came yet
         self._then: Callable[[float], None] = self._begin_stretch  # what is to be done beside tasks …
+        if workers and self._inline is not None:
+            self._then = self._take_over_at_first
         self._at = 0.0  # … and when
-        self._before = 0.0, 0, 0, 0.0  # how things stood when the stretch began
-        observer.worker_count = self._tuner.setting.workers
+        self._before = NOTHING  # how things stood when the stretch began
+        observer.worker_count = workers
 
-    def units(self, stage: int) -> int:
-        """Of whoever is at work."""
-        return self._working.units(stage)
+    def inputs(self, stage: int) -> int:
+        """As whoever is at work says."""
+        return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
         """Of whoever is at work; of more than one task, as that may be more in a moment."""
@@ -77,20 +92,30 @@ class AutoExecutor(Executor):
         """Have whoever is at work do a task; see now and then who should be."""
         now = perf_counter()
         if now >= self._at:
-            self._ends = self._ends or now + TUNING_SECONDS
+            self._ends = self._ends or now + self._seconds_left
             self._then(now)
         return self._working.submit(task, blocks)
 
     def _next(self, then: Callable[[float], None], at: float) -> None:
         self._then, self._at = then, at
 
+    @property
+    def _seconds_left(self) -> float:
+        return TUNING_SECONDS if self._found is None else self._found.seconds_left
+
     def _begin_stretch(self, now: float) -> None:
+        if self._tuner.settled:
+            self._next(self._begin_stretch, math.inf)
+            return
         self._ends += self._observer.waits.paused
         self._observer.waits.forget_pauses()
-        self._before = self._standing(now)
-        self._next(self._measure, now + STRETCH_SECONDS)
+        assert self._found is not None, "it is not closed"
+        measured, self._found.measured = self._found.measured, NOTHING
+        seconds, inputs, tasks, waited = map(sub, self._standing(now), measured)
+        self._before = seconds, int(inputs), int(tasks), waited
+        self._next(self._measure, now + max(STRETCH_SECONDS - measured[0], 0.0))
 
-    def _standing(self, now: float) -> tuple[float, int, int, float]:
+    def _standing(self, now: float) -> Standing:
         """The time, inputs and tasks that came through so far, and seconds that the user waited."""
         sums = [self._observer.stage(stage.number) for stage in self._pipeline.stages if stage.leaf is not None]
         inputs, tasks = sum(one.inputs for one in sums), sum(one.tasks for one in sums)
@@ -129,6 +154,14 @@ class AutoExecutor(Executor):
         self._at_work = self._team
         self._next(self._begin_stretch, math.inf if self._tuner.settled else now + WARM_SECONDS)
 
+    def _take_over_at_first(self, now: float) -> None:
+        """Have the team work that the last epoch ended with, once it can."""
+        if self._team is None or not self._team.has_begun():
+            self._next(self._take_over_at_first, now + POLL_SECONDS)
+            return
+        self._at_work = self._team
+        self._begin_stretch(now)
+
     def _send_home(self, now: float) -> None:
         """End the team, once what it was given is done."""
         if self._team is None or self._team.is_idle():
@@ -137,8 +170,21 @@ class AutoExecutor(Executor):
                 team.close()
         self._next(self._send_home, math.inf if self._team is None else now + POLL_SECONDS)
 
+    def _keep_found(self, now: float) -> None:
+        found, self._found = self._found, None
+        if found is None or not self._ends:
+            return
+        found.seconds_left = max(self._ends - now, 0.0)
+        if self._then == self._measure:
+            seconds, inputs, tasks, waited = map(sub, self._standing(now), self._before)
+            found.measured = seconds - self._observer.waits.paused, int(inputs), int(tasks), waited
+        if self._then == self._take_over_at_first or not found.seconds_left:  # epochs end before workers begin
+            self._tuner.settle()
+        self._tuning.give_back(found)
+
     def close(self) -> None:
-        """Close all of them."""
+        """Close all of them; what was found out is for the next epoch."""
+        self._keep_found(perf_counter())
         for executor in (self._inline, self._team):
             if executor is not None:
                 executor.close()

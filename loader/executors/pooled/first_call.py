@@ -17,6 +17,6 @@ def called_first(options: ExecutionOptions, worker: int) -> Failure | None:
     try:
         options.worker_init_fn(number, options.workers)
     except Exception as error:
-        error.add_note(f"millrace: worker_init_fn failed in worker {number} of {options.workers}.")
+        error.add_note(f"headrace: worker_init_fn failed in worker {number} of {options.workers}.")
         return Failure(error)
     return None

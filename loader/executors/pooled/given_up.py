@@ -18,15 +18,32 @@ from ...plan.leaf import Leaf
 from ...plan.pipeline import Pipeline
 from ...plan.stages import Span
 from ...work.explain import told
-from ...work.tasks import Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task
+from ...work.tasks import Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task, input_count, single_rows
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """What of a task can be tried on its own: of several units, any may have ended the worker."""
-    if isinstance(task, GroupTask) or task.since is not None:
+    """What of a task can be tried on its own: of several units, or elements of a window, any may have ended the worker."""
+    stage = pipeline.stages[task.stage]
+    if isinstance(task, GroupTask) and not stage.groups:
+        return single_rows(task)
+    if isinstance(task, SpanTask):
+        if task.since is not None:
+            return [task]
+        parts = plan.parts_of(Span(task.start, task.stop), stage.unit)
+        if len(parts) > 1:
+            return [task._replace(start=part.start, stop=part.stop) for part in parts]
+    if stage.window is None or task.only is not None:
         return [task]
-    parts = plan.parts_of(Span(task.start, task.stop), pipeline.stages[task.stage].unit)
-    return [task._replace(start=part.start, stop=part.stop) for part in parts]
+    elements = -(-input_count(task) // stage.inputs_of(stage.window))
+    return [task._replace(only=place) for place in range(elements)]
+
+
+def inputs_of(task: Task) -> Sequence[Task]:
+    """A task for each of the positions or rows of one, all elements of which go on."""
+    task = task._replace(only=None)
+    if isinstance(task, GroupTask):
+        return single_rows(task)
+    return [task._replace(start=start, stop=start + 1) for start in range(task.start, task.stop)]
 
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:

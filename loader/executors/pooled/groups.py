@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...work.tasks import GroupTask, RowRange
 
-EncodedGroup = tuple[int, int, list[tuple[int, int, int]], bytes | None, int, int]
+EncodedGroup = tuple[int, int, list[tuple[int, int, int]], bytes | None, int, int, int | None]
 """A `GroupTask`, after its number: stage, rows `(block, start, stop)`, and the rest."""
 
 RowsNamed = dict[int, tuple[int, int]]
@@ -31,6 +31,7 @@ def encoded(tasks: Sequence[tuple[int, GroupTask]]) -> tuple[list[EncodedGroup],
             task.order,
             task.first,
             task.former,
+            task.only,
         )
         for number, task in tasks
     ]
@@ -40,6 +41,6 @@ def encoded(tasks: Sequence[tuple[int, GroupTask]]) -> tuple[list[EncodedGroup],
 def decoded(groups: Sequence[EncodedGroup]) -> list[tuple[int, GroupTask]]:
     """The tasks again, with their numbers."""
     return [
-        (number, GroupTask(stage, tuple(RowRange(*some) for some in rows), order, first, former))
-        for number, stage, rows, order, first, former in groups
+        (number, GroupTask(stage, tuple(RowRange(*some) for some in rows), order, first, former, only))
+        for number, stage, rows, order, first, former, only in groups
     ]

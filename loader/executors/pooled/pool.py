@@ -4,7 +4,8 @@ In: jobs and events, each with the time. Out: actions, which the caller carries 
 
 The rules:
 * jobs go to the worker that has the least to do; a worker that is missing is made before. With a `depth`, workers that have
-  begun have that many messages at most, and jobs wait for room, in their order: a worker may take long to be made.
+  begun have that many messages at most, and jobs wait for room, in their order: a worker may take long to be made. A job at
+  which a worker ended is then tried by itself, as answers before it may have been lost with the worker.
 * each job of a series goes on where the one before it ended. So all go to one worker, while it is there and has room: another
   one had to go there first. Series begin at the worker that has the fewest of them.
 * a worker ends: its jobs are given again, each alone. The one that it was at is divided if that is possible. If not, and it
@@ -107,6 +108,11 @@ class _Worker(Generic[J]):
         self.began = 0.0  # with the first job
         self.late: J | None = None  # the job for which it is being killed
 
+    def has_room(self, job: Job, depth: int) -> bool:
+        """Whether it has begun, and may be given a job. One at which a worker ended has its worker for itself."""
+        is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
+        return self.ready and self.messages < (1 if is_tried else depth)
+
 
 _LOAD = attrgetter("load")
 
@@ -162,6 +168,11 @@ class WorkerPool(Generic[J]):
         self._leaving.difference_update(idle)
         return [Kill(number) for number in idle]
 
+    def deepen(self, depth: int) -> None:
+        """A worker may have so many messages from now on, if it might not have more already."""
+        if self._depth is not None:
+            self._depth = max(self._depth, depth)
+
     def knows(self, worker: int) -> bool:
         """Whether it is one of the workers: not if it was let go."""
         return worker in self._workers
@@ -204,7 +215,7 @@ class WorkerPool(Generic[J]):
         if self._leaving:
             workers = [worker for worker in workers if worker.number not in self._leaving]
         if self._depth is not None:
-            workers = [worker for worker in workers if worker.ready and worker.messages < self._depth]
+            workers = [worker for worker in workers if worker.has_room(job, self._depth)]
         if job.series is None:
             return min(workers, key=_LOAD, default=None)
         return self._worker_of_series(job.series, {worker.number: worker for worker in workers})
@@ -246,8 +257,7 @@ class WorkerPool(Generic[J]):
         """A worker has ended, and all that it had answered is known. `how` goes on after "was terminated unexpectedly"."""
         if worker not in self._workers:  # it was let go
             return []
-        gone = self._workers.pop(worker)
-        self._leaving.discard(worker)
+        gone = self._forget(worker)
         reason = f"was terminated unexpectedly {how}"
         if gone.late is not None:
             reason = f"was stopped after timeout={self._timeout} s"
@@ -274,10 +284,15 @@ class WorkerPool(Generic[J]):
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
         """What none of their jobs is to blame for has ended workers; all that they had answered is known.
 
-        The user is told of the `event`; None: that was done.
+        The user is told of the `event`; None: that was done. Other workers may have waited for what was lost: their jobs
+        have the whole time again.
         """
-        told = [] if event is None else [Warn(f"{event}; its work is done again")]
-        return [*told, *self._assign_again(self._jobs_of(workers), now), *self.spawn_missing()]
+        known = [worker for worker in workers if worker in self._workers]  # others were let go
+        told = [Warn(f"{event}; its work is done again")] if known and event is not None else []
+        jobs = self._jobs_of(known)
+        for worker in self._workers.values():
+            worker.began = now
+        return [*told, *self._assign_again(jobs, now), *self.spawn_missing()]
 
     def all_ended(self, how: str, now: float) -> list[Action[J]]:
         """The process that makes the workers "was …" (`how`), and they ended with it; all that they had answered is known."""
@@ -291,12 +306,27 @@ class WorkerPool(Generic[J]):
 
     def _jobs_of(self, workers: Iterable[int]) -> list[J]:
         """The jobs of workers that are no more, in their order."""
-        gone = [self._workers.pop(worker) for worker in workers]
-        self._leaving.difference_update(worker.number for worker in gone)
+        gone = [self._forget(worker) for worker in workers]
         return sorted((job for worker in gone for job in worker.jobs), key=attrgetter("number"))
 
+    def _forget(self, worker: int) -> _Worker[J]:
+        """A worker is no more. One that was to go stays in its place, so that there are not too few."""
+        gone = self._workers.pop(worker)
+        self._leaving.discard(worker)
+        if self._leaving and len(self._workers) - len(self._leaving) < self._worker_count:
+            self._leaving.remove(min(self._leaving))
+        return gone
+
     def _assign_again(self, jobs: Iterable[J], now: float) -> list[Action[J]]:
-        return [action for job in jobs for action in self.assign([job], now)]
+        """Have jobs done again, each alone; and those that wait for a worker, which may have been the last one."""
+        for job in jobs:
+            insort(self._waiting, [job], key=_number)
+        return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
+
+    @property
+    def late(self) -> set[int]:
+        """Workers that are being killed, as a job took too long."""
+        return {worker.number for worker in self._workers.values() if worker.late is not None}
 
     def late_at(self) -> float:
         """When the first job will have taken too long."""

@@ -177,7 +177,8 @@ class ProcessExecutor(PooledExecutor):
         handles = self._pool.answered(worker.number, len(answers), time.monotonic())
         for handle, answer, leased in zip(handles, answers, leases):
             assert handle.number == answer.number, "a worker answers in the order in which it was asked"
-            self._pace.note(handle.task, answer.seconds, sum(size for _, size in answer.lent))
+            size = sum(size for _, size in answer.lent)
+            self._pace.note(handle.task, answer.seconds, answer.waited, answer.row_count, size)
             handle.block = EncodedBlock(answer, leased)
         self._act(self._pool.without_idle())
 

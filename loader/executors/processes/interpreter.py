@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-_PROGRAM = "import gc; gc.disable(); from millrace.loader.executors.processes.zygote import main; main()"
+_PROGRAM = "import gc; gc.disable(); from headrace.loader.executors.processes.zygote import main; main()"
 """Without the garbage collector, importing takes a tenth less; `main` turns it on again."""
 
 

@@ -16,17 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....global_random import reseed
 from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease, Slab, SlabPool, rounded
 from ...work.stopwatch import stopwatches
-from ...work.tasks import NO_BLOCKS, Block, Blocks, RowTags, SpanTask, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RowTags, SpanTask, Task
 from ...work.worker import Worker
 from ..pooled import remote_errors as errors
 from ..pooled.first_call import called_first
 from ..pooled.groups import decoded
-from ..read_ahead import NOT_AHEAD, ReadAhead, Reading
+from ..pooled.sending import sent
+from ..read_ahead import NOT_AHEAD, AheadOfWork, ReadAhead
 from .transport import shared_memory as memory
 from .transport.channel import Channel
 from .transport.codec import Encoder, decode
@@ -38,15 +40,20 @@ class WorkerProcess:
     """The state of a worker process."""
 
     def __init__(self, number: int, channel: Channel, pipeline: Pipeline, options: ExecutionOptions) -> None:
+        reseed()
         self._unready = called_first(options, number)
         self._channel = channel
+        self._pipeline = pipeline
         self._own = OwnSlabs()
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
         stopwatch = stopwatches(number, options.observe)
-        self._worker = Worker(pipeline, self._allocate, stacks_rows=True, stopwatch=stopwatch)
+        seeds = options.seed_globals
+        self._worker = Worker(
+            pipeline, self._allocate, stacks_rows=True, owns_globals=True, stopwatch=stopwatch, seeds_globals=seeds
+        )
         self._ahead = ReadAhead(pipeline, options.reading)
-        self._waiting: deque[tuple[RunSpan | RunGroups, list[int], Reading]] = deque()
+        self._waiting: deque[tuple[RunSpan | RunGroups, list[int], AheadOfWork]] = deque()
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
@@ -54,7 +61,7 @@ class WorkerProcess:
         INSIDE_A_TASK.set(True)
         self._channel.send(Ready())
         while self._waiting or self._take_message():
-            if self._ahead.spans:
+            if self._ahead.helps:
                 self._take_messages()  # tasks that wait here are being read
             if not self._waiting:
                 continue
@@ -109,23 +116,24 @@ class WorkerProcess:
             for number, rows, start, stop, tags in message.blocks
         }
 
-    def _answer(self, number: int, task: Task, blocks: Blocks = NO_BLOCKS, reading: Reading = NOT_AHEAD) -> Answer:
+    def _answer(self, number: int, task: Task, blocks: Blocks = NO_BLOCKS, reading: AheadOfWork = NOT_AHEAD) -> Answer:
         """Do a task."""
         began = time.perf_counter()
         block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading.records)
-        error = None if block.failure is None else errors.encode(block.failure.error)
         try:
-            rows, leases = self._encoder.encode(block.elements)
+            block, (rows, leases) = sent(block, task, self._pipeline, self._encoder.encode)
         except Exception as failure:
-            rows, leases, error = self._encoder.encode([])[0], [], errors.encode(failure)
-            block = Block([], None if block.tags is None else type(block.tags)(), block.failure)
+            rows, leases = self._encoder.encode([])[0], []
+            block = Block([], None if block.tags is None else RowTags(), Failure(failure))
+        error = None if block.failure is None else errors.encode(block.failure.error)
         self._own.lend(leases)
         sizes = [(lease.slab.number, len(lease.slab.memory)) for lease in leases]
         ended = time.perf_counter()
         tags = None if block.tags is None else block.tags.packed()
         times = None if block.times is None else block.times.until(ended).packed()
         told = block.skipped, block.notices
-        return Answer(number, rows, block.count, tags, error, sizes, *told, ended - began, block.stand, times)
+        spent = ended - began, block.waited
+        return Answer(number, rows, block.count, tags, error, sizes, *told, *spent, block.stand, times)
 
     def _send(self, answers: list[Answer]) -> None:
         introduced = self._own.take_introduced()

@@ -52,7 +52,7 @@ class Zygote:
         try:
             self._work = unpack(self._payload)
         except BaseException as error:
-            error.add_note("millrace: a worker process could not unpickle the pipeline.")
+            error.add_note("headrace: a worker process could not unpickle the pipeline.")
             self._channel.send(Broken(errors.encode(error)))
             return False
         _keep_freed_memory()

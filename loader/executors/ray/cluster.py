@@ -13,9 +13,9 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from logging import WARNING
-from typing import Any
+from typing import Any, NoReturn
 
 import ray
 from ray._private import ray_constants
@@ -24,11 +24,12 @@ from ray.autoscaler.sdk import request_resources
 from ....errors import ClusterLostError, ClusterNotFoundError
 from ....wording import brief, shown
 from ...interrupts import Uninterrupted
-from .tuned import CONNECT_SECONDS, GRACE_SECONDS, LOOK_SECONDS
+from .pings import Pings, answers
+from .tuned import CONNECT_SECONDS, GRACE_SECONDS, HEAD_SILENT_SECONDS, LEAVE_SECONDS, LOOK_SECONDS, SILENT_SECONDS
 
 _STARTING = threading.Lock()
 
-_NODE_DIED = re.compile(r"its node has died\. Node Id: (\w+)")
+_NODE_DIED = re.compile(r"its node has died\. Node Id: (\w+)|(?:its|actor's) node (?:has died|was terminated)")
 
 
 def join(address: str | None, workers: int) -> None:
@@ -119,7 +120,7 @@ def _lasting(begin: Callable[[], None]) -> None:
             started.set()
         threading.Event().wait()
 
-    threading.Thread(target=keep, name="millrace-ray", daemon=True).start()
+    threading.Thread(target=keep, name="headrace-ray", daemon=True).start()
     started.wait()
     if failures:
         raise failures[0]
@@ -145,6 +146,7 @@ class Cluster:
         self._addresses: dict[str, str] = {}  # of Ray's processes on nodes, "host:port", by the node's id
         self._here = ""
         self._looked, self._lost_since = float("-inf"), 0.0
+        self._pings, self._needed_pings = Pings(SILENT_SECONDS), Pings(HEAD_SILENT_SECONDS)
         self._here = self._address_of(context.get_node_id())
         self._asked = 0
 
@@ -157,6 +159,9 @@ class Cluster:
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
+        silent = self._needed_pings.silent((address for _, address in self._needed()), now)
+        if silent:
+            self._leave([name for name, address in self._needed() if address in silent])
         if lost := [name for name, address in self._needed() if not reachable(address)]:
             self._lost_since = self._lost_since or now
             if now - self._lost_since >= GRACE_SECONDS:
@@ -171,7 +176,7 @@ class Cluster:
         Raises:
             ClusterLostError: it does not come back.
         """
-        while not reachable(self._head):
+        while not answers(self._head):
             self.look()
             time.sleep(LOOK_SECONDS / 10)
 
@@ -192,24 +197,36 @@ class Cluster:
         needed = [(f"its head at {self._head}", self._head)]
         return [*needed, (f"Ray's process on this machine, {self._here}", self._here)] if self._here else needed
 
-    def _leave(self, lost: list[str]) -> None:
+    def _leave(self, lost: list[str]) -> NoReturn:
         with Uninterrupted():
-            ray.shutdown()
+            leaving = threading.Thread(target=ray.shutdown, name="headrace-ray", daemon=True)
+            leaving.start()
+            leaving.join(LEAVE_SECONDS)  # Ray waits for a head that is there and does not answer
         raise ClusterLostError(
             f"the Ray cluster is gone: {' and '.join(lost)} cannot be reached. The state is that of the last batch that you "
             "received: save it, and go on from it in a cluster that runs, or with worker_count=0."
         )
 
     @staticmethod
-    def lost_by(error: Exception) -> str:
-        """The node with which a worker ended, "" if Ray does not say so. One that had not begun yet has told no node."""
+    def lost_by(error: Exception) -> str | None:
+        """The node with which a worker ended, "" if Ray does not say which; None if the worker ended alone."""
         found = _NODE_DIED.search(str(error))
-        return found[1] if found else ""
+        return found and (found[1] or "")
 
     def has(self, node: str) -> bool:
-        """Whether a node is there: Ray notices only after some time that it is not."""
-        address = self._address_of(node)
-        return bool(address) and reachable(address)
+        """Whether a node is there, and answers: Ray notices only after some time that it does not."""
+        return any(one["NodeID"] == node for one in self._nodes()) and answers(self._address_of(node))
+
+    def silent(self, nodes: Iterable[str]) -> list[str]:
+        """Which of these nodes have not answered for some seconds. Does not wait; is asked from time to time."""
+        addresses = {node: address for node in nodes if (address := self._address_of(node))}
+        silent = self._pings.silent(addresses.values(), time.monotonic())
+        return [node for node, address in addresses.items() if address in silent]
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        self._pings.close()
+        self._needed_pings.close()
 
     def _address_of(self, node: str) -> str:
         if node not in self._addresses:
@@ -218,17 +235,21 @@ class Cluster:
 
     def told(self, node: str) -> str:
         """A node as the user knows it."""
-        return self._addresses.get(node, "").rpartition(":")[0] or node
+        return self._address_of(node).rpartition(":")[0] or node
 
     def ask_for(self, workers: int, needs: Mapping[str, float]) -> None:
         """Tell an autoscaler, if there is one, how many workers with these needs there should be room for; 0 for none more."""
-        if workers != self._asked and reachable(self._head):
+        if workers != self._asked and answers(self._head):
             request_resources(bundles=[dict(needs)] * workers)
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
         """How many workers with these needs the nodes have room for, if nobody else is there. At least one."""
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
+
+    def stores(self) -> dict[str, float]:
+        """Bytes of the object store of each node."""
+        return {one["NodeID"]: one["Resources"].get("object_store_memory", 0.0) for one in self._nodes()}
 
     def _nodes(self) -> list[dict[str, Any]]:
         """Those that are there. Ray would wait for a head that is gone, and then end the process."""

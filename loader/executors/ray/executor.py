@@ -14,94 +14,35 @@ import os
 import sys
 import time
 import weakref
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import count
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
+from ....errors import ClusterMismatchError
 from ....wording import brief, shown
 from ...interrupts import Uninterrupted
 from ...observing.observer import Observer
-from ...observing.times import Moments, TaskTimes
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
-from ...work.tasks import NO_BLOCKS, GroupTask, RowTags, SpanTask
+from ...work.tasks import GroupTask, SpanTask, input_count
+from ..pace import limits_of, tasks_ahead
 from ..pooled import remote_errors as errors
 from ..pooled.executor import LOGGER, PooledExecutor, PooledHandle
 from ..pooled.groups import encoded
 from ..pooled.pickled import pickled
 from ..pooled.pool import MAX_TRIES, WorkerPool
 from ..protocol import window_of
-from .blocks import OF_THIS_PROCESS, StoredRows, as_list, loaded, memory_of
+from .blocks import OF_THIS_PROCESS, StoredRows, memory_of
+from .budget import Budget
+from .checked import Checked
 from .cluster import Cluster, join, needs_of
-from .tuned import LOOK_SECONDS, NO_ROOM_SECONDS, RESIZE_SECONDS
-from .worker import Answer, Begun, NamedRows, RayWorker
-
-LOST = ""
-"""In place of the node of rows that Ray has lost, wherever they lay."""
-
-
-class RayBlock:
-    """A `Block` whose rows are in the object store until somebody wants them here."""
-
-    parts = ()
-
-    def __init__(self, executor: RayExecutor, handle: PooledHandle, answer: Answer, rows: Any, remote: _Remote) -> None:
-        self._executor = executor
-        self.number, self.task, self.blocks = handle.number, handle.task, handle.blocks  # to make the rows again
-        self.rows: Any = rows
-        self.node = remote.node
-        self.count = answer.row_count
-        self.tags = None if answer.tags is None else RowTags.unpacked(answer.tags)
-        self.failure = None if answer.error is None else errors.EncodedFailure(answer.error)
-        self.skipped = answer.skipped
-        self.notices = answer.notices
-        self.stand = answer.stand
-        self.times = None if answer.times is None else TaskTimes.unpacked(answer.times).moved(remote.clock)
-        self.moments: Moments = (0.0, 0.0, 0.0)
-        self.again: PooledHandle | None = None  # the task, while it is done again
-        self._elements: list[Any] | None = None
-
-    @property
-    def elements(self) -> list[Any]:
-        """The rows. Their arrays look at the store, which the block lets go of."""
-        if self._elements is None:
-            self._elements = as_list(loaded(self._executor.rows_of(self)))
-            self.rows, self.blocks = None, NO_BLOCKS
-        return self._elements
-
-    def take_again(self) -> None:
-        """Take the rows, if the task was done again; or raise why it could not be."""
-        if self.again is not None and (block := self.again.block) is not None:
-            self.again = None
-            if block.failure is not None and not isinstance(block, RayBlock):
-                raise block.failure.error
-            self.rows, self.node = block.rows, block.node
-
-
-class _Message(NamedTuple):
-    """What a worker was sent."""
-
-    answers: Any  # reference to what it answers
-    rows: Sequence[Any]  # references to the rows that come of each handle
-    handles: Sequence[PooledHandle]  # none: it is to begin
-
-
-class _Remote:
-    """The way to a worker."""
-
-    def __init__(self, number: int, actor: Any) -> None:
-        self.number = number
-        self.actor = actor
-        self.run_span = actor.run_span.options(num_returns=2).remote
-        self.turns = count()
-        self.node = LOST  # until it has begun
-        self.clock = 0.0  # seconds to be added to its times
-        self.messages = deque([_Message(actor.begin.remote(), (), ())])
+from .messages import Answer, Begun, NamedRows
+from .remotes import LOST, Message, RayBlock, Remote
+from .tuned import LOOK_SECONDS, MAX_CALLS, NO_ROOM_SECONDS, RESIZE_SECONDS
+from .worker import RayWorker
 
 
 class RayExecutor(PooledExecutor):
@@ -110,7 +51,7 @@ class RayExecutor(PooledExecutor):
     def __init__(self, pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> None:
         depth = 1 + options.worker_buffer_size
         ray_options = {"num_cpus": 1, **(options.ray_options or {})}
-        self._actors, self._needs = _described(ray_options, depth)
+        self._actors, self._needs = _described(ray_options, max(depth, _calls(pipeline, options)))
         join(options.address, options.workers)
         self._cluster = Cluster()
         self._grows = options.worker_count == "cluster"
@@ -119,7 +60,10 @@ class RayExecutor(PooledExecutor):
         super().__init__(pipeline, options, observer, pool)
         if self._grows:
             observer.worker_count = room
-        self._remotes: dict[int, _Remote] = {}
+        self._budget = Budget(len(pipeline.stages))
+        for node, size in self._cluster.stores().items():
+            self._budget.add_store(node, size)
+        self._remotes: dict[int, Remote] = {}
         self._gone = {LOST}  # nodes, by their ids
         self._stalled: list[Sequence[PooledHandle]] = []  # what names rows that are made again
         self._begun = self._resized = time.monotonic()
@@ -129,6 +73,7 @@ class RayExecutor(PooledExecutor):
             OF_THIS_PROCESS.add(self)
         try:
             data, buffers = pickled((pipeline, options), "the pipeline")
+            self._checked = Checked(pipeline, data, buffers)
             self._payload = ray.put((data, memory_of(buffers)))
             self._act(self._pool.spawn_missing())
         except BaseException:
@@ -139,19 +84,35 @@ class RayExecutor(PooledExecutor):
         """How many workers there may be now."""
         return self._cluster.room(self._needs) if self._grows else self._options.workers
 
+    def inputs(self, stage: int) -> int:
+        """As many as take some time, and have rows that are small beside the object stores."""
+        one = self._pipeline.stages[stage]
+        most = self._budget.most_rows() if one.leaf is None else self._budget.most_inputs(stage)
+        return one.bounded(super().inputs(stage), most)
+
+    def most_rows(self) -> int:
+        """As many as are small beside the object stores."""
+        return self._budget.most_rows()
+
     def window(self, stage: int) -> int:
-        """As many messages as keep the workers busy."""
-        workers = max(self._pool.ready_count, 1) if self._grows else self._options.workers
-        window = window_of(workers, self._options.worker_buffer_size, len(self._pipeline.leaves))
-        return window if self._pipeline.stages[stage].leaf is not None else window * self.units(stage)
+        """As many tasks as keep the workers busy, and as their rows have room for in the object stores."""
+        if self._grows:
+            self._worker_count = max(self._pool.ready_count, 1)
+            self._window = window_of(self._worker_count, self._options.worker_buffer_size, len(self._pipeline.leaves))
+        window = min(super().window(stage), self._budget.most_tasks(stage, self.inputs(stage)))
+        if self._pace.waits(stage):
+            self._pool.deepen(-(-window // self._worker_count))
+        return window
 
     def _spawn(self, worker: int) -> None:
         with Uninterrupted():
-            self._remotes[worker] = _Remote(worker, self._actors.remote(worker, list(sys.path), self._payload))
+            self._remotes[worker] = Remote(worker, self._actors.remote(worker, list(sys.path), self._payload))
 
     def _kill(self, worker: int) -> None:
-        if (remote := self._remotes.get(worker)) is not None:
-            ray.kill(remote.actor)
+        if not self._pool.knows(worker):  # it was let go: nobody waits for its end
+            self._drop(self._remotes[worker], "as it was one too many")
+        elif worker in self._remotes:
+            ray.kill(self._remotes[worker].actor)
 
     def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
         if lost := [block for handle in handles for block in handle.blocks.values() if self._is_lost(block)]:
@@ -163,7 +124,7 @@ class RayExecutor(PooledExecutor):
         remote, task = self._remotes[worker], handles[0].task
         if isinstance(task, SpanTask):
             answers, rows = remote.run_span(next(remote.turns), tuple(task))
-            remote.messages.append(_Message(answers, [rows], handles))
+            remote.messages.append(Message(answers, [rows], handles))
             return
         groups, ranges = encoded([(handle.number, cast(GroupTask, handle.task)) for handle in handles])
         blocks: dict[int, RayBlock] = {number: block for handle in handles for number, block in handle.blocks.items()}
@@ -173,7 +134,7 @@ class RayExecutor(PooledExecutor):
         ]
         run = remote.actor.run_groups.options(num_returns=1 + len(handles)).remote
         answers, *rows = run(next(remote.turns), groups, named, *(blocks[number].rows for number in ranges))
-        remote.messages.append(_Message(answers, rows, handles))
+        remote.messages.append(Message(answers, rows, handles))
 
     def handle_messages(self, wait: float | None) -> None:
         """Take what has arrived; with `wait=None`, wait for something to arrive, or until it is time to look after all."""
@@ -191,7 +152,7 @@ class RayExecutor(PooledExecutor):
         """Seconds until somebody should look after the cluster, or the first task is late."""
         return min(LOOK_SECONDS, max(0.0, self._pool.late_at() - time.monotonic()) + 0.001)
 
-    def _hear(self, remote: _Remote) -> None:
+    def _hear(self, remote: Remote) -> None:
         """Take an answer."""
         message = remote.messages[0]
         try:
@@ -209,52 +170,67 @@ class RayExecutor(PooledExecutor):
             self._begin_with(remote, answer)
         self._act(self._pool.give_waiting(time.monotonic()))
 
-    def _begin_with(self, remote: _Remote, begun: Begun) -> None:
+    def _begin_with(self, remote: Remote, begun: Begun) -> None:
+        try:
+            self._checked.check(begun, self._cluster.told(begun.node))
+        except ClusterMismatchError:
+            self.close()
+            raise
         if begun.error is not None:
             self.close()
             raise errors.decode(begun.error)
         remote.node, remote.clock = begun.node, begun.clock - self._cluster.clock
+        self._budget.add_store(begun.node, self._cluster.stores().get(begun.node, 0.0))
+        self._gone.discard(begun.node)  # one that had only stopped for a while
         self._pool.ready(remote.number, time.monotonic())
 
-    def _finish(self, remote: _Remote, message: _Message, answers: Sequence[tuple[Any, ...]]) -> None:
+    def _finish(self, remote: Remote, message: Message, answers: Sequence[tuple[Any, ...]]) -> None:
         handles = self._pool.answered(remote.number, len(answers), time.monotonic())
         assert handles == list(message.handles), "a worker answers in the order in which it was asked"
         for handle, fields, rows in zip(handles, answers, message.rows):
             answer = Answer(*fields)
-            self._pace.note(handle.task, answer.seconds, answer.size)
+            self._pace.note(handle.task, answer.seconds, answer.waited, answer.row_count, answer.size)
+            self._budget.note(handle.task.stage, input_count(handle.task), answer.row_count, answer.size)
             handle.block = RayBlock(self, handle, answer, rows, remote)
         if self._stalled:
             self._give_stalled()
 
     # What goes wrong
 
-    def _bury(self, remote: _Remote, error: RayError) -> None:
+    def _bury(self, remote: Remote, error: RayError) -> None:
         """A worker has ended, or cannot be reached: alone, or with its node."""
         self._cluster.wait_for_head()
-        node = self._cluster.lost_by(error) or remote.node
-        if node != LOST and (node in self._gone or not self._cluster.has(node)):
-            self._lose(node, remote)
+        node = self._cluster.lost_by(error)
+        if node is None:
+            node = next((one for one in self._nodes() if not self._cluster.has(one)), None)
+        if node is not None:
+            self._lose(node or remote.node, remote)
             return
         self._drop(remote, how := _description(error))
         self._act(self._pool.ended(remote.number, how, time.monotonic()))
 
-    def _lose(self, node: str, *remotes: _Remote) -> None:
-        """A node is gone, and what lay there, with these workers. Others that wait for what lay there wait in vain."""
+    def _lose(self, node: str, *remotes: Remote) -> None:
+        """A node is gone, and what lay there, with these workers. Others that wait for what lay there wait in vain.
+
+        So may those have done that are being killed, as a task took too long.
+        """
         event = f"node {self._cluster.told(node)} of the Ray cluster was lost"
         warned = node in self._gone
         self._gone.add(node)
-        doomed = [
-            one for one in self._remotes.values() if one in remotes or one.node == node or self._waits_for_lost(one)
-        ]
+        self._budget.remove_store(node)
+        self._begun = max(self._begun, time.monotonic())  # its workers look for another place
+        late = self._pool.late
+        there = [one for one in self._remotes.values() if one.node == node != LOST or one.number in late]
+        doomed = {*remotes, *there, *filter(self._waits_for_lost, self._remotes.values())}
         for remote in doomed:
             self._drop(remote, event)
         self._act(self._pool.lost([remote.number for remote in doomed], None if warned else event, time.monotonic()))
 
-    def _waits_for_lost(self, remote: _Remote) -> bool:
+    def _waits_for_lost(self, remote: Remote) -> bool:
         handles = (handle for message in remote.messages for handle in message.handles)
         return any(self._is_lost(block) for handle in handles for block in handle.blocks.values())
 
-    def _lose_rows(self, remote: _Remote, message: _Message, error: RayTaskError) -> None:
+    def _lose_rows(self, remote: Remote, message: Message, error: RayTaskError) -> None:
         """Rows that a message names are gone. The worker waits for a turn that does not come."""
         if not isinstance(error, ObjectLostError):
             self.close()
@@ -267,7 +243,7 @@ class RayExecutor(PooledExecutor):
         self._drop(remote, event)
         self._act(self._pool.lost([remote.number], event, time.monotonic()))
 
-    def _drop(self, remote: _Remote, how: str) -> None:
+    def _drop(self, remote: Remote, how: str) -> None:
         self._observer.worker_ended(remote.number, how)
         del self._remotes[remote.number]
         ray.kill(remote.actor)  # one that cannot be reached may still be there
@@ -301,9 +277,7 @@ class RayExecutor(PooledExecutor):
                 self._cluster.check_joined()
                 return cast(StoredRows, ray.get(block.rows, timeout=LOOK_SECONDS))
             except GetTimeoutError:
-                self._look_after_all()
-                if not self._cluster.has(block.node):
-                    self._lose(block.node)
+                self._look_after_all(block.node)
             except (ObjectLostError, RayActorError):
                 tries += 1
                 if tries >= MAX_TRIES:
@@ -313,10 +287,15 @@ class RayExecutor(PooledExecutor):
 
     # What is looked after
 
-    def _look_after_all(self) -> None:
-        """See whether the cluster is there, whether it has grown, and whether tasks are late."""
+    def _look_after_all(self, also: str = LOST) -> None:
+        """See whether the cluster is there, whether it has grown, and whether tasks are late.
+
+        And whether the nodes answer that work for us, or have rows that are needed now, such as `also`.
+        """
         now = time.monotonic()
         self._cluster.look()
+        for node in self._cluster.silent((self._nodes() | {also}) - self._gone):
+            self._lose(node)
         if self._timeout is not None:
             self._act(self._pool.look(now))
         if now - self._resized > RESIZE_SECONDS:
@@ -325,6 +304,12 @@ class RayExecutor(PooledExecutor):
                 self._grow()
             if now - self._begun > NO_ROOM_SECONDS:
                 self._tell_of_no_room()
+
+    def _nodes(self) -> set[str]:
+        """Those of workers, and of rows that they were sent the names of. Any worker may wait for any of them."""
+        handles = (one for remote in self._remotes.values() for message in remote.messages for one in message.handles)
+        blocks = (block for handle in handles for block in handle.blocks.values())
+        return {remote.node for remote in self._remotes.values()}.union(block.node for block in blocks) - {LOST}
 
     def _grow(self) -> None:
         """Have as many workers as there is room for; and room for one more, if they are too few."""
@@ -353,14 +338,21 @@ class RayExecutor(PooledExecutor):
         self._payload = None
 
 
-def _described(ray_options: Mapping[str, Any], depth: int) -> tuple[Any, dict[str, float]]:
+def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
+    """How many calls an actor takes at a time: who waits for its turn has its records read meanwhile."""
+    limits = limits_of(pipeline, several=True)
+    ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
+    return min(1 + max(ahead), MAX_CALLS)
+
+
+def _described(ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
     """What makes actors, and what each needs. Ray looks at most options here, before a cluster is joined or started.
 
     Raises:
         ValueError: options that Ray does not know, or values that it refuses.
     """
     try:
-        return ray.remote(RayWorker).options(**ray_options, max_concurrency=depth), needs_of(ray_options)
+        return ray.remote(RayWorker).options(**ray_options, max_concurrency=concurrency), needs_of(ray_options)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"ray_options={shown(dict(ray_options))} cannot be passed on to Ray ({brief(error, 150)}); pass arguments of its "
@@ -375,10 +367,11 @@ def _description(error: RayError) -> str:
     return f"(Ray says: {brief(detail.partition(' Some common causes')[0] if found else text, 200)})"
 
 
-def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
+def _close(remotes: dict[int, Remote], cluster: Cluster, owner: int) -> None:
     """In a forked child there is nothing to be ended."""
     if os.getpid() != owner:
         return
+    cluster.close()
     with Uninterrupted(), suppress(Exception):  # all of the cluster may be gone
         while remotes:
             _, remote = remotes.popitem()

@@ -14,49 +14,25 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 
-from ...observing.times import Packed
+from ....global_random import reseed
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
-from ...work.notices import Told
 from ...work.slabs import SlabPool
 from ...work.stopwatch import stopwatches
-from ...work.tasks import NO_BLOCKS, Block, Blocks, PackedTags, RowTags, SpanTask, Stand, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RowTags, SpanTask, Task
 from ...work.worker import Worker
 from ..pooled import remote_errors as errors
 from ..pooled.first_call import called_first
 from ..pooled.groups import EncodedGroup, decoded
-from ..read_ahead import NOT_AHEAD, ReadAhead, Reading
+from ..pooled.sending import sent
+from ..read_ahead import NOT_AHEAD, AheadOfWork, ReadAhead
 from .blocks import StoredRows, loaded, stored, to_write_to
-
-
-class Begun(NamedTuple):
-    """The first answer of a worker: it can be given tasks, or why not."""
-
-    node: str  # that it is on
-    clock: float  # seconds that `time.time` shows more than `time.perf_counter`
-    error: bytes | None  # why it could not unpack the pipeline
-
-
-class Answer(NamedTuple):
-    """A task is finished, or failed after its rows. What has the name of something of a `Block` is just that."""
-
-    row_count: int
-    tags: PackedTags | None
-    error: bytes | None  # an encoded exception
-    skipped: Sequence[str]
-    notices: Told
-    seconds: float  # that it took
-    size: int  # bytes of the rows
-    stand: Stand | None
-    times: Packed | None
-
-
-NamedRows = tuple[int, int, int, PackedTags]
-"""Rows `[start, stop)` of a block that goes along: its number, which of them, and their tags."""
+from .messages import Answer, Begun, NamedRows
+from .releases import identity_of, release_here
 
 
 class RayWorker:
@@ -66,24 +42,31 @@ class RayWorker:
         self._number = number
         self._turns = _Turns()
         self._error: bytes | None = None
+        self._identity = ""
         sys.path += [path for path in search_path if path not in sys.path]
         try:
             self._open(*pickle.loads(payload[0], buffers=payload[1]))
         except BaseException as error:
-            error.add_note("millrace: a worker could not unpickle the pipeline.")
+            error.add_note("headrace: a worker could not unpickle the pipeline.")
             self._error = errors.encode(error)
 
     def _open(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
         self._pipeline = pipeline
+        self._identity = identity_of(pipeline)
+        reseed()
         self._unready = called_first(options, self._number)
         self._pool = SlabPool()
         stopwatch = stopwatches(self._number, options.observe)
-        self._worker = Worker(pipeline, self._pool.allocate, stacks_rows=True, stopwatch=stopwatch)
+        seeds = options.seed_globals
+        self._worker = Worker(
+            pipeline, self._pool.allocate, stacks_rows=True, owns_globals=True, stopwatch=stopwatch, seeds_globals=seeds
+        )
         self._ahead = ReadAhead(pipeline, options.reading)
 
     def begin(self) -> Begun:
         """The first call."""
-        return Begun(ray.get_runtime_context().get_node_id(), time.time() - time.perf_counter(), self._error)
+        node, clock = ray.get_runtime_context().get_node_id(), time.time() - time.perf_counter()
+        return Begun(node, clock, self._error, tuple(release_here()), self._identity)
 
     def run_span(self, turn: int, fields: tuple[Any, ...]) -> tuple[Any, ...]:
         """Do a task on a span: its answer, and its rows."""
@@ -109,24 +92,25 @@ class RayWorker:
             done = [self._answer(task, blocks, NOT_AHEAD) for _, task in tasks]
         return [answer for answer, _ in done], *(rows for _, rows in done)
 
-    def _answer(self, task: Task, blocks: Blocks, reading: Reading) -> tuple[tuple[Any, ...], StoredRows]:
+    def _answer(self, task: Task, blocks: Blocks, reading: AheadOfWork) -> tuple[tuple[Any, ...], StoredRows]:
         INSIDE_A_TASK.set(True)
         began = time.perf_counter()
         block = Block([], failure=self._unready) if self._unready else self._run(task, blocks, reading)
-        error = None if block.failure is None else errors.encode(block.failure.error)
         try:
-            rows, size = stored(block.elements, self._pool)
+            block, (rows, size) = sent(block, task, self._pipeline, lambda rows: stored(rows, self._pool))
         except Exception as failure:
-            error = errors.encode(failure)
-            block = Block([], None if block.tags is None else RowTags(), block.failure)
+            block = Block([], None if block.tags is None else RowTags(), Failure(failure))
             rows, size = stored([], self._pool)
+        error = None if block.failure is None else errors.encode(block.failure.error)
         ended = time.perf_counter()
         tags = None if block.tags is None else block.tags.packed()
         times = None if block.times is None else block.times.until(ended).packed()
         told = block.skipped, block.notices
-        return tuple(Answer(block.count, tags, error, *told, ended - began, size, block.stand, times)), rows
+        return tuple(
+            Answer(block.count, tags, error, *told, ended - began, block.waited, size, block.stand, times)
+        ), rows
 
-    def _run(self, task: Task, blocks: Blocks, reading: Reading) -> Block:
+    def _run(self, task: Task, blocks: Blocks, reading: AheadOfWork) -> Block:
         try:
             return self._worker.run(task, blocks, reading.records)
         except KeyboardInterrupt as error:  # Ray would take it for a call that was cancelled
@@ -134,20 +118,23 @@ class RayWorker:
 
 
 class _Turns:
-    """Lets calls work one after the other, in their order."""
+    """Lets calls work one after the other, in their order. Hundreds may wait: each is woken up when its own turn comes."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._turn = 0
+        self._lock = threading.Lock()
+        self._begun: dict[int, threading.Event] = {}
+        self._of(0).set()
+
+    def _of(self, turn: int) -> threading.Event:
+        with self._lock:
+            return self._begun.setdefault(turn, threading.Event())
 
     @contextmanager
     def wait_for(self, turn: int) -> Iterator[None]:
         """Number `turn`, from 0."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._turn == turn)
+        self._of(turn).wait()
         try:
             yield
         finally:
-            with self._changed:
-                self._turn += 1
-                self._changed.notify_all()
+            del self._begun[turn]
+            self._of(turn + 1).set()

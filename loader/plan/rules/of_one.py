@@ -20,6 +20,8 @@ class First(Rule):
 
     count: int
 
+    limits = True
+
     @property
     def fingerprint(self) -> dict[str, Any]:
         """What decides the rule."""

@@ -68,7 +68,7 @@ class Channel:
         if len(data) <= PACKET + 1:
             socket.send_fds(self.socket, [data], list(descriptors))
             return
-        memory = os.memfd_create("millrace-message")
+        memory = os.memfd_create("headrace-message")
         try:
             with open(memory, "wb", closefd=False) as file:
                 file.write(memoryview(data)[1:])

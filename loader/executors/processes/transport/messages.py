@@ -97,7 +97,8 @@ class Answer(NamedTuple):
     lent: list[tuple[int, int]]  # slabs that the rows stand on, with their sizes; the user's process releases them
     skipped: Sequence[str]
     notices: Told
-    seconds: float  # that it took
+    seconds: float  # that it took …
+    waited: float  # … of which it waited for records that were read ahead
     stand: Stand | None = None
     times: Packed | None = None
 

@@ -25,7 +25,7 @@ class Payload:
     """Anonymous memory for a value. It is there as long as somebody has its descriptor, here or in another process."""
 
     def __init__(self) -> None:
-        self.descriptor = os.memfd_create("millrace-payload")
+        self.descriptor = os.memfd_create("headrace-payload")
 
     def pack(self, value: Any, name: str) -> None:
         """Put a value there.

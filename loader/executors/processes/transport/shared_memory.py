@@ -26,7 +26,7 @@ def create(size: int) -> int:
         OSError: no memory or no descriptor is to be had; the message names the limit.
     """
     try:
-        descriptor = os.memfd_create("millrace-slab")
+        descriptor = os.memfd_create("headrace-slab")
         os.ftruncate(descriptor, size)
         return descriptor
     except OSError as error:

@@ -1,4 +1,4 @@
-"""millrace as a contender."""
+"""headrace as a contender."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from contender import SEED, Order
-from workloads import ROW, Data, Workload, two_lists
+from workloads import COROUTINES, ROW, AsyncStore, Data, Workload, two_lists
 
-import millrace
+import headrace
 
 PARTS = 35
 
 
 @dataclass(frozen=True)
-class Millrace:
-    """millrace at its defaults."""
+class Headrace:
+    """headrace at its defaults."""
 
     worker_count: int = 0
-    key: str = "millrace"
-    label: str = "millrace"
+    key: str = "headrace"
+    label: str = "headrace"
     keyed_draws: bool = True
 
     def loader(self, workload: Workload, data: Data, order: Order) -> Iterable[Any]:
         """A `DataLoader`."""
-        operation = millrace.RandomMapTransform(workload.operation) if workload.random else workload.operation
-        batch = millrace.Batch(workload.batch_size)
-        return millrace.DataLoader(
-            data_source=data.millrace,
-            sampler=millrace.IndexSampler(
-                len(data.records), shuffle=True, seed=SEED, algorithm="grain" if order == "shared" else "millrace"
+        operation = headrace.RandomMapTransform(workload.operation) if workload.random else workload.operation
+        batch = headrace.Batch(workload.batch_size)
+        return headrace.DataLoader(
+            data_source=data.headrace,
+            sampler=headrace.IndexSampler(
+                len(data.records), shuffle=True, seed=SEED, algorithm="grain" if order == "shared" else "headrace"
             ),
             operations=[batch, operation] if workload.after_batch else [operation, batch],
             worker_count=self.worker_count,
@@ -38,12 +38,34 @@ class Millrace:
 
 
 @dataclass(frozen=True)
+class Asynchronous:
+    """headrace with an asynchronous source, of which many reads are under way."""
+
+    worker_count: int = 0
+    key: str = "asynchronous"
+    label: str = f"headrace, async, {COROUTINES} reads"
+    keyed_draws: bool = True
+
+    def loader(self, workload: Workload, data: Data, order: Order) -> Iterable[Any]:
+        """A `DataLoader`."""
+        return headrace.DataLoader(
+            data_source=AsyncStore(),
+            sampler=headrace.IndexSampler(
+                len(data.records), shuffle=True, seed=SEED, algorithm="grain" if order == "shared" else "headrace"
+            ),
+            operations=[workload.operation, headrace.Batch(workload.batch_size)],
+            worker_count=self.worker_count,
+            read_options=headrace.ReadOptions(prefetch_buffer_size=COROUTINES),
+        )
+
+
+@dataclass(frozen=True)
 class Chain:
-    """millrace's `MapDataset`, with the methods that say the same."""
+    """headrace's `MapDataset`, with the methods that say the same."""
 
     worker_count: int = 0
     key: str = "chain"
-    label: str = "millrace, chain"
+    label: str = "headrace, chain"
     keyed_draws: bool = True
 
     def loader(self, workload: Workload, data: Data, order: Order) -> Iterable[Any]:
@@ -57,16 +79,16 @@ class Mix:
 
     worker_count: int = 0
     key: str = "mix"
-    label: str = f"millrace, mix of {PARTS}"
+    label: str = f"headrace, mix of {PARTS}"
     keyed_draws: bool = True
 
     def loader(self, workload: Workload, data: Data, order: Order) -> Iterable[Any]:
         """An `IterDataset`."""
-        parts = [millrace.MapDataset.source(data.records[part::PARTS]) for part in range(PARTS)]
+        parts = [headrace.MapDataset.source(data.records[part::PARTS]) for part in range(PARTS)]
         if order == "shared":
-            mixed = millrace.MapDataset.select_from_datasets(parts, SharedOrder(len(data.records), PARTS)).repeat()
+            mixed = headrace.MapDataset.select_from_datasets(parts, SharedOrder(len(data.records), PARTS)).repeat()
         else:
-            mixed = millrace.MapDataset.mix([part.shuffle(SEED).repeat() for part in parts])
+            mixed = headrace.MapDataset.mix([part.shuffle(SEED).repeat() for part in parts])
         return _batches(mixed, workload).to_iter_dataset().mp_prefetch(self.worker_count)
 
 
@@ -76,13 +98,13 @@ class Packing:
 
     worker_count: int = 0
     key: str = "packing"
-    label: str = "millrace, packing"
+    label: str = "headrace, packing"
     keyed_draws: bool = False
 
     def loader(self, workload: Workload, data: Data, order: Order) -> Iterable[Any]:
         """An `IterDataset`."""
-        parts = [millrace.MapDataset.source(some).shuffle(SEED).repeat() for some in two_lists(data)]
-        rows = millrace.MapDataset.mix(parts, [0.7, 0.3]).to_iter_dataset().pack(ROW, window=1000)
+        parts = [headrace.MapDataset.source(some).shuffle(SEED).repeat() for some in two_lists(data)]
+        rows = headrace.MapDataset.mix(parts, [0.7, 0.3]).to_iter_dataset().pack(ROW, window=1000)
         return rows.batch(workload.batch_size).mp_prefetch(self.worker_count)
 
 
@@ -90,7 +112,7 @@ class SharedOrder:
     """Grain's order, as `select_from_datasets` takes it, of records that are dealt out to so many parts."""
 
     def __init__(self, records: int, parts: int = 1) -> None:
-        self._sampler = millrace.IndexSampler(records, shuffle=True, seed=SEED, algorithm="grain")
+        self._sampler = headrace.IndexSampler(records, shuffle=True, seed=SEED, algorithm="grain")
         self._records = records
         self._parts = parts
 
@@ -102,14 +124,14 @@ class SharedOrder:
         return part, record
 
 
-def _records(data: Data, order: Order) -> millrace.MapDataset[Any]:
-    source = millrace.MapDataset.source(data.millrace)
+def _records(data: Data, order: Order) -> headrace.MapDataset[Any]:
+    source = headrace.MapDataset.source(data.headrace)
     if order == "own":
         return source.shuffle(SEED)
-    return millrace.MapDataset.select_from_datasets([source], SharedOrder(len(data.records)))
+    return headrace.MapDataset.select_from_datasets([source], SharedOrder(len(data.records)))
 
 
-def _batches(dataset: millrace.MapDataset[Any], workload: Workload) -> millrace.MapDataset[Any]:
+def _batches(dataset: headrace.MapDataset[Any], workload: Workload) -> headrace.MapDataset[Any]:
     """The workload's operation and batches."""
     if workload.after_batch:
         dataset = dataset.batch(workload.batch_size)

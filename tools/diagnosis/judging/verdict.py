@@ -8,10 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from .measured import Measured, Part
+from ..measured import Measured, Part
+from .under_way import is_limited, waits_for_reads
 
 Kind: TypeAlias = Literal[
     "step",
+    "start",
+    "filter",
+    "sampler",
     "operation",
     "small calls",
     "slow record",
@@ -20,16 +24,19 @@ Kind: TypeAlias = Literal[
     "groups",
     "small files",
     "waiting source",
+    "limited source",
     "hand-over",
     "small batches",
     "lock",
+    "turns",
     "transform",
     "hosts",
     "transfer",
 ]
-"""The user's own step; an operation; operations that are called for each record and do little; a record that takes far longer
-than others; the making of batches; reading, of one of four sorts; batches that are costly to hand over, or too small; the
-interpreter's lock; and, of a device feeder, its transform, other hosts, or the transfer."""
+"""The user's own step; workers that begin anew for each loop; work for records that a filter then leaves out; the sampler; an
+operation; operations that are called for each record and do little; a record that takes far longer than others; the making of
+batches; reading, of one of five sorts; batches that are costly to hand over, or too small; the interpreter's lock; calls that
+wait for one another; and, of a device feeder, its transform, other hosts, or the transfer."""
 
 LITTLE = 0.05
 """Share of the time: a loop that waits for less gains nothing by faster batches."""
@@ -40,7 +47,7 @@ SHORT_CALL = 50e-6
 SMALL_BATCH, FEW_IN_BATCH = 1e-3, 64
 """Seconds and records: batches of fewer, which take less, may cost more by their number than by what is in them. Chosen."""
 
-RARE, MUCH = 0.2, 0.4
+RARE, MUCH = 0.45, 0.4
 """Shares of the tasks and of the time: if fewer tasks take more than this, it is rare records that are waited for. Chosen."""
 
 FEW_RECORDS = 64
@@ -54,6 +61,15 @@ MANY_TOGETHER = 8
 
 WAITS = 0.5
 """Of the time of reading: with the processor at work for less, the source waits for something."""
+
+BUSY = 0.9
+"""Of their time: workers that work for more of it are what decides how long a step is. Chosen."""
+
+FILTERED = 0.5
+"""Share of the records that a filter leaves out, and of the work: from here on, work in vain is waited for. Chosen."""
+
+IN_TURN = 1.7
+"""A call that takes so many times as long among others as alone waits for them. Chosen: processors share caches, too."""
 
 LOCKED = 2.5e-3
 """Seconds that a thread waits for the interpreter's lock when others hold it all the time: half of Python's 5 ms."""
@@ -82,11 +98,15 @@ def found(measured: Measured) -> Finding:
     """
     if measured.step_known and measured.share_waited <= LITTLE:
         return Finding("step", "your step")
+    if measured.starting > measured.waited / 2:
+        return Finding("start", "start of the workers")
     of_feeder = _of_feeder(measured)
     if of_feeder is not None:
         return of_feeder
     if measured.worker_kind == "thread" and measured.workers > 1 and measured.gil > LOCKED:
         return Finding("lock", *_largest_operation(measured))
+    if _takes_turns(measured) and _rare_part(measured) is None:
+        return Finding("turns", *_largest_operation(measured))
     if _is_small(measured):
         return Finding("small batches", "hand-over" if measured.workers else "between operations")
     if measured.workers and measured.hand_over > measured.waited / 2:
@@ -99,26 +119,40 @@ def _largest_operation(measured: Measured) -> tuple[str, Part | None]:
     return (part.name, part) if part else ("operations", None)
 
 
+def _takes_turns(measured: Measured) -> bool:
+    """Whether the calls of the largest operation wait for one another."""
+    _, part = _largest_operation(measured)
+    return part is not None and 0 < measured.alone * IN_TURN < part.seconds
+
+
 def _is_small(measured: Measured) -> bool:
     """Whether it is the number of batches that takes the time: what each of them costs, however few records it has."""
     each = measured.seconds_of("between", "stacking", "packing") + measured.hand_over * measured.workers
     whole = measured.work + measured.hand_over * measured.workers
-    return measured.records < FEW_IN_BATCH and measured.waited < SMALL_BATCH and each > whole / 2
+    if waits_for_reads(measured):
+        return False
+    return measured.batch < FEW_IN_BATCH and measured.waited < SMALL_BATCH and each > whole / 2
 
 
 def _of_feeder(measured: Measured) -> Finding | None:
     """The part of a device feeder that is waited for longer than for the host's batches, if one is."""
     fed = measured.feeding
-    if fed is None:
+    if fed is None or _workers_never_rest(measured):
         return None
     reading = measured.waited - fed.transforming - fed.agreeing - fed.transfer - fed.hand_over
     parts = {
         fed.transforming: Finding("transform", "transform="),
         fed.agreeing: Finding("hosts", "other hosts"),
         fed.transfer: Finding("transfer", "transfer"),
-        fed.hand_over: Finding("small batches", "hand-over"),
     }
+    if measured.records < FEW_IN_BATCH:
+        parts[fed.hand_over] = Finding("small batches", "hand-over")
     return parts[max(parts)] if max(parts) > reading else None
+
+
+def _workers_never_rest(measured: Measured) -> bool:
+    """Whether the workers decide how long a step is, whatever else is waited for meanwhile."""
+    return measured.workers > 0 and measured.work > BUSY * measured.workers * measured.elapsed
 
 
 def _of_work(measured: Measured) -> Finding:
@@ -128,6 +162,11 @@ def _of_work(measured: Measured) -> Finding:
     rare = _rare_part(measured)
     if rare is not None:
         return Finding("slow record", rare.name, rare)
+    if _works_in_vain(measured):
+        assert measured.dropped is not None, "it is there"
+        return Finding("filter", measured.dropped.name)
+    if largest.kind == "sampler":
+        return Finding("sampler", "sampler", largest)
     if largest.kind == "packing":
         return Finding("hand-over", "hand-over", largest)
     stacking = _stacking_of_memory(measured)
@@ -138,12 +177,23 @@ def _of_work(measured: Measured) -> Finding:
     return _of_operations(measured, largest)
 
 
+def _works_in_vain(measured: Measured) -> bool:
+    """Whether most of the work is for records that a filter then leaves out."""
+    dropped = measured.dropped
+    return (
+        dropped is not None and dropped.share > FILTERED and dropped.before * dropped.share > FILTERED * measured.work
+    )
+
+
 def _rare_part(measured: Measured) -> Part | None:
     """The operation that takes far longer for rare records, if much of the time goes into these."""
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
         return None
-    return next((part for part in measured.parts if part.name == rare.name), None)
+    found = next((part for part in measured.parts if part.name == rare.name), None)
+    if found is not None and found.kind == "reading" and found.seconds < MUCH * measured.work:
+        return None
+    return found
 
 
 def _stacking_of_memory(measured: Measured) -> Part | None:
@@ -162,7 +212,9 @@ def _sort_of_reading(measured: Measured) -> Kind:
         return "small files"
     if source.together >= MANY_TOGETHER or (source.consecutive and source.random > GROUPED * source.consecutive):
         return "groups"
-    return "waiting source" if source.at_work < WAITS else "reading"
+    if source.at_work >= WAITS:
+        return "reading"
+    return "limited source" if is_limited(measured) else "waiting source"
 
 
 def _of_operations(measured: Measured, largest: Part) -> Finding:

@@ -1,0 +1,152 @@
+"""What a batch looks like, as a text that other processes read. In: a tree without rows. Out: JSON; and the tree again.
+
+The text comes over a network. So it names no code: arrays are numbers, dtypes are NumPy's, and a class of the user's is looked
+up among those that this process has imported already, and must be a named tuple or a dataclass.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import sys
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....errors import HostsError
+from ....operations.trees import is_leaf
+from ....wording import shown
+
+_SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "deque": deque}
+_FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool, str, list, tuple, dict, set)}
+"""What makes the missing values of a `defaultdict`."""
+
+
+def to_text(tree: Any) -> str:
+    """A tree of arrays as JSON; of a class that JSON cannot tell, its name alone.
+
+    >>> from_text(to_text({"x": np.zeros((0, 2)), "y": (None, [np.int8(3)])}))
+    {'x': array([], shape=(0, 2), dtype=float64), 'y': (None, [array(3, dtype=int8)])}
+    """
+    return json.dumps(_told(tree))
+
+
+def from_text(text: str) -> Any:
+    """The tree of a text.
+
+    Raises:
+        HostsError: it is of a class that this process does not know, or is no such text.
+    """
+    try:
+        return _tree(json.loads(text))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise HostsError(
+            f"the other processes' batch cannot be read ({shown(text)}); run one version on all."
+        ) from error
+
+
+def _told(tree: Any) -> Any:
+    """One node as `[kind, …]`."""
+    kind = type(tree)
+    if tree is None:
+        return None
+    if isinstance(tree, dict) and kind in (dict, OrderedDict, defaultdict):
+        factory = getattr(getattr(tree, "default_factory", None), "__name__", None)
+        return ["dict", kind.__name__, factory, [[_told_key(key), _told(value)] for key, value in tree.items()]]
+    if kind.__name__ in _SEQUENCES and kind is _SEQUENCES[kind.__name__]:
+        return [kind.__name__, [_told(child) for child in tree]]
+    if _fields(kind) is not None:
+        children = {name: _told(getattr(tree, name)) for name in _fields(kind) or ()}
+        return ["class", kind.__module__, kind.__qualname__, children]
+    return _told_leaf(tree) if is_leaf(tree) else ["unknown", f"{kind.__module__}.{kind.__qualname__}"]
+
+
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """The names of what is in a named tuple or a dataclass; None for other classes."""
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return tuple(kind._fields)
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+
+
+def _told_key(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return ["tuple", list(map(_told_key, key))]
+    if isinstance(key, bytes):
+        return ["bytes", key.hex()]
+    if type(key) in (str, int, float, bool, type(None)):
+        return key
+    raise HostsError(f"a batch for several hosts has the key {shown(key)}; use strings or numbers as keys of dicts.")
+
+
+def _told_leaf(leaf: Any) -> Any:
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return ["keys", str(jax.random.key_impl(leaf)), _told_leaf(np.asarray(jax.random.key_data(leaf)))]
+    array = np.asarray(leaf)
+    if array.dtype.hasobject:
+        return ["unknown", f"an array of {array.dtype}"]
+    name = array.dtype.str if array.dtype.kind != "V" else array.dtype.name  # bfloat16 and its like have a name alone
+    return ["array", name, list(array.shape), base64.b64encode(array.tobytes()).decode()]
+
+
+def _tree(told: Any) -> Any:
+    if told is None:
+        return None
+    kind, *rest = told
+    if kind == "unknown":
+        raise HostsError(
+            f"this process has no batch to fill up, and that of another one has {rest[0]}, which cannot be sent as text; use "
+            'dicts, tuples or dataclasses of arrays, or on_uneven="drop".'
+        )
+    return _READERS[kind](*rest) if kind in _READERS else _SEQUENCES[kind](list(map(_tree, rest[0])))
+
+
+def _dict(kind: str, factory: str | None, items: list[Any]) -> Any:
+    pairs = [(_key(key), _tree(value)) for key, value in items]
+    if kind == "defaultdict":
+        return defaultdict(None if factory is None else _FACTORIES[factory], pairs)
+    return OrderedDict(pairs) if kind == "OrderedDict" else dict(pairs)
+
+
+def _key(told: Any) -> Any:
+    if not isinstance(told, list):
+        return told
+    return tuple(map(_key, told[1])) if told[0] == "tuple" else bytes.fromhex(told[1])
+
+
+def _instance(module: str, name: str, children: dict[str, Any]) -> Any:
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    fields = _fields(found) if isinstance(found, type) else None
+    if fields is None or set(fields) != set(children):
+        raise HostsError(
+            f"the batch of another process has a {shown(f'{module}.{name}')}, which this one has not imported, or in another "
+            "version; import the same classes on all hosts, at the top of a module."
+        )
+    values = {name: _tree(child) for name, child in children.items()}
+    if issubclass(found, tuple):
+        return tuple.__new__(found, [values[name] for name in fields])
+    instance = object.__new__(found)
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+    return instance
+
+
+def _array(dtype: str, shape: list[int], content: str) -> Any:
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise ValueError(dtype)
+    return np.frombuffer(base64.b64decode(content), kind).reshape(shape).copy()
+
+
+def _keys(impl: str, data: Any) -> Any:
+    import jax
+
+    return jax.random.wrap_key_data(_tree(data), impl=impl)
+
+
+_READERS: dict[str, Callable[..., Any]] = {"dict": _dict, "class": _instance, "array": _array, "keys": _keys}

@@ -1,0 +1,155 @@
+"""Makes tasks of some time, not of some count; knows what tasks take.
+
+In: what tasks took. Out: how many positions or rows the next task should have, how many tasks go into one message, and what a
+task will take.
+
+Nothing is known at first, so that a task is as small as it can be: the first element should come soon. A batch of small records
+is done in less time than it takes to ask for it, wake somebody up and answer. So tasks grow to several batches, while they stay
+short and their batches stay in the processor's caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...sources.protocol import is_in_event_loop
+from ..options import ReadOptions
+from ..plan.leaf import Leaf
+from ..plan.pipeline import Pipeline
+from ..plan.stages import MIN_SPAN, Stage
+from ..work.tasks import SpanTask, Task, input_count
+
+TASK_SECONDS = 30e-3
+"""What a task may take, if it can be smaller: a hundred times its messages. Measured by `mnist` with two workers."""
+
+TASK_BYTES, REREAD_BYTES = 16 << 20, 8 << 20
+"""What its rows may occupy; the second where tasks read what others wrote, in the caches still. By `mnist` and `ragged`."""
+
+MAX_UNITS, MAX_REREAD_UNITS = 32, 16
+"""Likewise spans of the plan, or groups. Set by the packet: the tags of more have no room in it."""
+
+
+INLINE_UNITS = 8
+"""Likewise spans of rows that are no batches, where no message is sent. Chosen: small against `TASK_BYTES`."""
+
+WAITING_SHARE = 0.1
+"""Of a worker's time: who waits longer for records needs more of them under way. Chosen."""
+
+STILL_WAITING = 0.98
+"""What is left of that share after a task that did not wait: as enough are under way then, it says little. Chosen."""
+
+
+class Limits(NamedTuple):
+    """Of the positions, or rows, that a stage does together.
+
+    Attributes:
+        least: in a task, and what their number is a multiple of.
+        task: most in a task.
+        message: most in the tasks of a message; and rows that come of them, as long as there is more than `least`.
+    """
+
+    least: int
+    task: int
+    message: int
+
+
+def inline_limits_of(pipeline: Pipeline) -> dict[int, Limits]:
+    """Those of each stage, where no messages are sent."""
+
+    def units(stage: Stage) -> int:  # what is run through is so again, to resume
+        run_through = stage.leaf is not None and pipeline.leaves[stage.leaf].in_order
+        return 1 if stage.groups or run_through else INLINE_UNITS
+
+    return {stage.number: _limits(pipeline, stage, units(stage)) for stage in pipeline.stages}
+
+
+def limits_of(pipeline: Pipeline, several: bool) -> dict[int, Limits]:
+    """Those of each stage, where a message may have `several` batches, or of each only one."""
+    units = 1 if not several else MAX_UNITS if len(pipeline.stages) == 1 else MAX_REREAD_UNITS
+    return {stage.number: _limits(pipeline, stage, units) for stage in pipeline.stages}
+
+
+def _limits(pipeline: Pipeline, stage: Stage, units: int) -> Limits:
+    if stage.leaf is None:
+        return (
+            Limits(stage.unit, stage.unit, stage.unit * units)
+            if stage.groups
+            else Limits(1, MIN_SPAN, MIN_SPAN * units)
+        )
+    span = pipeline.spans[stage.leaf]
+    return Limits(span if stage.groups else 1, span * units, span * units)
+
+
+def more_or_fewer(done: int, seconds: float, most: int) -> int:
+    """How many to do together after `done` of them took so long: at most twice as many.
+
+    >>> more_or_fewer(4, 1e-3, 32), more_or_fewer(4, 0.1, 32)
+    (8, 1)
+    """
+    return max(min(int(done * TASK_SECONDS / max(seconds, 1e-9)), 2 * done, most), 1)
+
+
+class Pace:
+    """What tasks take, and the length of the next one, within the limits of its stage."""
+
+    def __init__(self, limits: Mapping[int, Limits]) -> None:
+        self._limits = limits
+        self._most_bytes = TASK_BYTES if len(limits) == 1 else REREAD_BYTES
+        self._seconds_per_input: dict[int, float] = {}
+        self._waiting: dict[int, float] = {}  # share of the time
+        self._together = {stage: each.least for stage, each in limits.items()}
+
+    def inputs(self, stage: int) -> int:
+        """How many positions, or rows, the next task of a stage should have."""
+        return min(self._together[stage], self._limits[stage].task)
+
+    def tasks(self, stage: int) -> int:
+        """How many tasks of a stage the next message should have."""
+        return max(self._together[stage] // self._limits[stage].task, 1)
+
+    def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
+        """Whether a task that took so long and gave so many rows changes nothing: the next ones are as long as may be."""
+        most = self._limits[stage].message
+        return 2 * self._together[stage] > most and seconds <= TASK_SECONDS and rows <= most
+
+    def waits(self, stage: int) -> bool:
+        """Whether tasks of a stage wait for their records."""
+        return self._waiting.get(stage, 0.0) > WAITING_SHARE
+
+    def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> None:
+        """A task took `seconds`, of which it waited some for records, and gave `rows`, of `size` bytes.
+
+        What is done together grows twofold at a time. Waiting is part of it: else all that came meanwhile would come at once.
+        """
+        share = waited / max(seconds, 1e-9)
+        self._waiting[task.stage] = max(share, self._waiting.get(task.stage, 0.0) * STILL_WAITING)
+        stage, inputs = task.stage, max(input_count(task), 1)
+        each = (seconds - waited) / inputs
+        self._seconds_per_input[stage] = (self._seconds_per_input.get(stage, each) + each) / 2
+        least, _, most = self._limits[stage]
+        room = min(TASK_SECONDS / max(seconds, 1e-9), self._most_bytes / max(size, 1), most / max(rows, 1))
+        done = inputs if isinstance(task, SpanTask) else self._together[stage]
+        wanted = min(inputs * room, 2 * done, most)
+        self._together[stage] = least << max(int(wanted / least).bit_length() - 1, 0)
+
+    def expected_seconds(self, task: Task) -> float:
+        """What a task will take, as far as tasks before it tell."""
+        return max(input_count(task), 1) * self._seconds_per_input.get(task.stage, 1e-6)
+
+
+def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:
+    """How many tasks of a stage, of so many positions, to read ahead in one place that works; 0: none."""
+    leaf = pipeline.stages[stage].leaf
+    if leaf is None or pipeline.leaves[leaf].in_order or not reads_under_way(pipeline.leaves[leaf], options):
+        return 0
+    return -(-options.prefetch_buffer_size // (positions * len(pipeline.leaves)))
+
+
+def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
+    """How many reads of a leaf are under way at a time, at most; 0: it is not read ahead."""
+    readers = options.prefetch_buffer_size
+    if readers and not is_in_event_loop(leaf.source):
+        readers = options.num_threads
+    useful = getattr(leaf.source, "reads_ahead", True)
+    return readers if useful is True else min(readers, int(useful))

@@ -1,0 +1,51 @@
+"""Takes the memory of a batch, or says how large the batch would be.
+
+In: shapes and dtypes. Out: arrays.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..errors import BatchMemoryError
+from ..wording import brief
+from .protocol import Allocate, ArraySpec
+
+_NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EINVAL)
+"""What the system says of sizes that it does not have; a lack of descriptors is none of the batch's size."""
+
+
+def allocated(specs: Sequence[ArraySpec], names: Sequence[str], allocate: Allocate) -> list[NDArray[Any]]:
+    """The arrays of a batch, whose leaves have these names.
+
+    Raises:
+        BatchMemoryError: there is no memory for them.
+    """
+    try:
+        return allocate(specs)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise _too_large(specs, names) from error
+    except OSError as error:
+        if error.errno not in _NO_MEMORY:
+            raise
+        raise _too_large(specs, names) from error
+
+
+def _too_large(specs: Sequence[ArraySpec], names: Sequence[str]) -> BatchMemoryError:
+    size, name, spec = max((_bytes(spec), name, spec) for name, spec in zip(names, specs))
+    total = sum(map(_bytes, specs))
+    of_these = f", {size:,} of these" if len(specs) > 1 else ""
+    return BatchMemoryError(
+        f"there is no memory for a batch of {total:,} bytes: leaf {brief(name or 'of the element', 100)} has shape "
+        f"{spec.shape} and dtype {brief(spec.dtype, 60)}{of_these}. Pass a smaller batch_size, keep fewer batches, or raise "
+        "the limit (ulimit -v, or the container's memory)."
+    )
+
+
+def _bytes(spec: ArraySpec) -> int:
+    return spec.dtype.itemsize * prod(spec.shape)

@@ -1,0 +1,128 @@
+"""In: a row group as an Arrow table. Out: its rows.
+
+A few rows are made value by value. Only a row group that is asked for more of them is converted, column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .columns import Column, column_of
+from .scalars import value_of
+
+_FEW = 4
+"""Rows of a row group whose values are made one by one. To convert a column takes as long as some values."""
+
+
+class Form:
+    """What row groups of the same columns have in common.
+
+    Args:
+        names: the columns of a row.
+        kinds: their types (`pyarrow.DataType`).
+    """
+
+    def __init__(self, names: Sequence[str], kinds: Sequence[Any]) -> None:
+        import pyarrow as pa
+
+        self.names = tuple(names)
+        self._places: list[int] | None = None
+        values = [value_of(kind) for kind in kinds]
+        self.values = [value or _as_it_is for value in values]
+        self.wholes = [number for number, value in enumerate(values) if value is None]
+        """The columns whose values depend on the whole column: they are converted at once."""
+        self.flags = sum(1 for kind in kinds if kind == pa.bool_())
+        """How many columns have values of one bit."""
+
+    def columns(self, table: Any) -> list[Any]:
+        """The columns of a table by their names; all tables of a form have the same ones in the same order."""
+        if self._places is None:
+            present = table.column_names
+            self._places = [present.index(name) for name in self.names]
+        columns = table.columns
+        return [columns[place] for place in self._places]
+
+
+class Block:
+    """A decoded row group. Thread-safe.
+
+    Args:
+        table: of pyarrow, with at least the columns of `form`.
+        form: how its columns are converted.
+
+    Attributes:
+        nbytes: bytes in memory when all columns are converted.
+    """
+
+    _rows: _Unconverted | _Converted
+
+    def __init__(self, table: Any, form: Form) -> None:
+        rows = _Unconverted(form.columns(table), form)
+        self._rows, self._given = rows, 0
+        self.nbytes = table.get_total_buffer_size() + rows.more_bytes(len(table))
+
+    def rows(self, rows: list[int]) -> list[dict[str, Any]]:
+        """The rows of these numbers, counted from the beginning of the row group."""
+        made = self._rows
+        self._given += len(rows)
+        if self._given > _FEW and isinstance(made, _Unconverted):
+            self._rows = made = made.converted()
+        return made.rows(rows)
+
+
+class _Unconverted:
+    """Columns as Arrow has them, but for those that have to be converted as a whole."""
+
+    def __init__(self, columns: list[Any], form: Form) -> None:
+        self._names, self._values = form.names, form.values
+        self._columns = columns
+        self._widened = form.flags + sum(1 for column in columns if column.null_count)
+        for number in form.wholes:
+            self._columns[number] = _Whole(columns[number])
+
+    def more_bytes(self, rows: int) -> int:
+        """How many bytes all columns take more when they are converted: a bit for each null, or flag, becomes a byte."""
+        return rows * self._widened + sum(column.more_bytes for column in self._columns if isinstance(column, _Whole))
+
+    def rows(self, rows: list[int]) -> list[dict[str, Any]]:
+        """Rows, value by value."""
+        made = list(zip(self._names, self._values, self._columns))
+        return [{name: value(column[row]) for name, value, column in made} for row in rows]
+
+    def converted(self) -> _Converted:
+        """All columns converted."""
+        columns = (column.column if isinstance(column, _Whole) else column_of(column) for column in self._columns)
+        return _Converted(dict(zip(self._names, columns)))
+
+
+class _Whole:
+    """A column that was converted, whose values are asked for one by one."""
+
+    def __init__(self, chunked: Any) -> None:
+        self.column = column_of(chunked)
+        self.more_bytes: int = self.column.nbytes - chunked.get_total_buffer_size()
+
+    def __getitem__(self, row: int) -> Any:
+        return self.column.take([row])[0]
+
+
+class _Converted:
+    """Columns as NumPy has them."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._columns = columns
+
+    def rows(self, rows: list[int]) -> list[dict[str, Any]]:
+        """Rows, column by column."""
+        if len(rows) == 1:
+            return [{name: column.take(rows)[0] for name, column in self._columns.items()}]
+        records: list[dict[str, Any]] = [{} for _ in rows]
+        for name, column in self._columns.items():
+            for record, value in zip(records, column.take(rows)):
+                record[name] = value
+        return records
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

@@ -1,0 +1,162 @@
+"""In: numbers of row groups, counted over all files. Out: decoded row groups, which give rows.
+
+* A footer is parsed once and kept: for 20,000 chunks of columns that takes some 10 ms, many times as long as a row group. It
+  does not change, so threads share it.
+* Files on this machine stay open, each lent to one thread at a time. Before and after each read it is asked whether the path
+  is still the same file. Others cannot be asked that while they are open: these are opened for each read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...files.exclusive_pool import ExclusivePool
+from ...files.reader_pool import open_file_limit
+from ...files.remote.parallel import in_background
+from ...files.stamps import Stamp, check_unchanged, local_stamp
+from ..block_cache import BlockCache
+from ..parts import part_of
+from .decoded import Block, Form
+from .files import is_local, parquet_library
+from .stores import StoreFile, StoreFiles, chunks_of
+
+_FOOTER_BYTES = 128 * 2**20
+"""Bytes of parsed footers that stay in memory, and of those of open files; the last one always stays."""
+
+_PARSED = 7
+"""How many times as much memory a parsed footer takes as its bytes in the file. Measured: 16 MB for 2.2 MB."""
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """What is known of one file after its footer was read."""
+
+    path: str
+    stamp: Stamp
+    group_rows: tuple[int, ...]
+    index: str
+    """A digest of the footer: row groups, their places and the statistics of their columns."""
+
+
+class RowGroups:
+    """All row groups of all files, and how to decode one. Thread-safe, safe to fork.
+
+    Args:
+        filesystem: of pyarrow, or `StoreFiles`.
+        columns: the names of those to decode.
+        files: in their order.
+    """
+
+    def __init__(self, filesystem: Any, columns: tuple[str, ...], files: tuple[ParquetPart, ...]) -> None:
+        self.filesystem, self.columns, self.files = filesystem, columns, files
+        self._ends = np.cumsum([len(file.group_rows) for file in files], dtype=np.int64)
+        self._footers = BlockCache(self._footer, _FOOTER_BYTES)
+        limit = open_file_limit() if is_local(filesystem) else 0
+        self._readers = ExclusivePool(self._reader, limit, _FOOTER_BYTES)
+
+    def place(self, number: int) -> tuple[int, int]:
+        """The number of the file that holds row group `number`, and the group's number in it."""
+        return part_of(number, self._ends)
+
+    def decode(self, number: int) -> Block:
+        """Reads and decodes one row group."""
+        number, group = self.place(number)
+        with self._readers.lend(number) as reader, self._unchanged(number, reader.handle):
+            return reader.block(group)
+
+    def close(self) -> None:
+        """Closes the open files, those in use when their read ends."""
+        self._readers.close()
+
+    def bring_ahead(self, numbers: Sequence[int]) -> None:
+        """Begin to bring row groups of files in stores into the cache on disk."""
+        wanted: dict[int, list[int]] = {}
+        for file, group in map(self.place, numbers):
+            wanted.setdefault(file, []).append(group)
+        in_background([functools.partial(self._bring, file, groups) for file, groups in wanted.items()])
+
+    def _bring(self, number: int, groups: Sequence[int]) -> None:
+        with suppress(*unreadable()), self._opened(number) as handle:
+            metadata = self._footers.get(number).metadata
+            handle.prefetch([chunk for group in groups for chunk in chunks_of(metadata.row_group(group), self.columns)])
+
+    def _footer(self, number: int) -> _Footer:
+        with self._opened(number) as handle:
+            return _Footer(parquet_library().ParquetFile(handle), self.columns)
+
+    def _reader(self, number: int) -> _Reader:
+        footer = self._footers.get(number)
+        file = self.files[number]
+        return _Reader(open_handle(self.filesystem, file.path, file.stamp), footer, self.columns)
+
+    @contextmanager
+    def _opened(self, number: int) -> Iterator[Any]:
+        file = self.files[number]
+        with open_handle(self.filesystem, file.path, file.stamp) as handle, self._unchanged(number, handle):
+            yield handle
+
+    @contextmanager
+    def _unchanged(self, number: int, handle: Any) -> Iterator[None]:
+        """The file is still the same, and is not written to meanwhile."""
+        file = self.files[number]
+        check_unchanged(file.path, file.stamp, stamp_of_open(self.filesystem, file.path, handle))
+        yield
+        check_unchanged(file.path, file.stamp, stamp_of_open(self.filesystem, file.path, handle))
+
+
+class _Footer:
+    """A parsed footer, which any thread may use, and what follows from its columns."""
+
+    def __init__(self, file: Any, columns: tuple[str, ...]) -> None:
+        self.metadata = file.metadata
+        self.nbytes = _PARSED * file.metadata.serialized_size
+        schema = file.schema_arrow
+        self.asked = None if schema.names == list(columns) else list(columns)
+        """The columns to ask for; None for all, which takes no search for names."""
+        self.form = Form(columns, [schema.field(name).type for name in columns])
+
+
+class _Reader:
+    """An open file, for one thread at a time."""
+
+    def __init__(self, handle: Any, footer: _Footer, columns: tuple[str, ...]) -> None:
+        self.handle, self._footer, self._columns = handle, footer, columns
+        # Without threads: the loader has its own, and worker processes besides. Nothing is kept of a row group that was read.
+        self._file = parquet_library().ParquetFile(handle, metadata=footer.metadata, pre_buffer=False)
+        self.nbytes = footer.nbytes
+
+    def block(self, group: int) -> Block:
+        """Reads and decodes a row group."""
+        if isinstance(self.handle, StoreFile):
+            self.handle.load(chunks_of(self._footer.metadata.row_group(group), self._columns))
+        table = self._file.read_row_group(group, columns=self._footer.asked, use_threads=False)
+        return Block(table, self._footer.form)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.handle.close()
+
+
+def unreadable() -> tuple[type[BaseException], ...]:
+    """What pyarrow and Python raise for files and values that cannot be read: text that is not UTF-8, dates out of range."""
+    import pyarrow
+
+    return (pyarrow.ArrowException, OSError, UnicodeError, OverflowError)
+
+
+def open_handle(filesystem: Any, path: str, known: Stamp | None = None) -> Any:
+    """Opens a file; a store is not asked whether it has the known version still: each of its answers tells."""
+    return filesystem.open(path, known) if isinstance(filesystem, StoreFiles) else filesystem.open_input_file(path)
+
+
+def stamp_of_open(filesystem: Any, path: str, handle: Any) -> Stamp:
+    """The stamp that an open file has now; on this machine, that its path has now."""
+    if isinstance(handle, StoreFile):
+        return handle.stamp
+    return local_stamp(path) if is_local(filesystem) else Stamp(handle.size(), None)

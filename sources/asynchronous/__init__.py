@@ -1,0 +1,1 @@
+"""Sources whose reads are coroutines: in one event loop of the process."""

@@ -1,0 +1,176 @@
+"""The event loop of a process, on a thread of its own: one for all asynchronous sources, while any of them is in use.
+
+In: coroutines, from any thread. Out: what they return, for those who wait; groups of them, which can be ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+ENDING_SECONDS = 5.0
+"""How long tasks that users' coroutines left behind may take to end with the loop. Chosen."""
+
+MakeCoroutine = Callable[[], Coroutine[Any, Any, None]]
+
+
+class EventLoop:
+    """An event loop on a thread of its own, until nobody refers to it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=_run, args=(self._loop,), name="headrace-loop", daemon=True)
+        self._thread.start()
+        weakref.finalize(self, _stop, self._loop, self._thread, self._process)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs in this process: not in a fork of the one that made it."""
+        return self._process == os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling thread is that of the loop."""
+        return self._thread is threading.current_thread()
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Have the loop's thread make a call soon."""
+        self._loop.call_soon_threadsafe(function, *arguments)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """What a coroutine returns, or raise what it raises; waits for it. It is cancelled if the wait is interrupted.
+
+        Raises:
+            RuntimeError: called in the loop's own thread, which would wait for itself.
+        """
+        if self.is_here:
+            coroutine.close()
+            raise RuntimeError(
+                "a coroutine of an asynchronous source reads from a source in a way that waits, so that it would wait for "
+                "itself; await that source's own methods in place of it."
+            )
+        outcome = _Outcome(coroutine)
+        try:
+            self.call(outcome.begin)
+            return outcome.result()
+        except BaseException:
+            self.call(outcome.cancel)
+            raise
+
+
+class _Outcome:
+    """What comes of a coroutine."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+        self._task: asyncio.Task[None] | None = None
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._waited_for = threading.Lock()
+        self._waited_for.acquire()
+
+    def begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def cancel(self) -> None:
+        if self._task is None:
+            self._coroutine.close()
+        else:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            self._value = await self._coroutine
+        except BaseException as error:  # an event loop would end with SystemExit
+            self._error = error
+        self._waited_for.release()
+
+    def result(self) -> Any:
+        self._waited_for.acquire()
+        if self._error is None:
+            return self._value
+        try:
+            raise self._error
+        finally:
+            self._error = None  # whose traceback holds this frame
+
+
+class Coroutines:
+    """Coroutines in the event loop of this process, of which none is left after closing. See `Pool` for threads."""
+
+    def __init__(self) -> None:
+        self._loop = event_loop()
+        self._tasks = set[asyncio.Task[None]]()  # used in the loop's thread alone; the loop holds its tasks only weakly
+
+    def begin(self, make: MakeCoroutine, count: int) -> None:
+        """Have so many run, all made by `make`; returns at once. They raise nothing."""
+        self._loop.call(self._begin, make, count)
+
+    def _begin(self, make: MakeCoroutine, count: int) -> None:
+        for _ in range(count):
+            task = asyncio.get_running_loop().create_task(make())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        """Cancel those that run, and wait until they have ended. May be called twice."""
+        if self._loop.is_here:  # something that is dropped there: the loop cannot wait for itself
+            self._cancel()
+        elif self._loop.alive:
+            self._loop.run(self._end())
+
+    def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _end(self) -> None:
+        self._cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    while True:
+        try:
+            loop.run_forever()
+            break
+        except BaseException:  # SystemExit of a task that a user's coroutine began: who awaits that gets it
+            continue
+    loop.run_until_complete(_end_all())
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+async def _end_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=ENDING_SECONDS)
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, process: int) -> None:
+    if process == os.getpid() and not loop.is_closed():
+        loop.call_soon_threadsafe(loop.stop)
+        if thread is not threading.current_thread():
+            thread.join()
+
+
+_CURRENT: list[weakref.ref[EventLoop]] = []
+_MAKING = threading.Lock()
+
+
+def event_loop() -> EventLoop:
+    """The loop of this process; it ends when nobody refers to it any more."""
+    with _MAKING:
+        loop = _CURRENT[0]() if _CURRENT else None
+        if loop is None or not loop.alive:
+            loop = EventLoop()
+            _CURRENT[:] = [weakref.ref(loop)]
+        return loop

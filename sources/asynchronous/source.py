@@ -1,0 +1,119 @@
+"""Sources whose reads are coroutines: `async def __getitem__(key)`, or `async def __getitems__(keys)`.
+
+In: such a source. Out: an ordinary source, whose reads wait; and a coroutine for what has many reads under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..keys import Keys, check_key, check_keys
+from ..protocol import all_of, fingerprint_of
+from .event_loop import EventLoop, event_loop
+
+TOGETHER = 64
+"""Records that a call which waits for all of them reads at a time. Chosen: what services allow mostly."""
+
+
+class AsyncSource:
+    """An asynchronous source as an ordinary one.
+
+    Args:
+        source: has `__len__` and `async def __getitem__`, or `async def __getitems__`, or both; and what else sources may
+            have. Of these two, one that is no coroutine is not used.
+
+    >>> class Service:
+    ...     def __len__(self):
+    ...         return 10
+    ...
+    ...     async def __getitem__(self, key):
+    ...         await asyncio.sleep(0)
+    ...         return key * key
+    >>> AsyncSource(Service())[3]
+    9
+    """
+
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+    in_event_loop: ClassVar[bool] = True
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.reads_singly = not is_coroutine(source, "__getitems__")
+        self._name = type(source).__qualname__
+        self._own_loop: EventLoop | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, key: int) -> Any:
+        return self._loop.run(self._read_one(check_key(key, len(self), self._name)))
+
+    async def _read_one(self, key: int) -> Any:
+        if is_coroutine(self.source, "__getitem__"):
+            return await self.source[key]
+        return all_of(await self.source.__getitems__([key]), self.source, 1)[0]
+
+    def __getitems__(self, keys: Keys) -> Sequence[Any]:
+        """The records of `keys`, in their order; waits for them."""
+        records: Sequence[Any] = self._loop.run(self._read_all(check_keys(keys, len(self), self._name)))
+        return records
+
+    async def _read_all(self, keys: npt.NDArray[np.int64]) -> Sequence[Any]:
+        if not self.reads_singly:
+            return await self.read_in_loop(keys)
+        free = asyncio.Semaphore(TOGETHER)
+
+        async def one(key: int) -> Any:
+            async with free:
+                return await self.source[key]
+
+        reads = [asyncio.ensure_future(one(key)) for key in keys.tolist()]
+        try:
+            found: list[Any] = await asyncio.gather(*reads)
+            return found
+        finally:
+            for read in reads:  # of which one has failed
+                read.cancel()
+
+    async def read_in_loop(self, keys: npt.NDArray[np.int64]) -> Sequence[Any]:
+        """The records of `keys`, in one call; of a source that has one for a single key, one after the other."""
+        self._loop  # noqa: B018 - lasts from now on as long as this
+        checked = check_keys(keys, len(self), self._name).tolist()
+        if self.reads_singly:
+            return [await self.source[key] for key in checked]
+        return all_of(await self.source.__getitems__(checked), self.source, len(checked))
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """That of the source."""
+        return fingerprint_of(self.source)
+
+    @property
+    def _loop(self) -> EventLoop:
+        """The loop of this process. It is kept, as what the source opens belongs to it."""
+        if self._own_loop is None or not self._own_loop.alive:
+            self._own_loop = event_loop()
+        return self._own_loop
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "source":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.source, name)
+
+    def __reduce__(self) -> tuple[type[AsyncSource], tuple[Any]]:
+        return type(self), (self.source,)
+
+    def __repr__(self) -> str:
+        return repr(self.source)
+
+
+def is_coroutine(source: Any, method: str) -> bool:
+    """Whether a method of a source is one that is awaited."""
+    return inspect.iscoroutinefunction(getattr(type(source), method, None))

@@ -1,0 +1,171 @@
+"""A plain model of a stream: the tree that a chain describes, interpreted element by element.
+
+In: a tree of nodes, as of an `IterDataset`. Out: its elements in order, up to the first failure or without what fails, and
+how much failed. It knows no task, stage, worker or cursor; what one operation does to its inputs, and whose row comes next in a
+join, it asks of these.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headrace import IterDataset
+from headrace.loader.plan.nodes import Apply, Joined, Read
+from headrace.operations.protocol import Context, Operation
+
+MOST_READS = 3000
+"""Records of one stream that are read; more are those of an endless stream of which nothing is left."""
+
+
+class NothingComesError(Exception):
+    """So many records were read that the stream is taken for one without an end and without elements."""
+
+
+class Row(NamedTuple):
+    """An element, and the place by which it draws random numbers."""
+
+    position: int
+    row: int
+    element: Any
+
+
+Rows = Callable[[], Iterator[Row]]
+"""Begins a stream."""
+
+
+class PlainModel:
+    """The elements of a stream; with `skips`, without what fails.
+
+    Attributes:
+        skipped: how many records, or batches, were left out so far.
+    """
+
+    def __init__(self, tree: Any, skips: bool = False) -> None:
+        self._skips = skips
+        self._numbers = itertools.count()
+        self._reads = 0
+        self.skipped = 0
+        self._rows = self._of(tree)
+
+    @classmethod
+    def of(cls, dataset: IterDataset) -> PlainModel:
+        """That of a dataset."""
+        return cls(dataset._stream.tree, dataset._stream.skips_errors)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (row.element for row in self._rows())
+
+    def _of(self, tree: Any) -> Rows:
+        operations: list[Operation] = []
+        while isinstance(tree, Apply):
+            operations[:0] = tree.operations
+            tree = tree.input
+        rows = self._read(tree) if isinstance(tree, Read) else self._joined(tree)
+        numbered = [(operation, next(self._numbers)) for operation in operations]
+        return lambda: self._through(rows(), numbered)
+
+    def _read(self, tree: Read) -> Rows:
+        leaf = tree.leaf
+
+        def rows() -> Iterator[Row]:
+            for local in range(leaf.total):
+                self._reads += 1
+                if self._reads > MOST_READS:
+                    raise NothingComesError
+                position = leaf.position(local)
+                (key,) = leaf.record_keys(np.array([position])).tolist()
+                yield Row(position, 0, leaf.source[key])
+
+        return rows
+
+    def _joined(self, tree: Joined) -> Rows:
+        opens, rule, shard = [self._of(one) for one in tree.inputs], tree.rule, _shard_of(tree)
+        kept: list[Row] = []
+
+        def rows() -> Iterator[Row]:
+            note, inputs, came = rule.start, [one() for one in opens], [0] * len(opens)
+            while len(choice := rule.choices(note, 1)):
+                number = int(choice[0])
+                row = next(inputs[number], None)
+                if row is None:
+                    note = rule.ended(note, number)
+                    if note is None or (rule.restarts and not came[number]):
+                        return
+                    if rule.restarts:
+                        inputs[number], came[number] = opens[number](), 0
+                    continue
+                came[number] += 1
+                yield row._replace(position=note[0] * shard.shard_count + shard.shard_index)
+                note = rule.after(note, 1)
+
+        def rows_once() -> Iterator[Row]:
+            if kept:
+                yield from copy.deepcopy(kept)
+                return
+            found = []
+            for row in rows():
+                found.append(copy.deepcopy(row))
+                yield row
+            kept[:] = found
+
+        return rows_once if rule.keeps else rows
+
+    def _through(self, rows: Iterator[Row], operations: Sequence[tuple[Operation, int]]) -> Iterator[Row]:
+        """What operations make: of each row, or of so many at a time, and from there on of each that comes out."""
+        single = list(itertools.takewhile(lambda one: one[0].takes is None, operations))
+        rows = (made for row in rows for made in self._kept(_all_through([row], single)))
+        rest = operations[len(single) :]
+        return self._through(self._taken(rows, *rest[0]), rest[1:]) if rest else rows
+
+    def _taken(self, rows: Iterator[Row], operation: Operation, number: int) -> Iterator[Row]:
+        while group := list(itertools.islice(rows, operation.takes)):
+            yield from self._kept(_made(group, operation, number))
+
+    def _kept(self, made: Iterator[Row]) -> Iterator[Row]:
+        """All that is made of one thing; where failures are left out, all of it or nothing."""
+        if not self._skips:
+            yield from made
+            return
+        try:
+            whole = list(made)
+        except Exception:
+            self.skipped += 1
+        else:
+            yield from whole
+
+
+def _all_through(rows: Iterator[Row] | list[Row], operations: Sequence[tuple[Operation, int]]) -> Iterator[Row]:
+    if not operations:
+        yield from rows
+        return
+    (operation, number), *rest = operations
+    for row in rows:
+        yield from _all_through(_made([row], operation, number), rest)
+
+
+def _made(rows: list[Row], operation: Operation, number: int) -> Iterator[Row]:
+    """What an operation makes of rows; after that, what it fails with."""
+    context, made = Context(), list[Row]()
+    step = operation.connect(lambda element: made.append(Row(context.position, context.row, element)), context, number)
+    failure = None
+    try:
+        for context.position, context.row, element in rows:
+            step(element)
+        for finish in context.at_end:
+            finish()
+    except Exception as error:
+        failure = error
+    yield from made
+    if failure is not None:
+        raise failure
+
+
+def _shard_of(tree: Any) -> Any:
+    while not isinstance(tree, Read):
+        tree = tree.input if isinstance(tree, Apply) else tree.inputs[0]
+    return tree.leaf.shard

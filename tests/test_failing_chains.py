@@ -1,0 +1,113 @@
+"""Chains of any methods, some of which fail: each failure at its place, nothing lost or repeated before or after it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines import plain, stream, tries
+from plain_model import NothingComesError, PlainModel
+from random_chains import MOST_ELEMENTS, Broken, Recipe, failing_recipes, names_in, stream_of
+
+from headrace import ShardOptions
+from headrace.errors import EmptyStreamError
+
+RUNS: list[dict[str, Any]] = [
+    {"worker_count": 0},
+    {"worker_count": 2, "worker_kind": "thread"},
+    {"worker_count": 2},
+]
+ENDS_EARLY = frozenset({"limit", "mix", "mix repeat", "zip"})
+"""Methods that may leave elements of what is below them; whether those fail is found out or not."""
+SHARDS = [ShardOptions(0, 1), ShardOptions(1, 2)]
+
+
+def up_to_failure(elements: Any) -> tuple[list[Any], str | None]:
+    """The first elements, comparable, and what comes after them if that is a failure."""
+    found: list[Any] = []
+    try:
+        for element in itertools.islice(elements, MOST_ELEMENTS):
+            found.append(plain(element))
+    except Broken as failure:
+        return found, str(failure)
+    return found, None
+
+
+def failing(recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) -> None:
+    """Hold a broken chain to what the model says."""
+    whole, _ = up_to_failure(PlainModel.of(stream_of(recipe, shard)))
+    before, failure = up_to_failure(PlainModel.of(stream_of(recipe, shard, broken=True)))
+    assert before == whole[: len(before)], "what a chain gives before a failure is what it gives when it is repaired"
+    repaired = stream_of(recipe, shard)
+    with iter(stream_of(recipe, shard, broken=True).with_options(**run)) as iterator:
+        states = [iterator.get_state()]
+        for element in before:
+            assert plain(next(iterator)) == element
+            states.append(iterator.get_state())
+        if failure is not None:
+            for _ in range(2):
+                with pytest.raises(Broken) as raised:
+                    next(iterator)
+                assert str(raised.value) == failure
+                assert iterator.get_state() == states[-1]
+    for step, state in enumerate(states):
+        with iter(repaired) as iterator:
+            iterator.set_state(state, strict=False)  # other functions
+            count = MOST_ELEMENTS if step == len(before) else 2
+            assert stream(itertools.islice(iterator, count))[: len(whole) - step] == whole[step : step + count]
+
+
+def leaving_out(recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) -> None:
+    """Hold a broken chain, of which what fails is left out, to what the model says."""
+    dataset = stream_of(recipe, shard, broken=True).with_options(on_error="skip", **run)
+    model = PlainModel.of(dataset)
+    expected, _ = up_to_failure(model)
+    states = []
+    with iter(dataset) as iterator:
+        for element in expected:
+            states.append(iterator.get_state())
+            assert plain(next(iterator)) == element
+        if len(expected) < MOST_ELEMENTS:
+            assert list(iterator) == []
+            assert iterator.skipped_count >= model.skipped
+            assert iterator.skipped_count == model.skipped or names_in(recipe) & ENDS_EARLY
+    for step, state in enumerate(states):
+        with iter(dataset.with_options(worker_count=0)) as iterator:
+            iterator.set_state(state)
+            assert stream(itertools.islice(iterator, 2))[: len(expected) - step] == expected[step : step + 2]
+
+
+def held(hold: Any, recipe: Recipe, shard: ShardOptions, run: dict[str, Any]) -> None:
+    """Do that, unless nothing at all comes, which is an error."""
+    try:
+        hold(recipe, shard, run)
+    except NothingComesError:
+        return  # of an endless stream, which may end with an error or not at all
+    except EmptyStreamError:
+        broken = stream_of(recipe, shard, broken=True).with_options(on_error="skip" if hold is leaving_out else "raise")
+        assert not all(up_to_failure(PlainModel.of(each))[0] for each in (broken, stream_of(recipe, shard)))
+
+
+@given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), run=st.sampled_from(RUNS[:2]))
+@tries(300)
+def test_a_failure_comes_at_its_place_in_any_chain(recipe, shard, run):
+    """All before it comes first; `next` gives it again; every state, once it is repaired, goes on with what comes next."""
+    held(failing, recipe, shard, run)
+
+
+@given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), run=st.sampled_from(RUNS[:2]))
+@tries(200)
+def test_what_fails_is_left_out_of_any_chain(recipe, shard, run):
+    """That alone, and counted; every state goes on with what comes next."""
+    held(leaving_out, recipe, shard, run)
+
+
+@pytest.mark.long
+@given(recipe=failing_recipes(), shard=st.sampled_from(SHARDS), hold=st.sampled_from([failing, leaving_out]))
+@tries(40)
+def test_what_fails_in_processes_comes_at_its_place_or_is_left_out(recipe, shard, hold):
+    """As in one's own thread."""
+    held(hold, recipe, shard, RUNS[2])

@@ -1,0 +1,356 @@
+"""Reads under way are records: as many as there are readers, whatever the batch, the pipeline and where the work is done."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import numpy as np
+import pytest
+from crowds import AsyncCounted, AsyncSlow, Counted, Crowd, Slow, SlowMany, SlowManyOf
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines import PIPELINES, chosen, stream, tries
+
+import headrace
+from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, IterDataset, MapDataset, MixSampler, ReadOptions
+from headrace.loader.executors.read_ahead import ReadAhead
+from headrace.loader.plan.build import make_pipeline
+
+LIMIT_SECONDS = 20
+"""After which what should have come does not come. Never waited for where all is well."""
+
+WHERE = {
+    "inline": {},
+    "threads": {"worker_count": 2, "worker_kind": "thread"},
+    "processes": {"worker_count": 2},
+}
+
+
+def told(element):
+    """What the records of an element tell: (process, most reads under way)."""
+    return zip(np.ravel(element["process"]).tolist(), np.ravel(element["most"]).tolist())
+
+
+def most_under_way(elements, least, workers=1):
+    """The most reads under way in each process, once these are `least` everywhere; as they are after a long time."""
+    most, until = {}, time.monotonic() + LIMIT_SECONDS
+    with iter(elements) as iterator:
+        for element in iterator:
+            for process, number in told(element):
+                most[process] = max(number, most.get(process, 0))
+            if (len(most) == workers and min(most.values()) >= least) or time.monotonic() > until:
+                break
+    return sorted(most.values())
+
+
+def endless(source, operations, **more):
+    """A loader of an endless stream."""
+    return DataLoader(data_source=source, sampler=IndexSampler(len(source)), operations=operations, **more)
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
+def test_as_many_reads_are_under_way_as_there_are_threads(where, batch_size):
+    """Whatever the batch; in each worker process."""
+    loader = endless(Slow(2000, Crowd(16)), [] if batch_size is None else [Batch(batch_size)], **WHERE[where])
+    workers = 2 if where == "processes" else 1
+    assert most_under_way(loader, 16, workers) == [16] * workers
+
+
+def _all(record):
+    return True
+
+
+def _twice(record):
+    return [record, record]
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize(
+    "operations", [[Filter(_all), Batch(100)], [FlatMap(_twice), Batch(100)]], ids=["filter", "flat map"]
+)
+def test_as_many_reads_are_under_way_below_a_filter(where, operations):
+    """What makes no whole batches is read ahead likewise."""
+    workers = 2 if where == "processes" else 1
+    assert most_under_way(endless(Slow(2000, Crowd(16)), operations, **WHERE[where]), 16, workers) == [16] * workers
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_the_parts_of_a_mix_share_the_threads(where):
+    """A mix of sources that are read one by one is read so, too."""
+    crowd = Crowd(16)
+    parts = {str(number): Slow(500, crowd) for number in range(8)}
+    loader = DataLoader(data_source=parts, sampler=MixSampler(parts), operations=[Batch(64)], **WHERE[where])
+    workers = 2 if where == "processes" else 1
+    assert most_under_way(loader, 16, workers) == [16] * workers
+
+
+def _same(element):
+    return element
+
+
+def chains(crowd):
+    """Datasets of slow sources, in every shape that is read in its own way."""
+    one, other = (MapDataset.source(Slow(1000, crowd)) for _ in range(2))
+    return {
+        "line": one.shuffle(seed=1).repeat().map(_same).batch(64),
+        "mix": MapDataset.mix([one.repeat(), other.repeat()]).batch(64),
+        "zip": MapDataset.zip([one, other]).map(_first).repeat().batch(64),
+        "shuffled random map": one.random_map(_drawn, seed=1).shuffle(seed=2).repeat().batch(64),
+        "stream": one.repeat().to_iter_dataset().batch(64),
+        "stream mix": IterDataset.mix([one.repeat().to_iter_dataset(), other.repeat().to_iter_dataset()]).batch(64),
+        "stream zip": IterDataset.zip([one.repeat().to_iter_dataset(), other.repeat().to_iter_dataset()])
+        .map(_first)
+        .batch(64),
+    }
+
+
+def _first(pair):
+    return pair[0]
+
+
+def _drawn(element, rng):
+    rng.random()
+    return element
+
+
+@pytest.mark.parametrize("shape", chains(Crowd(16)))
+@pytest.mark.parametrize("where", ["inline", "processes"])
+def test_chains_have_as_many_reads_under_way(shape, where):
+    """Also where they are evaluated, and where several are joined."""
+    chain = chains(Crowd(16))[shape]
+    chain = chain if isinstance(chain, IterDataset) else chain.to_iter_dataset()
+    workers = 2 if where == "processes" else 1
+    found = most_under_way(chain.mp_prefetch(2) if workers == 2 else chain, 16, workers)
+    assert found == [16] * workers
+
+
+@pytest.mark.parametrize("batch_size", [8, 100, 512])
+def test_a_source_of_many_keys_is_asked_for_pieces_as_many_as_it_says(batch_size):
+    """`reads_ahead = 4`: four calls at a time, which share a batch, or take several small ones."""
+    source = SlowManyOf(4096, Crowd(4))
+    loader = endless(source, [Batch(batch_size)])
+    assert most_under_way(loader, 4) == [4]
+    with iter(loader) as iterator:
+        longest = max(int(batch["together"].max()) for batch in itertools.islice(iterator, 8))
+    assert longest <= max(-(-batch_size // 4), min(batch_size, 125 + batch_size))
+
+
+def test_a_batch_is_divided_into_equal_shares():
+    """Of 512 records, with four calls, one reads 128."""
+    loader = endless(SlowManyOf(4096, Crowd(4)), [Batch(512)], read_options=ReadOptions(16, 512))
+    with iter(loader) as iterator:
+        assert next(iterator)["together"].tolist() == [128] * 512
+
+
+def test_a_source_of_many_keys_that_says_nothing_is_asked_for_whole_batches():
+    """Then it is up to the source to divide them."""
+    loader = endless(SlowMany(4096, Crowd(16)), [Batch(64)])
+    with iter(loader) as iterator:
+        batches = list(itertools.islice(iterator, 4))
+    assert all(batch["together"].tolist() == [64] * 64 for batch in batches)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 10])
+@pytest.mark.parametrize("ahead", [16, 33, 100])
+def test_no_more_records_are_begun_ahead_than_the_buffer_holds(batch_size, ahead):
+    """`prefetch_buffer_size` counts records, exactly, and all of them are begun."""
+    source = Counted(1000)
+    loader = endless(source, [Batch(batch_size)], read_options=ReadOptions(16, ahead))
+    with iter(loader) as iterator:
+        for _ in range(20):
+            next(iterator)
+        taken, until = 20 * batch_size, time.monotonic() + LIMIT_SECONDS
+        while len(source.keys) < taken + ahead and time.monotonic() < until:
+            time.sleep(1e-3)
+        time.sleep(0.02)  # more would come now
+        assert sorted(source.keys) == list(range(taken + ahead))
+
+
+def test_a_worker_process_begins_no_more_records_than_the_buffer_holds():
+    """Beside those of the batch that it works on: each record tells how many reads had begun before its own ended."""
+    loader = endless(Begun(4000), [Batch(10)], worker_count=1, read_options=ReadOptions(8, 40))
+    with iter(loader) as iterator:
+        found = np.concatenate(list(itertools.islice(iterator, 50)))
+    ahead = [int(begun) - key for key, begun in enumerate(found.tolist())]
+    assert 8 <= max(ahead) <= 10 + 40
+
+
+class Begun(Counted):
+    """A record is the number of reads that have begun before its own ends."""
+
+    def __getitem__(self, key):
+        self.note(key)
+        time.sleep(1e-3)
+        return len(self.keys)
+
+
+BAD = 37
+
+
+@pytest.mark.parametrize("kind", [Counted, AsyncCounted])
+@pytest.mark.parametrize("where", ["inline", "threads"])
+@pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
+def test_a_record_that_cannot_be_read_ends_the_same_stream(kind, where, batch_size):
+    """What comes before it comes; the error tells its key; no other record is read twice."""
+    source = kind(700, bad=(BAD,))
+    operations = [] if batch_size is None else [Batch(batch_size)]
+    loader = DataLoader(
+        data_source=source, sampler=IndexSampler(700, num_epochs=1), operations=operations, **WHERE[where]
+    )
+    elements = []
+    with iter(loader) as iterator, pytest.raises(OSError, match=f"cannot read {BAD}") as caught:
+        for element in iterator:
+            elements.append(element)
+    assert len(elements) == BAD // (batch_size or 1)
+    assert f"record key {BAD}" in str(caught.value.__notes__)
+    assert {key for key in source.keys if source.keys.count(key) > 1} == {BAD}
+
+
+@pytest.mark.parametrize("kind", [Counted, AsyncCounted])
+@pytest.mark.parametrize("batch_size", chosen([None, 1, 32, 512], 1, 512))
+def test_skipping_leaves_out_the_record_and_reads_no_other_twice(kind, batch_size):
+    """Of a batch of 512 records, too."""
+    source = kind(100, bad=(BAD, 64))
+    loader = DataLoader(
+        data_source=source,
+        sampler=IndexSampler(100, num_epochs=1),
+        operations=[] if batch_size is None else [Batch(batch_size)],
+        on_error="skip",
+    )
+    with iter(loader) as iterator:
+        found = list(iterator)
+        assert iterator.skipped_count == 2
+    found = found if batch_size is None else np.concatenate(found).tolist()
+    assert found == [key for key in range(100) if key not in source.bad]
+    assert {key for key in range(100) if source.keys.count(key) != 1} == set(source.bad)
+
+
+@pytest.mark.parametrize("kind", [Counted, AsyncCounted])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+@pytest.mark.parametrize("where", ["inline", "threads"])
+def test_what_is_no_exception_comes_out_of_next(kind, error, where):
+    """A source may ask the program to end; readers outlive that."""
+    source = kind(100, bad=(BAD,), error=error)
+    found = []
+    with iter(endless(source, [Batch(4)], **WHERE[where])) as iterator, pytest.raises(error):
+        for batch in iterator:
+            found += batch.tolist()
+    assert found == list(range(36))
+    if kind is AsyncCounted:
+        assert headrace.sources.as_source(source)[0] == 0  # the loop runs
+
+
+@pytest.mark.parametrize("where", WHERE)
+@given(
+    st.sampled_from(["single records", "batch", "filter, batch", "flat map, batch", "random", "batch of batches"]),
+    st.integers(0, 5),
+    st.integers(0, 40),
+    st.sampled_from([Slow, SlowMany, SlowManyOf, AsyncSlow]),
+)
+@tries(8)
+def test_the_stream_is_the_same_however_records_are_read(where, name, threads, ahead, kind):
+    """Whatever the readers, the buffer, the source and the workers."""
+    source = Values(kind)
+    more = {"read_options": ReadOptions(threads, max(threads, ahead)), **WHERE[where]}
+    sampler = IndexSampler(40, shuffle=True, seed=3, num_epochs=2)
+    loaders = [
+        DataLoader(data_source=data, sampler=sampler, operations=PIPELINES[name], **given)
+        for data, given in ((list(range(40)), {}), (source, more))
+    ]
+    assert stream(loaders[0]) == stream(loaders[1])
+
+
+class Values:
+    """The keys, read as a source of some kind is."""
+
+    def __new__(cls, kind):
+        return {Slow: Singly, SlowMany: Many, SlowManyOf: ManyOf, AsyncSlow: Async}[kind](40)
+
+
+class Singly(Counted):
+    """One by one, some slow."""
+
+    def __getitem__(self, key):
+        if key % 7 == 0:
+            time.sleep(1e-3)
+        return key
+
+
+class Many(Singly):
+    """Many in a call."""
+
+    def __getitems__(self, keys):
+        return [self[key] for key in keys]
+
+
+class ManyOf(Many):
+    """Many in a call, three calls at a time."""
+
+    reads_ahead = 3
+
+
+class Async(Counted):
+    """By coroutines."""
+
+    async def __getitem__(self, key):
+        import asyncio
+
+        await asyncio.sleep(1e-3 * (key % 7 == 0))
+        return key
+
+
+def test_a_loader_that_is_closed_while_records_are_read_leaves_no_thread():
+    """Close waits for reads under way, and begins no more of them."""
+    source = Counted(100_000)
+    iterator = iter(endless(source, [Batch(512)]))
+    next(iterator)
+    iterator.close()
+    begun = len(source.keys)
+    time.sleep(0.02)
+    assert len(source.keys) == begun
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("headrace-")]
+
+
+class Never(Counted):
+    """A source whose reads never end after the first ones, unless they are cancelled."""
+
+    cancelled = 0
+
+    async def __getitem__(self, key):
+        import asyncio
+
+        if key < 8:
+            return key
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled += 1
+
+
+@pytest.mark.parametrize("where", ["inline", "threads"])
+def test_closing_cancels_coroutines_that_hang(where):
+    """An asynchronous source that never answers does not hold close up."""
+    source = Never(10_000)
+    iterator = iter(endless(source, [Batch(8)], read_options=ReadOptions(16, 100), **WHERE[where]))
+    assert next(iterator).tolist() == list(range(8))
+    iterator.close()
+    assert source.cancelled >= 1
+
+
+def test_readers_of_a_pipeline_are_as_many_as_its_leaves_want():
+    """None for what is in memory, at most `num_threads`, and coroutines as many as the buffer holds."""
+
+    def readers(source, **more):
+        ahead = ReadAhead(make_pipeline(source, IndexSampler(len(source)), [Batch(4)], None), ReadOptions(**more))
+        return sum(ahead._calls.values())
+
+    assert readers(headrace.sources.as_source([1, 2, 3])) == 0
+    assert readers(Counted(10)) == 16
+    assert readers(Counted(10), num_threads=3) == 3
+    assert readers(Counted(10), prefetch_buffer_size=0) == 0
+    assert readers(SlowManyOf(10, Crowd(4))) == 4
+    assert readers(headrace.sources.as_source(AsyncCounted(10))) == 500
+    assert readers(headrace.sources.as_source(AsyncCounted(10)), num_threads=0, prefetch_buffer_size=30) == 30

@@ -1,0 +1,110 @@
+"""How long a step would take, were something else than it is. Arithmetic on what was measured.
+
+In: what was measured, and a change. Out: seconds of a step.
+
+A step takes as long as the slowest of those who work at the same time: the user's thread, which takes batches over and does the
+user's own work; the workers, who share their work; the reads under way, who share the reading; and the processors, which do
+what of that work is not waiting. Workers in a Ray cluster bring processors of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..measured import Measured, PartKind
+from .under_way import reading_seconds
+
+HAND_OVER = 1e-4
+"""Seconds that a batch costs the user's thread when a worker made it, where this was not measured. Measured by `mnist`."""
+
+CLOSE = 1.03
+"""A step that takes so many times the user's own is as good as one that never waits."""
+
+FULL = 0.8
+"""Share of the time of all cores. Chosen: what others and the system do takes the rest."""
+
+MOST_WORKERS = 512
+
+UNLIMITED = 1 << 40
+"""Reads under way, where reading takes no time."""
+
+
+def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:
+    """Seconds of a step with some number of workers, and of reads under way in each place.
+
+    >>> loop = Measured(100, 0.03, 0.02, 0.02, 32, 4096, (), workers=2)
+    >>> round(step_seconds(loop, 4), 3)  # nothing to do: the user's own work is all that is left
+    0.01
+    """
+    reading, busy = reading_seconds(measured, workers, reads), _busy(measured, reads)
+    if workers == 0 and measured.feeding is None:
+        own = measured.own + busy + (0.0 if measured.workers == 0 else measured.hand_over)
+        return max(own, reading)
+    cores = (measured.processor + measured.own_processor) / measured.cores if measured.worker_kind != "ray" else 0.0
+    return max(floor_seconds(measured), _longest_thread(measured, workers, busy), reading, cores) + measured.starting
+
+
+def _longest_thread(measured: Measured, workers: int, busy: float) -> float:
+    """Seconds of a step of the workers; without any, of the thread of a device feeder, which calls `transform=`, too."""
+    if workers == 0 and measured.feeding is not None:
+        return busy + measured.feeding.transforming
+    return busy / workers
+
+
+def worker_seconds(alone: Measured) -> float:
+    """Seconds of a worker for a step, that reads ahead while it works; of what was measured in one thread that reads, too."""
+    if not alone.reads_ahead:
+        return alone.work
+    return max(_busy(alone, None), alone.read_seconds / alone.source.reads)
+
+
+def _busy(measured: Measured, reads: int | None) -> float:
+    """Seconds of the work of a step that is done in turn, in a place; without waiting for what others read."""
+    if not measured.reads_ahead and not reads:
+        return measured.work
+    return measured.work - measured.seconds_of("reading") + measured.reading_processor
+
+
+def floor_seconds(measured: Measured) -> float:
+    """Seconds of a step that no worker can make shorter: the user's own, and the taking over of batches."""
+    return measured.own + (measured.hand_over if measured.workers else HAND_OVER) + _feeding(measured)
+
+
+def enough_workers(measured: Measured) -> int:
+    """The smallest number of workers that hides their work, or from which on more of them gain nothing."""
+    goal = CLOSE * step_seconds(measured, MOST_WORKERS)
+    low, high = 1, MOST_WORKERS
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if step_seconds(measured, middle) <= goal else (middle + 1, high)
+    return low
+
+
+def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") -> Measured:
+    """The same, where the parts of some kinds, or one that is `named`, take this share of their seconds."""
+    parts = tuple(
+        dataclasses.replace(part, seconds=part.seconds * keep) if part.kind in kinds or part.name == named else part
+        for part in measured.parts
+    )
+    if "reading" not in kinds:
+        return dataclasses.replace(measured, parts=parts)
+    source = measured.source
+    source = dataclasses.replace(source, random=source.random * keep, processor=source.processor * keep)
+    return dataclasses.replace(measured, parts=parts, read_seconds=measured.read_seconds * keep, source=source)
+
+
+def all_cores_work(measured: Measured) -> bool:
+    """Whether the processors of this machine have hardly anything left to give."""
+    needed = measured.processor + measured.own_processor
+    return measured.worker_kind != "ray" and needed > FULL * measured.cores * measured.elapsed
+
+
+def share_waited(measured: Measured, seconds: float) -> float:
+    """Of a step of so many seconds."""
+    return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
+
+
+def _feeding(measured: Measured) -> float:
+    """What a device feeder does while nobody else works at the batch."""
+    fed = measured.feeding
+    return 0.0 if fed is None else fed.transforming + fed.agreeing + fed.transfer
