@@ -27,9 +27,13 @@ LARGER = 8
 LEAST, FASTEST = 5e-6, 20e9
 """Seconds that no step is shorter than; bytes of batches that are made in a second at most. Chosen: more than was ever seen."""
 
-NOISE = 1.1
+NOISE = 1.15
 """Times what the numbers give at most: "up to" is told with it, as no two runs take the same time. More where others had the
 processors: the next run may have them."""
+
+SMALL, COLD = 1 / 6, 1.6
+"""Work that is less than this share of a step takes up to so many times as long as it does when nothing comes between: its code
+and data are not in the caches. Measured by `benchmarks/cures.py`."""
 
 
 def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
@@ -128,11 +132,19 @@ def at_most(measured: Measured, what: str, cure: str = "") -> Change:
     smooth = lighter(measured, 0.0, "between")
     waited = measured.waited if measured.step_known else measured.elapsed
     smooth = dataclasses.replace(smooth, waited=waited, unready=waited)
+    if smooth.reads_ahead:  # nobody waits for reads, so as many are under way as can be
+        parts = tuple(
+            dataclasses.replace(part, seconds=0.0) if part.kind == "reading" else part for part in smooth.parts
+        )
+        smooth = dataclasses.replace(smooth, parts=parts)
     alone = measured.records * measured.source.random
     if measured.source.singly and alone:
         smooth = dataclasses.replace(smooth, read_seconds=min(smooth.read_seconds, alone))
     least = max(LEAST, measured.nbytes / FASTEST)
-    return Change(what, max(step_seconds(smooth, measured.workers) / _noise(measured), least), True, cure)
+    seconds = step_seconds(smooth, measured.workers) / _noise(measured)
+    if seconds < SMALL * measured.elapsed:
+        seconds = max(seconds / COLD, measured.own / _noise(measured) if measured.step_known else 0.0)
+    return Change(what, max(seconds, least), True, cure)
 
 
 def _noise(measured: Measured) -> float:
@@ -267,7 +279,9 @@ def _of_small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
     """Told for as many records as a step has now. All that is not done for each record may be done for each batch."""
     rows = round(measured.batch)
     records = measured.seconds_of("record") / max(measured.workers, 1)
-    seconds = max(measured.elapsed / LARGER, records) / _noise(measured)
+    seconds = (
+        max(measured.elapsed / LARGER, records) / _noise(measured) / NOISE
+    )  # arrays of more rows cost less each row, too
     larger = LARGER * max(rows, 1)
     cure = "larger batches would cost less each record"
     yield Change(f"batches of {larger:,} records (the numbers are for {rows:,} of them)", seconds, True, cure)

@@ -128,6 +128,8 @@ def _takes_turns(measured: Measured) -> bool:
 def _is_small(measured: Measured) -> bool:
     """Whether it is the number of batches that takes the time: what each of them costs, however few records it has."""
     each = measured.seconds_of("between", "stacking", "packing") + measured.hand_over * measured.workers
+    if measured.source.columns and not measured.reads_memory_slowly:
+        each += measured.seconds_of("reading")  # one call for a batch
     whole = measured.work + measured.hand_over * measured.workers
     if waits_for_reads(measured):
         return False

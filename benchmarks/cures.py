@@ -1,14 +1,16 @@
-"""Programs whose cure can be tried: the option that the verdict names is passed to the same program.
+"""Tries the cures that `headrace bench` suggests: runs a program, applies the suggested option, and runs it again.
 
-In: a name. Out: what makes its loader, and what the verdict should find.
+In: names of programs (default: all). Out: a line for each: the finding, the gain that was told, the gain that came.
+Times decide here, so this is a command for a quiet machine and no test: `python benchmarks/cures.py --times 3`.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import functools
-import itertools
 import re
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -78,20 +80,21 @@ class FewConnections(Store):
             return super().__getitem__(key)
 
 
-@functools.cache
-def turns():
+class Turns:
     """When the next answer may come, of this process."""
-    return threading.Lock(), itertools.count(), time.monotonic()
+
+    lock = threading.Lock()
+    next = 0.0
 
 
 class RateLimited(Store):
     """A service that answers 200 times in a second, however many ask."""
 
     def __getitem__(self, key):
-        lock, numbers, since = turns()
-        with lock:
-            wait = max(since + next(numbers) / 200 - time.monotonic(), 0.0)
-            time.sleep(wait)
+        with Turns.lock:
+            Turns.next = max(Turns.next + 1 / 200, time.monotonic())
+            wait = Turns.next - time.monotonic()
+        time.sleep(max(wait, 0.0))
         return super().__getitem__(key)
 
 
@@ -271,3 +274,39 @@ TRIED = {
         functools.partial(_filtered, [Filter(one_in_a_hundred), headrace.MapTransform(slow), Batch(2)]),
     ),
 }
+
+
+def tried(program: Program) -> tuple[Any, float, float]:
+    """The verdict on a program; how many times as fast its first change should make it; how many times it did."""
+    first = headrace.diagnose(program.make(), steps=program.steps, step_seconds=program.step_seconds)
+    change = first.changes[0]
+    loader = (program.cured or program.make)(**({} if program.cured else options_of(change.what)))
+    then = headrace.diagnose(loader, steps=program.steps, step_seconds=program.step_seconds).measured
+    told = first.measured.elapsed / change.seconds
+    came = first.measured.elapsed / first.measured.batch * then.batch / then.elapsed
+    return first, told, came
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="parts of the names of programs")
+    parser.add_argument("--times", type=int, default=1, help="how often each is tried")
+    arguments = parser.parse_args()
+    print(f"{'program':38} {'finding':15} {'':5} {'told':>6} {'came':>6} {'came/told':>9}")
+    for name, program in TRIED.items():
+        if arguments.names and not any(part in name for part in arguments.names):
+            continue
+        ratios = []
+        for _ in range(arguments.times):
+            first, told, came = tried(program)
+            ratios.append(came / told)
+            kind, bound = first.finding.kind, "up to" if first.changes[0].at_most else ""
+            wrong = "" if (kind, first.finding.stage) == (program.kind, program.stage) else f"  expected {program.kind}"
+            print(f"{name:38} {kind:15} {bound:5} {told:6.2f} {came:6.2f} {came / told:9.2f}{wrong}", flush=True)
+        if arguments.times > 1:
+            print(f"{'':38} median {statistics.median(ratios):51.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
