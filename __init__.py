@@ -4,9 +4,9 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import checkpoint, metrics
+    from . import checkpoint
+    from .chains import IterDataset, MapDataset
     from .conversion import convert, verify
-    from .datasets import IterDataset, MapDataset
     from .formats import decode_example, encode_example
     from .loader import (
         Auto,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         batch_and_pad,
         pad_batch,
     )
+    from .reporting import metrics, progress, write_perfetto, write_report
     from .samplers import (
         BlockShuffle,
         IndexSampler,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
         ShardByJaxProcess,
         ShardOptions,
     )
-    from .showing import progress, write_perfetto, write_report
     from .sources import (
         ArrayRecordDataSource,
         DataSource,
@@ -133,21 +133,23 @@ __all__ = [
     "write_report",
 ]
 
-_ROOMS = ("samplers", "operations", "sources", "loader", "datasets", "formats", "conversion", "showing", "tools")
+_ROOMS = ("samplers", "operations", "sources", "loader", "chains", "formats", "conversion", "reporting", "tools")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: a worker process needs few of them, and starts sooner."""
     if name == "__version__":
         return metadata.version(__name__)
-    if name in ("checkpoint", "errors", "metrics", "tools", *_ROOMS):
+    if name == "metrics":
+        return import_module(f"{__name__}.reporting.metrics")
+    if name in ("checkpoint", "errors", *_ROOMS):
         return import_module(f"{__name__}.{name}")
     if name in __all__:
         for room in _ROOMS:
             module = import_module(f"{__name__}.{room}")
             if name in module.__all__:
                 return getattr(module, name)
-    raise import_module(f"{__name__}.foreign_names.package").no_attribute(name)
+    raise import_module(f"{__name__}.migration_hints.package").no_attribute(name)
 
 
 def __dir__() -> list[str]:

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..common.messages import shown
 from ..errors import MissingExtraError
-from ..wording import shown
 from .state_file import StateFile
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..common.messages import TEXT, brief
 from ..errors import CheckpointError, ClosedError
 from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with_state
-from ..wording import TEXT, brief
 
 PAGE = 4096
 """The bytes that the kernel copies into a file without a look at signals between them; JSON may end in blanks."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from ..wording import brief
+from ..common.messages import brief
 from .replaced import grain_replaced
 
 _PACKAGE = str(Path(__file__).parent.parent)

@@ -14,6 +14,7 @@ import json
 import re
 from typing import Any
 
+from ..common.messages import first_few, shown
 from ..errors import CheckpointError
 from ..loader.plan.cursor import Cursor
 from ..loader.plan.pipeline import Pipeline
@@ -22,7 +23,6 @@ from ..operations import FlatMap
 from ..samplers import IndexSampler, SequentialSampler
 from ..samplers.order import Remainder
 from ..samplers.protocol import ScalarSampler
-from ..wording import first_few, shown
 
 VERSION = 2
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..lazy import names_from
+from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
     from .conversion import convert

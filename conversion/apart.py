@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
+from ..common.messages import brief
 from ..errors import ConversionError
 from ..files.paths import text_of
 from ..files.urls import is_remote, local_path
-from ..wording import brief
 from .inputs.find import is_paths
 
 

@@ -9,12 +9,12 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal
 
-from ..checks import whole_number
+from ..common.messages import brief, first_few, shown
+from ..common.validation import whole_number
 from ..errors import ConversionError, MissingExtraError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike
 from ..files.streams import MAX_EXPANSION
-from ..wording import brief, first_few, shown
 from .job import Job, Part, Receipt, Report, Shard
 from .labels import label_of, labelled, plain
 from .manifest import Manifest, manifest_in

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol
 
+from ..common.messages import brief
 from ..errors import ConversionError, SourceNotFoundError
 from ..files.paths import file_system_of
 from ..files.stamps import stamp_of
@@ -20,7 +21,6 @@ from ..files.storage_options import StorageOptions
 from ..files.streams import open_stream
 from ..files.urls import is_remote, local_path
 from ..sources.parts import of_each
-from ..wording import brief
 
 WORKPLACE = ".conversion"
 """What is there only while a conversion is not done."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
+from ..common.messages import shown
 from ..files.storage_options import StorageOptions
 from ..files.urls import stays_inside
-from ..wording import shown
 
 OnDamage: TypeAlias = Callable[[Exception], None] | None
 """Is told why a record is left out; None: the error is raised."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..common.redaction import redacted
 from ..files.urls import is_remote, unsigned
-from ..redaction import redacted
 
 
 def label_of(name: str) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from ..common.former_names import formerly
+from ..common.messages import brief
 from ..errors import ConversionError
-from ..former_names import formerly
-from ..wording import brief
 from .job import Receipt
 from .target import MANIFEST, Target
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..common.messages import brief, first_few
 from ..errors import ConversionError
 from ..files.urls import is_remote, name_of, stays_inside
-from ..wording import brief, first_few
 from .folders import WORKPLACE
 from .inputs.formats import split_name
 from .job import Part, Shard

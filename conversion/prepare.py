@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import one_of, whole_number
+from ..common.messages import shown
+from ..common.validation import one_of, whole_number
 from ..errors import ConversionError
 from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..files.streams import MAX_EXPANSION
-from ..wording import shown
 from .apart import check_apart
 from .inputs.find import find_input
 from .inputs.formats import Opening

@@ -6,7 +6,7 @@ import os
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from ..wording import brief
+from ..common.messages import brief
 from .job import Chunk, Job, OnDamage, Part, Receipt, Report, Shard, ShardWriter
 from .steps import raised_at
 from .target import Target, writes_to

@@ -10,9 +10,9 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from ..described import described, digest
+from ..common.fingerprint_values import described, digest
+from ..common.messages import brief, shown
 from ..errors import ConversionError, HeadraceError, StopIterationError
-from ..wording import brief, shown
 
 Step: TypeAlias = Callable[[Any], Any]
 

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
+from ..common.messages import brief
 from ..errors import ConversionError, HeadraceError
 from ..files.storage_options import StorageOptions, storage_options_of
 from ..sources.parts import of_each
-from ..wording import brief
 from .folders import WORKPLACE, Folder, digest_of, folder_at
 from .job import Part, Receipt, WrittenFile, check_names
 

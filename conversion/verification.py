@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from ..common.messages import brief
 from ..errors import ConversionError, SourceError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..sources.parts import of_each
-from ..wording import brief
 from .job import WrittenFile
 from .manifest import manifest_in
 from .target import MANIFEST, Target

@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ..common.messages import TEXT, brief, shown
 from ..errors import SourceError, SourceNotFoundError
-from ..wording import TEXT, brief, shown
 from .stamps import Stamp, check_unchanged, stamp_of
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path

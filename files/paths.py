@@ -14,8 +14,8 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
+from ..common.messages import TEXT, brief, first_few, shown
 from ..errors import SourceError, SourceNotFoundError
-from ..wording import TEXT, brief, first_few, shown
 from .patterns import found_locally
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path

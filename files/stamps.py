@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from ..common.messages import brief
 from ..errors import SourceError
-from ..wording import brief
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..checks import whole_number
-from ..former_names import folder_of, variable
-from ..wording import a_kind_of, shown
+from ..common.former_names import folder_of, variable
+from ..common.messages import a_kind_of, shown
+from ..common.validation import whole_number
 
 CACHE_BYTES = 32 << 30
 TRIES = 8

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
-from ..checks import one_of
+from ..common.messages import brief
+from ..common.validation import one_of
 from ..errors import CutOffError, ExpansionError, MissingExtraError, SourceError
-from ..wording import brief
 from .opened import OpenFile, open_file
 from .raw import RawFile
 from .storage_options import StorageOptionsLike

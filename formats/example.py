@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ..common.messages import brief, first_few, shown
 from ..errors import SourceError
-from ..wording import brief, first_few, shown
 
 
 class Convert(Protocol):

@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from ..common.messages import brief, shown
 from ..errors import SourceError
 from ..files.opened import OpenFile
-from ..wording import brief, shown
 from .damage import OnDamage, leave_out
 
 _AT_ONCE = 1 << 22

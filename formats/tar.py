@@ -14,8 +14,8 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+from ..common.messages import brief, shown
 from ..errors import CutOffError, SourceError
-from ..wording import brief, shown
 from .damage import OnDamage, leave_out
 
 BLOCK = 512

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..common.messages import brief
 from ..errors import MissingExtraError, SourceError
 from ..files.opened import OpenFile
-from ..wording import brief
 from .damage import OnDamage, leave_out
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4

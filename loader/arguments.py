@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
 from typing import Any, Literal, TypedDict
 
-from ..checks import one_of, warn, whole_number
+from ..common.messages import a_kind_of, shown
+from ..common.validation import one_of, warn, whole_number
 from ..errors import SeedError
 from ..samplers.block_shuffle import BlockShuffle
-from ..wording import a_kind_of, shown
 from .options import Auto, ExecutionOptions, ReadOptions
 
 _FORMS = {
@@ -48,7 +48,7 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
     if unnamed:
         raise TypeError(f"headrace.{function} takes its arguments by name: {_FORMS[function]}.")
     for name in unknown:
-        from ..foreign_names.arguments import unknown_argument
+        from ..migration_hints.arguments import unknown_argument
 
         raise unknown_argument(function, name, known)
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Unpack
 
-from ..checks import true_or_false, whole_number
-from ..foreign_names.remarks import NEXT, NotHere, Remarks
+from ..common.messages import first_few, shown
+from ..common.validation import true_or_false, whole_number
+from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..operations import Batch, Operation
 from ..samplers import BlockShuffle, IndexSampler, NoSharding, ShardOptions
 from ..sources import as_source
-from ..wording import first_few, shown
 from .arguments import (
     LoaderOptions,
     as_list,

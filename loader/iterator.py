@@ -11,15 +11,12 @@ from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ..common.messages import shown
 from ..errors import ClosedError, InUseError
-from ..foreign_names.remarks import NotHere, Remarks
-from ..wording import shown
+from ..migration_hints.remarks import NotHere, Remarks
 from .executors.auto.tuning import Tuning
 from .executors.make import make_executor
 from .executors.protocol import Executor
-from .observing.listeners import begins
-from .observing.observer import Observer
-from .observing.summary import StageNames, stage_stats, worker_stats
 from .options import ExecutionOptions, ReadOptions
 from .passes import Passes
 from .plan.cursor import Cursor
@@ -36,6 +33,9 @@ from .stream.flow import Flow
 from .stream.rows import Rows
 from .stream.running import Elements, Running
 from .stream.skipped import SkippedRecords
+from .timing.listeners import begins
+from .timing.observer import Observer
+from .timing.summary import StageNames, stage_stats, worker_stats
 
 _LOGGER = logging.getLogger("headrace")
 

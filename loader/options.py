@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal, TypeVar
 
-from ..checks import one_of, true_or_false, warn, whole_number
-from ..wording import a_kind_of, shown
+from ..common.messages import a_kind_of, shown
+from ..common.validation import one_of, true_or_false, warn, whole_number
 
 T = TypeVar("T")
 

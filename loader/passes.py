@@ -5,7 +5,7 @@ In: the beginnings and ends of runs of one loader. Out: a warning, once.
 
 from __future__ import annotations
 
-from ..checks import warn
+from ..common.validation import warn
 from .plan.pipeline import Pipeline
 
 

@@ -9,9 +9,9 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from .observing.stats import StageStats, WorkerStats
-from .observing.tables import lines_of_stages, lines_of_workers, table, throughput
-from .observing.times import TaskEvent, WorkerEvent
+from .timing.stats import StageStats, WorkerStats
+from .timing.tables import lines_of_stages, lines_of_workers, table, throughput
+from .timing.times import TaskEvent, WorkerEvent
 
 LITTLE = 0.05
 """Of the time: a loop that waits for less gains nothing by faster batches."""

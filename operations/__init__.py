@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..lazy import names_from
+from ..common.lazy_exports import names_from
 from .batch import Batch
 from .padding import batch_and_pad, pad_batch
 from .protocol import Operation

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from ..checks import true_or_false, whole_number
-from ..foreign_names.decorators import explains_init
-from ..wording import shown
+from ..common.messages import shown
+from ..common.validation import true_or_false, whole_number
+from ..migration_hints.decorators import explains_init
 from .padding import batch_and_pad, pad_batch
 from .protocol import Context, Element, Operation, Step, allocate_plainly
 from .stacking import Stack

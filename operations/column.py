@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.messages import a_kind_of, brief
 from ..errors import BatchError, StructureError
-from ..wording import a_kind_of, brief
 from .protocol import ArraySpec, Tell
 
 PYTHON_NUMBERS = (bool, int, float, complex)

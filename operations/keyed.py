@@ -5,7 +5,7 @@ In: elements. Out: elements.
 
 from __future__ import annotations
 
-from ..keyed_random import KeyedGenerator
+from ..common.keyed_random import KeyedGenerator
 from .protocol import Context, Element, Operation, Step
 from .transforms import RandomMapTransform
 

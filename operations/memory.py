@@ -12,8 +12,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from ..common.messages import brief
 from ..errors import BatchMemoryError
-from ..wording import brief
 from .protocol import Allocate, ArraySpec
 
 _NO_MEMORY = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EINVAL)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import whole_number
+from ..common.keyed_random import child_row
+from ..common.messages import shown
+from ..common.validation import whole_number
 from ..errors import PackError
-from ..foreign_names.decorators import explains_init
-from ..keyed_random import child_row
-from ..wording import shown
+from ..migration_hints.decorators import explains_init
 from .packing.by_leaf import Path, name, value_at
 from .packing.documents import leaf_paths
 from .packing.packer import Packer

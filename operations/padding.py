@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..common.messages import VALUE, brief, first_few, shown
+from ..common.validation import whole_number
 from ..errors import BatchError
-from ..wording import VALUE, brief, first_few, shown
 from .column import as_array
 from .protocol import Element, allocate_plainly
 from .stacking import Stack

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..checks import whole_number
-from ..keyed_random import KeyedGenerator
+from ..common.keyed_random import KeyedGenerator
+from ..common.validation import whole_number
 from .protocol import Context, Element, Operation, Step
 
 

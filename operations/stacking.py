@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..common.messages import brief
 from ..errors import BatchError, NoElementError, StructureError
-from ..wording import brief
 from .column import Column
 from .memory import allocated
 from .protocol import Allocate, Element, Tell, allocate_plainly, tell_nobody

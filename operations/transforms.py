@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..checks import whole_number
+from ..common.keyed_random import KeyedGenerator, child_row
+from ..common.messages import a_kind_of, shown
+from ..common.validation import whole_number
 from ..errors import FanOutError
-from ..keyed_random import KeyedGenerator, child_row
-from ..wording import a_kind_of, shown
 from .protocol import Context, Element, Operation, Step
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..common.validation import whole_number
 from .permutation import permute, place_of
 
 Numbers = NDArray[np.int64]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..described import digest
+from ..common.fingerprint_values import digest
 from .index_maps import IndexMap, parameters_of
 from .protocol import ENDLESS
 from .sharding import NoSharding, ShardOptions

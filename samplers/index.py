@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import one_of, true_or_false, whole_number
-from ..foreign_names.decorators import explains_init
-from ..former_names import now_called
+from ..common.former_names import now_called
+from ..common.validation import one_of, true_or_false, whole_number
+from ..migration_hints.decorators import explains_init
 from .block_shuffle import BlockOrder, BlockShuffle
 from .permutation import MAX_SIZE, permute, place_of
 from .protocol import ENDLESS, RecordMetadata, metadata_at

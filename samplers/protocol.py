@@ -15,10 +15,10 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from ..described import digest, plain_attributes
+from ..common.fingerprint_values import digest, plain_attributes
+from ..common.keyed_random import fresh_generator
+from ..common.messages import a_kind_of, shown
 from ..errors import RecordKeyError, StopIterationError
-from ..keyed_random import fresh_generator
-from ..wording import a_kind_of, shown
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
 ENDLESS = sys.maxsize

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import true_or_false, whole_number
-from ..wording import a_kind_of, shown
+from ..common.messages import a_kind_of, shown
+from ..common.validation import true_or_false, whole_number
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Importing this room imports none of the file formats' libraries; each is importe
 
 from typing import TYPE_CHECKING
 
-from ..lazy import names_from
+from ..common.lazy_exports import names_from
 from .memory import MemorySource
 from .mixed.source import MixedSource
 from .protocol import DataSource, as_source, fingerprint_of, reader_of

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from ..common.messages import brief, first_few, shown
 from ..errors import SourceError
 from ..files.opened import open_file
 from ..files.paths import Paths, file_system_of, find_files, path_list, text_of
 from ..files.stamps import Stamp, stamp_of
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ..files.urls import is_remote
-from ..wording import brief, first_few, shown
 from .keys import Keys, check_key, check_keys
 from .used_records import FilePlace
 

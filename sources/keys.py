@@ -12,8 +12,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from ..common.messages import shown
 from ..errors import RecordKeyError
-from ..wording import shown
 
 Keys = npt.NDArray[np.int64] | Sequence[SupportsIndex]
 """Many record keys: an `int64` array, or any sequence of integers."""

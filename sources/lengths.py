@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..fields import fields_of
+from ..common.fields import fields_of
 
 
 def lengths_of(records: Sequence[Any]) -> Any:

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..described import digest, record
-from ..wording import brief, first_few, shown
+from ..common.fingerprint_values import digest, record
+from ..common.messages import brief, first_few, shown
 from .keys import Keys, check_key, check_keys
 from .lengths import lengths_of, lengths_of_columns
 

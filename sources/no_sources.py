@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..wording import TEXT, a_kind_of, shown
+from ..common.messages import TEXT, a_kind_of, shown
 
 _READERS = {
     ".npy": "np.load(path, mmap_mode='r') if its rows are records, or headrace.TokenSource(path) for documents of tokens",

@@ -32,8 +32,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from ..common.messages import shown
 from ..errors import SourceError
-from ..wording import shown
 from .keys import check_key, check_keys
 from .memory import MemorySource
 from .no_sources import refuse_no_source

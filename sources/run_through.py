@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..described import Redescribed, described, digest, plain_attributes
+from ..common.fingerprint_values import Redescribed, described, digest, plain_attributes
+from ..common.messages import a_kind_of, shown
 from ..errors import SourceError
-from ..wording import a_kind_of, shown
 
 ENDLESS = (1 << 63) - 1
 

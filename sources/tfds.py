@@ -18,12 +18,12 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from ..common.messages import brief, first_few, shown
 from ..errors import MissingExtraError, SourceError
 from ..files.opened import open_file
 from ..files.paths import file_system_of, text_of
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ..files.urls import is_remote, stays_inside
-from ..wording import brief, first_few, shown
 from .array_record.source import ArrayRecordDataSource
 from .keys import Keys, check_key, check_keys
 from .used_records import FilePlace

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from ..lazy import names_from
+from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
     from .diagnosis.diagnose import diagnose
     from .diagnosis.diagnosis import Diagnosis
+    from .provenance.diff import Difference, Reason, diff
+    from .provenance.trace import Trace, TracedRecord, trace
     from .resume_check import check_resume
-    from .tracing.diff import Difference, Reason, diff
-    from .tracing.trace import Trace, TracedRecord, trace
 
 __all__ = ["Diagnosis", "Difference", "Reason", "Trace", "TracedRecord", "check_resume", "diagnose", "diff", "trace"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
-from ..showing.pictures import Pictures
+from ..reporting.pictures import Pictures
 from .programs import Program, told_of
 
 _EXAMPLE = """examples:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from ..common.messages import brief, first_few
 from ..errors import CheckpointError
 from ..loader.plan.fingerprint import differences
 from ..loader.plan.steps.ranges import union
 from ..loader.state.files import process_of, unreadable
 from ..loader.state.loader_state import LoaderState
 from ..samplers.protocol import ENDLESS
-from ..wording import brief, first_few
 
 MOST_NAMED = 1000
 """Missing files that are named, at most: a name may claim any number of processes."""

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from ..common.redaction import redacted
 from ..errors import HeadraceError
-from ..redaction import redacted
 from .bench import add_bench
 from .checkpoints import checkpoints, compared
 from .conversions import add_convert, add_verify
 from .planning.command import add_plan
-from .tracing.commands import add_diff, add_trace
+from .provenance.commands import add_diff, add_trace
 
 _WITH_MORE = ("bench", "convert", "diff", "plan", "trace")
 """Commands that take arguments of somebody else's, after two dashes."""

@@ -17,12 +17,12 @@ from typing import Any
 
 import cloudpickle
 
-from ..datasets.iter_dataset import IterDataset
-from ..datasets.map_dataset import MapDataset
+from ..chains.iter_dataset import IterDataset
+from ..chains.map_dataset import MapDataset
+from ..common.messages import a_kind_of, brief, first_few, shown
 from ..errors import ProgramError
 from ..loader.data_loader import DataLoader
 from ..loader.device.description import DeviceLoader
-from ..wording import a_kind_of, brief, first_few, shown
 
 LOADERS = (DataLoader, MapDataset, IterDataset, DeviceLoader)
 

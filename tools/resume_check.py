@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 import cloudpickle
 import numpy as np
 
-from ..checks import whole_number
-from ..datasets.iter_dataset import IterDataset
-from ..datasets.map_dataset import MapDataset
+from ..chains.iter_dataset import IterDataset
+from ..chains.map_dataset import MapDataset
+from ..common.messages import a_kind_of, first_few, shown
+from ..common.validation import whole_number
 from ..errors import NotDeterministicError
 from ..loader.data_loader import DataLoader
 from ..loader.iterator import DataLoaderIterator
@@ -28,7 +29,6 @@ from ..loader.plan.pipeline import Pipeline
 from ..loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from ..loader.state.loader_state import LoaderState
 from ..operations.trees import flatten
-from ..wording import a_kind_of, first_few, shown
 
 Loader: TypeAlias = "DataLoader | MapDataset[Any] | IterDataset[Any]"
 

@@ -9,9 +9,9 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from ...checks import whole_number
+from ...common.messages import brief, shown
+from ...common.validation import whole_number
 from ...loader import ReadOptions as OurReadOptions
-from ...wording import brief, shown
 
 
 class ReadOptions(OurReadOptions):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from ...common.messages import brief
 from ...errors import JoinError, StructureError
-from ...wording import brief
 
 _ZIP = re.compile(r"^zip: argument (\d+) is shorter than argument (\d+)")
 _STRUCTURE = "Expected all input elements to have the same structure but got:"

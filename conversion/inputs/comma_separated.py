@@ -13,8 +13,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
+from ...common.messages import brief, first_few, shown
 from ...errors import SourceError
-from ...wording import brief, first_few, shown
 from ..job import OnDamage
 
 GUESSED_FROM = 1000

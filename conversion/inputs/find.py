@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import Any
 
 from ... import sources
+from ...common.messages import TEXT, brief, first_few, shown
 from ...errors import ConversionError, MissingExtraError, SourceError, SourceNotFoundError
 from ...files.paths import find_files, text_of
 from ...files.urls import is_remote
 from ...formats.index import SUFFIXES
-from ...wording import TEXT, brief, first_few, shown
 from ..job import Input
 from .formats import FORMATS, Opening, format_of
 from .from_files import FileInput

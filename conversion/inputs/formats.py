@@ -13,13 +13,13 @@ from importlib import import_module
 from typing import Any
 
 from ... import sources
+from ...common.messages import first_few, shown
 from ...errors import ConversionError
 from ...files.paths import file_system_of
 from ...files.storage_options import StorageOptions
 from ...files.streams import MAX_EXPANSION, open_stream
 from ...files.urls import is_remote, name_of
 from ...sources.tokens.files import offsets_path
-from ...wording import first_few, shown
 from ..job import OnDamage
 
 COMPRESSED = (".gz", ".gzip", ".zst", ".zstd")

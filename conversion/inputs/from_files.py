@@ -9,13 +9,13 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
+from ...common.messages import brief
 from ...errors import CutOffError, ExpansionError, NoRecordsError, SourceError
 from ...files.stamps import Stamp, check_unchanged, stamp_of
 from ...files.storage_options import StorageOptions
 from ...files.streams import compression_of, open_stream
 from ...files.urls import is_remote
 from ...sources.parts import of_each
-from ...wording import brief
 from ..job import Chunk, OnDamage, Part
 from ..labels import label_of
 from .formats import Format, Opening, Records

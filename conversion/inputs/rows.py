@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import brief
 from ...errors import ConversionError, SourceError
 from ...files.opened import local_copy
 from ...files.storage_options import StorageOptions
 from ...sources.tokens.files import map_npy
-from ...wording import brief
 
 
 class NpyRows:

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...common.messages import brief, shown
 from ...errors import ConversionError, MissingExtraError
-from ...wording import brief, shown
 
 Encode: TypeAlias = Callable[[Any], bytes]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...common.messages import brief, shown
 from ...errors import ConversionError, MissingExtraError
-from ...wording import brief, shown
 from .same_values import holds
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ...checks import whole_number
+from ...common.messages import brief, first_few, shown
+from ...common.validation import whole_number
 from ...errors import ConversionError
-from ...wording import brief, first_few, shown
 from .arrow_values import array_of, pyarrow
 
 VALUE = "value"

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ...common.messages import TEXT, brief, first_few, shown
 from ...errors import ConversionError, MissingExtraError, SourceNotFoundError
 from ...sources import TokenWriter
 from ...sources.tokens.files import integer_dtype
-from ...wording import TEXT, brief, first_few, shown
 
 _COLUMN = "text"
 

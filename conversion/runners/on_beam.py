@@ -11,8 +11,8 @@ from typing import Any
 
 import cloudpickle
 
+from ...common.messages import brief, first_few, shown
 from ...errors import ConversionError, MissingExtraError, PicklingError
-from ...wording import brief, first_few, shown
 from ..job import Job, Shard
 from ..shards import convert_shard
 

@@ -18,10 +18,10 @@ from typing import Any, cast
 
 import cloudpickle
 
+from ...common.messages import brief
 from ...errors import PicklingError, WorkerCrashedError
-from ...loader.executors.pooled.remote_errors import decode
+from ...loader.executors.pool.remote_errors import decode
 from ...loader.interrupts import Uninterrupted
-from ...wording import brief
 from ..job import Job, Report, Work
 from .worker import Begin, Failure, Progress, Result
 

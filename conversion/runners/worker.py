@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from ...loader.executors.pooled.remote_errors import encode
+from ...loader.executors.pool.remote_errors import encode
 from ..job import Job, Work
 
 REPORT_SECONDS = 0.2

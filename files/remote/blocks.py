@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ...mapped import mapping_of
+from ..mmap_files import mapping_of
 from ..sums import DamagedPieceError, checked, sums_of, with_sums
 from .cache import Cache, Claim
 from .hot import HOT, HOT_BYTES

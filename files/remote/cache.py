@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
+from ...common.messages import brief
 from ...errors import HeadraceError, SourceError
-from ...wording import brief
 from ..folders import private_folder
 
 _FILLED = 0.96

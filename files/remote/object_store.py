@@ -10,9 +10,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from ...common.messages import brief, shown
+from ...common.redaction import redacted_error, secrets_in, without_secrets
 from ...errors import MissingExtraError, SourceError
-from ...redaction import redacted_error, secrets_in, without_secrets
-from ...wording import brief, shown
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
 from .store import check_process

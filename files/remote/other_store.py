@@ -6,9 +6,9 @@ import functools
 from contextlib import suppress
 from typing import Any
 
+from ...common.messages import brief
+from ...common.redaction import redacted_error, secrets_in, without_secrets
 from ...errors import MissingExtraError, SourceError
-from ...redaction import redacted_error, secrets_in, without_secrets
-from ...wording import brief
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
 from ..urls import scheme_of

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import brief
 from ...errors import SourceError
-from ...wording import brief
 from ..opened import Range
 from ..stamps import Stamp, check_unchanged
 from ..storage_options import StorageOptions

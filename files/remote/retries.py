@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from ...common.messages import TEXT, brief, shown
+from ...common.redaction import redacted_error, secrets_in, without_secrets
 from ...errors import HeadraceError, SourceError, SourceNotFoundError
-from ...redaction import redacted_error, secrets_in, without_secrets
-from ...wording import TEXT, brief, shown
 from ..storage_options import StorageOptions
 from ..urls import unsigned
 from .store import Store

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...checks import one_of, whole_number
-from ...foreign_names.decorators import explained_as
-from ...foreign_names.remarks import NEXT, NotHere
-from ...wording import a_kind_of, brief, shown
+from ...common.messages import a_kind_of, brief, shown
+from ...common.validation import one_of, whole_number
+from ...migration_hints.decorators import explained_as
+from ...migration_hints.remarks import NEXT, NotHere
 from .extra import jax_for
 
 if TYPE_CHECKING:

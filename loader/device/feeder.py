@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from ...checks import warn
+from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..observing.listeners import begins
-from ..observing.profiles import profiled
 from ..state.standing import Standing
 from ..stream.running import in_use
+from ..timing.listeners import begins
+from ..timing.profiles import profiled
 from .description import DeviceLoader
 from .hosts.agreement import Agreements
 from .queue import Delivered, End, Failed, HandOver

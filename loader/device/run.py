@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..interrupts import Uninterrupted, wait_until
-from ..observing.profiles import profiled
+from ..timing.profiles import profiled
 from .queue import Delivered, End, Failed, HandOver, Loaded
 from .stepper import Stepper
 from .tuned import EXIT_SECONDS

@@ -15,9 +15,9 @@ import jax
 import optree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from ...common.messages import a_kind_of, brief, first_few, shown
 from ...errors import ShardingError
 from ...operations.trees import NAMESPACE, Structure, flatten
-from ...wording import a_kind_of, brief, first_few, shown
 
 _WANTED = "a device, a Sharding, (mesh, axis names), or a tree of these"
 

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..observing.tables import table
-from ..observing.waits import Waits
 from ..stats import LITTLE, IteratorStats
+from ..timing.tables import table
+from ..timing.waits import Waits
 from .tuned import KEPT
 
 

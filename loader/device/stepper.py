@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ...common.messages import brief, first_few
 from ...errors import HostsError, ShardingError
-from ...wording import brief, first_few
-from ..observing.profiles import profiled
+from ..timing.profiles import profiled
 from .description import DeviceLoader
 from .hosts.agreement import Agreement
 from .hosts.verdict import Offer, Refuse, Stop, Verdict, decide

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...common.messages import first_few, shown
 from ...errors import ShardingError
 from ...operations.trees import Structure, flatten, leaf_names
-from ...wording import first_few, shown
 from .description import DeviceLoader
 from .shardings import (
     STAYS,

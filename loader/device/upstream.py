@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...wording import a_kind_of
+from ...common.messages import a_kind_of
 
 if TYPE_CHECKING:
     from ..iterator import DataLoaderIterator

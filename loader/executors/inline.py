@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
-from ..observing.profiles import profiled
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
+from ..timing.profiles import profiled
 from ..work.stopwatch import bytes_of_rows, stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker

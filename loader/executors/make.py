@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...errors import MissingExtraError
-from ..observing.observer import Observer
 from ..options import INSIDE_A_TASK, Auto, ExecutionOptions
 from ..plan.pipeline import Pipeline
+from ..timing.observer import Observer
 from .protocol import Executor
 
 if TYPE_CHECKING:

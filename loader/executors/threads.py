@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from time import perf_counter
 
-from ..observing.profiles import profiled
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
+from ..timing.profiles import profiled
 from ..work.run_through import run_throughs_of
 from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...common.messages import shown
 from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
 from ...samplers import ShardOptions
@@ -17,7 +18,6 @@ from ...samplers.protocol import VectorSampler, as_vector_sampler
 from ...samplers.sharding import as_shard_options
 from ...sources import as_source
 from ...sources.mixed.source import MixedSource
-from ...wording import shown
 from ..arguments import as_list
 from .compile import compiled
 from .leaf import Leaf

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from ...wording import shown
+from ...common.messages import shown
 
 FINGERPRINT_VERSIONS = (1, 2)
 """Of the fingerprint in a state; version 1 does not name itself."""

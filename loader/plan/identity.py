@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...described import Redescribed
+from ...common.fingerprint_values import Redescribed
 from ...operations import Operation
 from ...operations.identity import fingerprints
 from ...samplers.protocol import VectorSampler

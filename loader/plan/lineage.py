@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.messages import shown
 from ...errors import CheckpointError
 from ...samplers.order import Remainder, Without
-from ...wording import shown
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 """The local positions that the shards of a run had reached, or ranges that were left out."""

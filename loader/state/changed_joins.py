@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from ...common.messages import shown
 from ...errors import CheckpointError
-from ...wording import shown
 from ..plan.cursor import Cursor, Unfinished, cursor_of_join
 from ..plan.lineage import Lineage
 from ..plan.parts import Size

@@ -9,8 +9,8 @@ import json
 from typing import Any
 from zlib import crc32
 
+from ...common.messages import shown
 from ...errors import CheckpointError
-from ...wording import shown
 
 NAME = "checksum"
 """Of its value in a state. States of earlier versions have none."""

@@ -10,8 +10,8 @@ import re
 import sys
 from typing import Any
 
+from ...common.messages import a_kind_of, brief, first_few, shown
 from ...errors import CheckpointError
-from ...wording import a_kind_of, brief, first_few, shown
 
 _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
 

@@ -10,9 +10,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from ...common.former_names import now_called
+from ...common.messages import shown
 from ...errors import CheckpointError
-from ...former_names import now_called
-from ...wording import shown
 from ..plan.cursor import Cursor, Unfinished
 from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
 from ..plan.lineage import Lineage

@@ -12,9 +12,9 @@ from itertools import chain
 from math import prod
 from typing import Any
 
+from ...common.messages import a_kind_of, brief, first_few, shown
 from ...errors import CheckpointError, JoinError
 from ...samplers.own_orders import has_own_orders
-from ...wording import a_kind_of, brief, first_few, shown
 from ..plan.cursor import Cursor, Note, Unfinished
 from ..plan.fingerprint import differences
 from ..plan.lineage import Lineage
@@ -23,16 +23,7 @@ from ..plan.steps.ranges import Ranges, count_of, union
 from ..plan.steps.skipped import SkippedSteps
 from .changed_mix import lasting
 from .loader_state import LoaderState
-from .unfinished import (
-    Run,
-    everything,
-    is_outside,
-    order_for,
-    sizes_in_use,
-    taken_up,
-    with_formers,
-    with_lineages,
-)
+from .unfinished import Run, everything, is_outside, order_for, sizes_in_use, taken_up, with_formers, with_lineages
 
 
 def parsed(states: Any) -> list[LoaderState]:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from ...wording import a_kind_of
+from ...common.messages import a_kind_of
 from .files import restore_later, write_later
 from .mark import Mark
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
+from ...common.messages import brief, shown
 from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import order_of
 from ...samplers.protocol import VectorSampler
-from ...wording import brief, shown
 from ..plan.cursor import Cursor, Unfinished, cursor_of_join
 from ..plan.leaf import Leaf
 from ..plan.lineage import Lineage

@@ -15,14 +15,14 @@ from itertools import chain, count
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
-from ..observing.observer import Observer
-from ..observing.profiles import profiled
 from ..plan.cursor import Cursor, Unfinished
 from ..plan.leaf import Leaf
 from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage, spans
 from ..plan.steps.ranges import Ranges, kept
+from ..timing.observer import Observer
+from ..timing.profiles import profiled
 from ..work.tasks import SpanTask
 from .in_order import InOrder
 from .join import JoinedRuns

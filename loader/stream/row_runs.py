@@ -9,10 +9,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from ...errors import NothingPassesError
-from ..observing.observer import Observer
 from ..plan.cursor import Cursor
 from ..plan.leaf import Leaf
 from ..plan.stages import Stage
+from ..timing.observer import Observer
 from ..work.notices import Notices
 from ..work.tasks import Block, Failure, input_count
 from .pull import Ended

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.global_random import seed_all
+from ...common.messages import first_few
 from ...errors import BatchError, BatchMemoryError, NoElementError, PackError
-from ...global_random import seed_all
 from ...operations.protocol import Allocate, Context, Element, Step, Tell
-from ...wording import first_few
-from ..observing.draws import DrawWatch
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
+from ..timing.draws import DrawWatch
 from .explain import explained, maker_for, name_of, place, place_beside, told
 from .passage import Passage, plain_at_front
 from .stacked_rows import StackedRows, batch_of

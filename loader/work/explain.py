@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from ...common.messages import brief, shown
 from ...errors import StopIterationError
 from ...operations import Filter
-from ...wording import brief, shown
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 
 _PACKAGE = str(Path(__file__).parent.parent.parent)
 _ROOMS = tuple(
-    f"{_PACKAGE}/{room}" for room in ("loader/", "operations/", "samplers/", "datasets/", "sources/asynchronous/")
+    f"{_PACKAGE}/{room}"
+    for room in ("loader/", "operations/", "samplers/", "chains/", "common/", "sources/asynchronous/")
 )
 
 READING, SAMPLER = "reading", "the sampler"

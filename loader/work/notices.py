@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...checks import warn
+from ...common.validation import warn
 from ...errors import PromotionWarning
 
 Told = Sequence[tuple[str, str, type[Warning]]]

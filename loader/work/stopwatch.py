@@ -17,7 +17,7 @@ import numpy as np
 
 from ...operations.protocol import Element, Step
 from ...operations.trees import flatten
-from ..observing.times import Look, Slowest, TaskTimes
+from ..timing.times import Look, Slowest, TaskTimes
 from .processor import needed_seconds
 from .stacked_rows import StackedRows
 from .tasks import Block

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..observing.times import Moments, TaskTimes
+from ..timing.times import Moments, TaskTimes
 from .notices import Told
 
 

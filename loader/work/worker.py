@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
+from ...common.global_random import LateTorch, left_alone, reseed_torch
 from ...errors import BatchMemoryError
-from ...global_random import LateTorch, left_alone, reseed_torch
 from ...operations.protocol import Allocate, Element
-from ..observing.draws import DrawWatch
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage, spans
+from ..timing.draws import DrawWatch
 from .chain import Chain
 from .explain import explained, name_of, told
 from .notices import Notices

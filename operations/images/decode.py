@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...checks import whole_number
+from ...common.messages import brief, shown
+from ...common.validation import whole_number
 from ...errors import ImageError
-from ...wording import brief, shown
 from ..transforms import MapTransform
 from .library import Image, Images, OnImages, check_libraries, on_leaf, opencv, with_channels
 from .sizes import Size, resized, size_of

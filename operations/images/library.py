@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import shown
 from ...errors import ImageError, MissingExtraError
-from ...wording import shown
 
 Image = npt.NDArray[Any]
 """`[height, width, channels]`."""

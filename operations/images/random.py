@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...checks import one_of
-from ...wording import shown
+from ...common.messages import shown
+from ...common.validation import one_of
 from ..transforms import RandomMapTransform
 from .library import Images, OnImages, check_libraries, checked, on_frames, on_leaf, opencv, with_channels
 from .sizes import INTERPOLATIONS, Size, resized, size_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from ...checks import one_of, whole_number
-from ...wording import shown
+from ...common.messages import shown
+from ...common.validation import one_of, whole_number
 from ..transforms import MapTransform
 from .library import Image, OnImages, check_libraries, checked, on_frames, on_leaf, opencv, with_channels
 

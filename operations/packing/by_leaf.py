@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from ...wording import brief
+from ...common.messages import brief
 
 Path: TypeAlias = tuple[Any, ...]
 """The keys that lead to a leaf."""

@@ -13,9 +13,9 @@ import numpy as np
 import optree
 from numpy.typing import NDArray
 
+from ...common.fields import fields_of
+from ...common.messages import a_kind_of, brief, shown
 from ...errors import PackError
-from ...fields import fields_of
-from ...wording import a_kind_of, brief, shown
 from ..protocol import Element
 from ..trees import NAMESPACE
 from .by_leaf import Path, name, value_at

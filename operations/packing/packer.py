@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ...common.messages import first_few
 from ...errors import PackError
-from ...wording import first_few
 from ..protocol import Allocate, Element, allocate_plainly
 from ..trees import flatten
 from .arrays import by_segment, fill, gathered, specs_of

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...wording import shown
+from ...common.messages import shown
 from .pieces import Ints, Pieces
 from .rules import Rules
 

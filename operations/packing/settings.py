@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ...checks import one_of, whole_number
+from ...common.messages import first_few, shown
+from ...common.validation import one_of, whole_number
 from ...errors import PackError
-from ...wording import first_few, shown
 from .by_leaf import Path, mapped, name, paths, value_at
 from .rules import STRATEGIES, TOO_LONG, Rules, Strategy, TooLong
 

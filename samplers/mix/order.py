@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.messages import shown
 from ...errors import CheckpointError
-from ...wording import shown
 from .stage import ONE, Stage, StageTables
 from .weights import MAX_POSITION, Schedule, Stages, Weights, in_units, ramped, stages_of
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import one_of, whole_number
+from ...common.messages import a_kind_of, brief, first_few, shown
+from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError
-from ...wording import a_kind_of, brief, first_few, shown
 from ..chain_order import ChainOrder
 from ..index import IndexSampler
 from ..own_orders import has_own_orders

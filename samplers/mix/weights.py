@@ -12,8 +12,8 @@ from itertools import pairwise
 from numbers import Real
 from typing import Any, TypeAlias, TypeGuard
 
-from ...checks import whole_number
-from ...wording import a_kind_of, first_few, shown
+from ...common.messages import a_kind_of, first_few, shown
+from ...common.validation import whole_number
 
 Weights: TypeAlias = "Sequence[float] | Mapping[str, float]"
 Schedule: TypeAlias = "Sequence[tuple[int, Weights]]"

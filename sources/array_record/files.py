@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from ...common.messages import TEXT, brief, shown
 from ...errors import SourceError
 from ...files.paths import PathLike, find_files, text_of
 from ...files.storage_options import StorageOptions
-from ...wording import TEXT, brief, shown
 
 DIRECTORY_PATTERNS = ("*.array_record*", "*.arrayrecord*")
 """The files of a directory that count; `*` at the end for names like `x.array_record-00000-of-00008`."""

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ...common.messages import TEXT, brief, shown
 from ...errors import MissingExtraError, SourceError, SourceNotFoundError
 from ...files.opened import OpenFile, local_copy, open_file
 from ...files.stamps import Stamp, check_open_file
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
-from ...wording import TEXT, brief, shown
 
 # Threads and workers are the loader's: with parallelism of its own, each reader would compete with them.
 RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...checks import whole_number
+from ...common.messages import brief, first_few, shown
+from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.opened import copy_ahead
 from ...files.paths import path_list
@@ -22,7 +23,6 @@ from ...files.reader_pool import ReaderPool, open_file_limit
 from ...files.stamps import Stamp, check_open_file
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
-from ...wording import brief, first_few, shown
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part

@@ -6,13 +6,13 @@ import functools
 import glob
 from typing import Any
 
+from ...common.messages import shown
 from ...errors import MissingExtraError
 from ...files.paths import FileSystem, LocalFileSystem, text_of
 from ...files.patterns import matches
 from ...files.remote.listing import RemoteFileSystem
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
-from ...wording import shown
 from .stores import StoreFiles
 
 

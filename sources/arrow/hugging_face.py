@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import a_kind_of, brief, first_few, shown
 from ...errors import SourceError
-from ...wording import a_kind_of, brief, first_few, shown
 from ..keys import Keys, check_key, check_keys
 from ..protocol import is_hugging_face
 from .columns import Array

@@ -18,13 +18,13 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...checks import whole_number
+from ...common.messages import brief, first_few, shown
+from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import Paths, expand, path_list
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
-from ...wording import brief, first_few, shown
 from ..block_cache import BlockCache
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Generic, SupportsIndex, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ...checks import whole_number
+from ...common.messages import brief, first_few
+from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.opened import OpenFile, open_file
 from ...files.paths import PathLike, Paths, find_files, text_of
@@ -23,7 +24,6 @@ from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
 from ...formats.index import SUFFIXES, Index, IndexKind, index_of
-from ...wording import brief, first_few
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part

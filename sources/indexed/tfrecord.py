@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import brief
 from ...errors import SourceError
 from ...files.opened import OpenFile
 from ...files.paths import PathLike, Paths
@@ -15,7 +16,6 @@ from ...files.storage_options import StorageOptionsLike
 from ...formats.example import Decoder
 from ...formats.index import Found, Index, IndexKind, ascends
 from ...formats.tfrecord import FRAME_BYTES, HEADER_BYTES, crc_function, first_damaged, record_table, wrong_checksum
-from ...wording import brief
 from .source import IndexedSource, Ranges
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...wording import a_kind_of, brief, first_few, shown
+from ...common.messages import a_kind_of, brief, first_few, shown
 from ..keys import Keys, check_key, check_keys
 from ..protocol import DataSource, as_source, fingerprint_of, is_in_event_loop, reader_of, reads_singly
 from ..used_records import UsedRecord, used_records

@@ -10,11 +10,11 @@ import os
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import brief
 from ...errors import SourceError
 from ...files.stamps import Stamp, check_open_file, stamp_of
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
-from ...wording import brief
 from .files import Array, DType, MappedTokens, Tokens, check_offsets, map_integers, offsets_path
 from .remote import RemoteTokens, map_remote
 

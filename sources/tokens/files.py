@@ -16,9 +16,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import TEXT, brief, shown
 from ...errors import SourceError, SourceNotFoundError
-from ...mapped import map_readable
-from ...wording import TEXT, brief, shown
+from ...files.mmap_files import map_readable
 
 Array: TypeAlias = npt.NDArray[Any]
 DType: TypeAlias = np.dtype[Any]

@@ -6,11 +6,11 @@ import io
 
 import numpy as np
 
+from ...common.messages import brief
 from ...errors import SourceError
 from ...files.opened import OpenFile, local_copy, open_file
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
-from ...wording import brief
 from .files import MAGIC, Array, DType, map_integers, npy_errors, token_count, tokens_of_header
 
 _HEADER_BYTES = 4096

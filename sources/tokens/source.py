@@ -16,12 +16,12 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...checks import whole_number
+from ...common.messages import brief, first_few, shown
+from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
-from ...wording import brief, first_few, shown
 from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part

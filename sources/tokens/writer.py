@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from ...common.messages import brief, shown
 from ...errors import ClosedError
 from ...files.paths import PathLike, text_of
 from ...files.streams import Unfinished
-from ...wording import brief, shown
 from .files import MAGIC, Array, integer_dtype, offsets_path
 
 _HEADER_BYTES = 128

@@ -12,11 +12,11 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any, TypeAlias
 
-from ...checks import whole_number
+from ...common.messages import a_kind_of, shown
+from ...common.validation import whole_number
 from ...errors import ProgramError
 from ...loader.iterator import DataLoaderIterator
-from ...loader.observing.listeners import listening
-from ...wording import a_kind_of, shown
+from ...loader.timing.listeners import listening
 from .diagnosis import Diagnosis
 from .facts import source_of
 from .measured import Measured

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from ...datasets.map_dataset import MapDataset
-from ...datasets.nodes.items import Applied
-from ...datasets.nodes.node import Evaluated, Node
+from ...chains.map_dataset import MapDataset
+from ...chains.nodes.items import Applied
+from ...chains.nodes.node import Evaluated, Node
 from ...loader.plan.leaf import Leaf
 from ...samplers.index_maps import Indices
 from ...sources.mixed.source import MixedSource

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...loader.iterator import DataLoaderIterator
-from ...loader.observing.stats import StageStats
-from ...loader.observing.times import TaskEvent
 from ...loader.options import Auto, ExecutionOptions, ReadOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
+from ...loader.timing.stats import StageStats
+from ...loader.timing.times import TaskEvent
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
 from .judging.under_way import slowed

@@ -9,8 +9,8 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from ...loader.observing.times import TaskEvent
 from ...loader.plan.leaf import Leaf
+from ...loader.timing.times import TaskEvent
 from ...loader.work.explain import place
 from ...sources.protocol import reader_of
 from .measured import Measured, Rare

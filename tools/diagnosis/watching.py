@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import InUseError, ProgramError
-from ...loader.observing.listeners import listening
+from ...loader.timing.listeners import listening
 from ..programs import Program, as_module, loaders_in
 from .diagnose import Looks, diagnose
 from .diagnosis import Diagnosis

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...loader.observing.stats import StageStats
-from ...loader.observing.times import Look, TaskEvent
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
+from ...loader.timing.stats import StageStats
+from ...loader.timing.times import Look, TaskEvent
 from ...loader.work.explain import place
 from ...loader.work.stopwatch import Stopwatch
 from ...loader.work.tasks import SpanTask

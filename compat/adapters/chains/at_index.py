@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from ....datasets.nodes.items import OfIndex
+from ....chains.nodes.items import OfIndex
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform, WindowShuffle
 from ....operations.protocol import Context, Step
 from ....samplers.grain_order import shuffled

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from ....datasets.stream import Stream
+from ....chains.stream import Stream
 from ....loader.plan.compile import compiled, line_of
 from ....loader.plan.nodes import Apply, Joined, Node
 from ....loader.plan.rules.of_one import All

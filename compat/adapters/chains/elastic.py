@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....wording import a_kind_of
+from ....common.messages import a_kind_of
 from .iter_dataset import IterDataset
 from .iterators import DatasetIterator
 from .map_dataset import MapDataset

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ....common.messages import brief
 from ....errors import MissingExtraError, SourceError
-from ....wording import brief
 from .iter_dataset import IterDataset
 from .iterators import DatasetIterator
 from .streams import InterleaveIterDataset

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from ....datasets.iter_dataset import IterDataset as OurIterDataset
-from ....datasets.iter_joins import over_leaves, run_through
-from ....datasets.nodes.node import Node
-from ....datasets.nodes.seeds import Seeds, nearest_first
-from ....datasets.stream import Stream, stream_of
-from ....datasets.transforms import as_kind
+from ....chains.iter_dataset import IterDataset as OurIterDataset
+from ....chains.iter_joins import over_leaves, run_through
+from ....chains.nodes.node import Node
+from ....chains.nodes.seeds import Seeds, nearest_first
+from ....chains.stream import Stream, stream_of
+from ....chains.transforms import as_kind
 from ....loader.plan.compile import compiled
 from ....loader.plan.pipeline import Pipeline
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform

@@ -9,11 +9,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from ....checks import whole_number
-from ....datasets.iter_joins import cached, limited, repeated, zipped
-from ....datasets.rows import rows_of
-from ....datasets.stream import Stream
-from ....datasets.transforms import as_kind
+from ....chains.iter_joins import cached, limited, repeated, zipped
+from ....chains.rows import rows_of
+from ....chains.stream import Stream
+from ....chains.transforms import as_kind
+from ....common.validation import whole_number
 from ....loader.plan.nodes import Apply
 from ....operations import Batch, FlatMap
 from .at_index import Below

@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from ....common.messages import a_kind_of
 from ....errors import JoinError, StructureError
 from ....loader import DataLoaderIterator
 from ....loader.plan.nodes import Node
 from ....loader.state.files import restore_later, write_later
 from ....loader.state.loader_state import LoaderState
-from ....wording import a_kind_of
 from ..wording import reword
 from .states import chain_state_after, is_grains, is_of_another_mix
 

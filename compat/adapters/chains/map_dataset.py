@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ....datasets.arguments import as_named, finite
-from ....datasets.map_dataset import Chain as OurChain
-from ....datasets.map_dataset import MapDataset as OurMapDataset
-from ....datasets.nodes.choices import ByMap, Choice, OneAfterAnother
-from ....datasets.nodes.joins import Chosen
-from ....datasets.nodes.node import Node
-from ....datasets.nodes.reordered import Reordered
-from ....datasets.nodes.source import Source
-from ....datasets.transforms import as_kind
+from ....chains.arguments import as_named, finite
+from ....chains.map_dataset import Chain as OurChain
+from ....chains.map_dataset import MapDataset as OurMapDataset
+from ....chains.nodes.choices import ByMap, Choice, OneAfterAnother
+from ....chains.nodes.joins import Chosen
+from ....chains.nodes.node import Node
+from ....chains.nodes.reordered import Reordered
+from ....chains.nodes.source import Source
+from ....chains.transforms import as_kind
 from ....errors import StructureError
 from ....operations import RandomMapTransform
 from ....sources import RangeDataSource, as_source

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....checks import whole_number
-from ....datasets.arguments import as_named
-from ....datasets.map_dataset import MapDataset as OurMapDataset
-from ....datasets.nodes.items import FlatMapped
-from ....datasets.nodes.joins import Zipped
-from ....datasets.nodes.node import Node
-from ....datasets.nodes.reordered import Reordered
-from ....datasets.transforms import fan_out_of
+from ....chains.arguments import as_named
+from ....chains.map_dataset import MapDataset as OurMapDataset
+from ....chains.nodes.items import FlatMapped
+from ....chains.nodes.joins import Zipped
+from ....chains.nodes.node import Node
+from ....chains.nodes.reordered import Reordered
+from ....chains.transforms import fan_out_of
+from ....common.validation import whole_number
 from .map_dataset import Chain
 from .orders import WindowShuffle
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ....datasets.nodes.choices import Choice
+from ....chains.nodes.choices import Choice
 from ....samplers.grain_order import shuffled, shuffled_one
 from ....samplers.index_maps import Indices
 from ....samplers.protocol import ENDLESS

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ....checks import whole_number
-from ....datasets.nodes.seeds import Seeds
+from ....chains.nodes.seeds import Seeds
+from ....common.validation import whole_number
 from ....errors import SeedError
 
 _HIGHEST = (1 << 32) - 1

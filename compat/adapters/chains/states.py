@@ -15,6 +15,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ....common.messages import shown
 from ....errors import CheckpointError
 from ....loader.plan.compile import compiled, line_of
 from ....loader.plan.cursor import Cursor, Note, cursor_of_join
@@ -29,7 +30,6 @@ from ....loader.plan.steps.ranges import union
 from ....loader.plan.steps.skipped import SkippedSteps
 from ....loader.state.loader_state import LoaderState
 from ....operations import Operation
-from ....wording import shown
 from ...grain_state import after_records
 from .at_index import HasState
 from .counted import Indexed

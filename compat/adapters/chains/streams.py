@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....checks import whole_number
-from ....datasets.iter_joins import merged
+from ....chains.iter_joins import merged
+from ....common.validation import whole_number
 from ....loader.plan.rules.mix import MixRows
 from ....samplers.index_maps import Indices
 from .at_index import ShuffledWindows

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....described import digest
+from ....common.fingerprint_values import digest
 from ....errors import StructureError
 from ....loader import DataLoader as OurLoader
 from ....loader import DataLoaderIterator as OurIterator

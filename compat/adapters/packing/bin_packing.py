@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ....checks import whole_number
+from ....common.validation import whole_number
 from ....errors import PackError
 from ..chains.iterators import DatasetIterator
 from .packing import Packing

@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ....common.messages import first_few
 from ....errors import HostsError, ShardingError
-from ....wording import first_few
 from ..tuned import BLOCK
 from .store import Store
 from .template import from_text, to_text

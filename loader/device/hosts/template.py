@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ....common.messages import shown
 from ....errors import HostsError
 from ....operations.trees import is_leaf
-from ....wording import shown
 
 _SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "deque": deque}
 _FACTORIES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool, str, list, tuple, dict, set)}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ....wording import first_few
+from ....common.messages import first_few
 
 OnUneven = Literal["error", "drop", "pad"]
 

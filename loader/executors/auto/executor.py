@@ -12,9 +12,9 @@ from operator import sub
 from time import perf_counter
 from typing import Protocol
 
-from ...observing.observer import Observer
 from ...options import Auto, ExecutionOptions
 from ...plan.pipeline import Pipeline
+from ...timing.observer import Observer
 from ...work.tasks import NO_BLOCKS, Blocks, Task
 from ..inline import InlineExecutor
 from ..protocol import Executor, Handle

@@ -1,6 +1,6 @@
 """The executor with worker processes: does what the pool decides, and turns tasks into messages and messages into blocks.
 
-In: tasks. Out: blocks. What it shares with other kinds of workers stands in `pooled/`.
+In: tasks. Out: blocks. What it shares with other kinds of workers stands in `pool/`.
 """
 
 from __future__ import annotations
@@ -14,27 +14,18 @@ from contextlib import suppress
 from typing import Any, cast
 
 from ...interrupts import Uninterrupted
-from ...observing.observer import Observer
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
+from ...timing.observer import Observer
 from ...work.tasks import GroupTask, SpanTask
-from ..pooled import remote_errors as errors
-from ..pooled.executor import PooledExecutor, PooledHandle
-from ..pooled.groups import encoded
-from ..pooled.pool import WorkerPool
+from ..pool import remote_errors as errors
+from ..pool.executor import PooledExecutor, PooledHandle
+from ..pool.groups import encoded
+from ..pool.pool import WorkerPool
 from .leases import EncodedBlock, Slabs
 from .spawner import Spawner, description
 from .transport.channel import Channel
-from .transport.messages import (
-    Answer,
-    Broken,
-    Done,
-    Exited,
-    Ready,
-    Returned,
-    RunGroups,
-    RunSpan,
-)
+from .transport.messages import Answer, Broken, Done, Exited, Ready, Returned, RunGroups, RunSpan
 from .transport.payload import Payload
 from .tuned import LOOK_AFTER_SECONDS
 

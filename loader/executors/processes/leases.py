@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...observing.times import Moments, TaskTimes
+from ...timing.times import Moments, TaskTimes
 from ...work.slabs import Lease, Slab
 from ...work.stacked_rows import StackedRows
 from ...work.tasks import RowTags
-from ..pooled.remote_errors import EncodedFailure
+from ..pool.remote_errors import EncodedFailure
 from .transport import shared_memory as memory
 from .transport.codec import decode
 from .transport.messages import Answer, Done, Encoded, SlabName

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....global_random import reseed
+from ....common.global_random import reseed
 from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
@@ -24,10 +24,10 @@ from ...work.slabs import Lease, Slab, SlabPool, rounded
 from ...work.stopwatch import stopwatches
 from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RowTags, SpanTask, Task
 from ...work.worker import Worker
-from ..pooled import remote_errors as errors
-from ..pooled.first_call import called_first
-from ..pooled.groups import decoded
-from ..pooled.sending import sent
+from ..pool import remote_errors as errors
+from ..pool.first_call import called_first
+from ..pool.groups import decoded
+from ..pool.sending import sent
 from ..read_ahead import NOT_AHEAD, AheadOfWork, ReadAhead
 from .transport import shared_memory as memory
 from .transport.channel import Channel

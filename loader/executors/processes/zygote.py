@@ -18,7 +18,7 @@ import socket
 import sys
 from typing import Any
 
-from ..pooled import remote_errors as errors
+from ..pool import remote_errors as errors
 from .transport.channel import Channel
 from .transport.messages import Broken, Exited, Kill, Spawn, Start
 from .transport.payload import unpack

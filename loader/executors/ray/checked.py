@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from ....common.messages import shown
 from ....errors import ClusterMismatchError
-from ....wording import shown
 from ...plan.pipeline import Pipeline
 from .messages import Begun
 from .releases import Release, identity_of, mismatch, numpy_mismatch, release_here

@@ -21,8 +21,8 @@ import ray
 from ray._private import ray_constants
 from ray.autoscaler.sdk import request_resources
 
+from ....common.messages import brief, shown
 from ....errors import ClusterLostError, ClusterNotFoundError
-from ....wording import brief, shown
 from ...interrupts import Uninterrupted
 from .pings import Pings, answers
 from .tuned import CONNECT_SECONDS, GRACE_SECONDS, HEAD_SILENT_SECONDS, LEAVE_SECONDS, LOOK_SECONDS, SILENT_SECONDS

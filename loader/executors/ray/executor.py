@@ -1,7 +1,7 @@
 """The executor with Ray's actors: does what the pool decides, has lost rows made again, and notices when the cluster is gone.
 
 In: tasks. Out: blocks, whose rows lie in Ray's object store until somebody wants them here. What it shares with other kinds of
-workers stands in `pooled/`.
+workers stands in `pool/`.
 
 Each worker is an actor and is never restarted by Ray: its answers come in the order of its messages, so that only the oldest
 of each is waited for. A node that is lost takes rows with it. The tasks that made them are done again before what names
@@ -21,19 +21,19 @@ from typing import Any, cast
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
+from ....common.messages import brief, shown
 from ....errors import ClusterMismatchError
-from ....wording import brief, shown
 from ...interrupts import Uninterrupted
-from ...observing.observer import Observer
 from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
+from ...timing.observer import Observer
 from ...work.tasks import GroupTask, SpanTask, input_count
 from ..pace import limits_of, tasks_ahead
-from ..pooled import remote_errors as errors
-from ..pooled.executor import LOGGER, PooledExecutor, PooledHandle
-from ..pooled.groups import encoded
-from ..pooled.pickled import pickled
-from ..pooled.pool import MAX_TRIES, WorkerPool
+from ..pool import remote_errors as errors
+from ..pool.executor import LOGGER, PooledExecutor, PooledHandle
+from ..pool.groups import encoded
+from ..pool.pickled import pickled
+from ..pool.pool import MAX_TRIES, WorkerPool
 from ..protocol import window_of
 from .blocks import OF_THIS_PROCESS, StoredRows, memory_of
 from .budget import Budget

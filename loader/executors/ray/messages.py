@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...observing.times import Packed
+from ...timing.times import Packed
 from ...work.notices import Told
 from ...work.tasks import PackedTags, Stand
 

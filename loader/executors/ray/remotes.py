@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...observing.times import Moments, TaskTimes
+from ...timing.times import Moments, TaskTimes
 from ...work.tasks import NO_BLOCKS, RowTags
-from ..pooled import remote_errors as errors
-from ..pooled.executor import PooledHandle
+from ..pool import remote_errors as errors
+from ..pool.executor import PooledHandle
 from .blocks import as_list, loaded
 from .messages import Answer
 

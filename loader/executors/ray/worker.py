@@ -18,17 +18,17 @@ from typing import Any
 
 import ray
 
-from ....global_random import reseed
+from ....common.global_random import reseed
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import SlabPool
 from ...work.stopwatch import stopwatches
 from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RowTags, SpanTask, Task
 from ...work.worker import Worker
-from ..pooled import remote_errors as errors
-from ..pooled.first_call import called_first
-from ..pooled.groups import EncodedGroup, decoded
-from ..pooled.sending import sent
+from ..pool import remote_errors as errors
+from ..pool.first_call import called_first
+from ..pool.groups import EncodedGroup, decoded
+from ..pool.sending import sent
 from ..read_ahead import NOT_AHEAD, AheadOfWork, ReadAhead
 from .blocks import StoredRows, loaded, stored, to_write_to
 from .messages import Answer, Begun, NamedRows

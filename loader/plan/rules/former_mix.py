@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....common.messages import brief, shown
 from ....errors import CheckpointError
 from ....samplers.mix.order import MixOrder
-from ....wording import brief, shown
 from ..cursor import Note
 from ..joins import Join
 from .mix import MixRows

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....checks import whole_number
-from ....wording import shown
+from ....common.messages import shown
+from ....common.validation import whole_number
 from ..cursor import Cursor
 from ..leaf import Leaf
 from ..pipeline import Pipeline

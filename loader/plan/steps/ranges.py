@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ....checks import whole_number
-from ....wording import shown
+from ....common.messages import shown
+from ....common.validation import whole_number
 
 Ranges = tuple[tuple[int, int], ...]
 """Half-open ranges `[start, stop)`, ascending, with something between each two."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ....observing.times import Packed
+from ....timing.times import Packed
 from ....work.notices import Told
 from ....work.tasks import PackedTags, Stand
-from ...pooled.groups import EncodedGroup
+from ...pool.groups import EncodedGroup
 
 SlabName = tuple[int, int]
 """A slab: the worker that made it, and its number there."""

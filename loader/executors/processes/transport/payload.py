@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....interrupts import Uninterrupted
-from ...pooled.pickled import pickled
+from ...pool.pickled import pickled
 
 _HEADER = 16
 _ALIGNMENT = 64

@@ -12,7 +12,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from .....mapped import map_to
+from .....files.mmap_files import map_to
 from ..tuned import LARGE_PAGE
 
 _MADV_COLLAPSE = 25

@@ -1,0 +1,13 @@
+"""Datasets: chains of methods, the other face of the engine that `DataLoader` has."""
+
+from typing import TYPE_CHECKING
+
+from ..common.lazy_exports import names_from
+
+if TYPE_CHECKING:
+    from .iter_dataset import IterDataset
+    from .map_dataset import MapDataset
+
+__all__ = ["IterDataset", "MapDataset"]
+
+__getattr__ = names_from(__name__, {"IterDataset": "iter_dataset", "MapDataset": "map_dataset"})

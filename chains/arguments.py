@@ -1,0 +1,160 @@
+"""Arguments of datasets' methods, checked.
+
+In: what the user passed. Out: the same, as it is used; or an error that names the argument, the limit and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..common.messages import a_kind_of, shown
+from ..common.validation import warn, whole_number
+from ..errors import SeedError
+from ..samplers.protocol import ENDLESS
+from .nodes.node import Node
+from .nodes.seeds import Seeds, default_seed
+
+BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
+
+
+def seed_of(method: str, seed: int | None, seeds: Seeds, high: int = BELOW_2_32) -> int:
+    """The seed that was passed, or one made of those below.
+
+    Args:
+        method: that needs it.
+        seed: as passed.
+        seeds: that were set below.
+        high: largest seed.
+
+    Raises:
+        SeedError: there is none.
+    """
+    if seed is not None:
+        return checked_seed(seed, high)
+    found = default_seed(seeds)
+    if found is None:
+        raise SeedError(f"{method} needs a seed: {method}(…, seed=0), or dataset.seed(0) before it.")
+    return found
+
+
+def checked_seed(seed: Any, high: int = BELOW_2_64) -> int:
+    """A seed."""
+    return whole_number("seed", seed, 0, high, "an int, seed=0 for example")
+
+
+_OF_ENDLESS = {
+    "repeat": "repeat it once",
+    "pack": "pack first, then repeat, or pack the stream: to_iter_dataset().pack(…)",
+}
+
+
+def finite(method: str, length: int) -> int:
+    """A length, if it is one.
+
+    Raises:
+        ValueError: it is that of a dataset that never ends.
+    """
+    if length >= ENDLESS:
+        remedy = _OF_ENDLESS.get(method, f"{method} first, then repeat")
+        raise ValueError(
+            f'{method}: the dataset never ends, because of repeat() without num_epochs= or when_exhausted="repeat"; {remedy}.'
+        )
+    return length
+
+
+def not_empty(method: str, length: int) -> int:
+    """A length, if it is not 0.
+
+    Raises:
+        ValueError: it is.
+    """
+    if not length:
+        raise ValueError(f"{method}: it is empty; leave it out, from the weights too.")
+    return length
+
+
+def warn_of_exchange(node: Node, what: str) -> None:
+    """Warn of `what` asks for later epochs, where these have elements that the first one kept apart."""
+    if node.exchanges:
+        warn(
+            f"{what}: this is a slice of a shuffled dataset, which is shuffled anew in each epoch. So later epochs have other "
+            "elements in the slice, those that another slice (for validation, say) had in the first. Slice before shuffle: "
+            "dataset[:n].shuffle(seed=…); or pass shuffle(…, reseed_each_epoch=False). split(), in a later release, does this."
+        )
+
+
+def indices_of(indices: Any) -> NDArray[np.int64]:
+    """Many indices.
+
+    Raises:
+        TypeError: they are no whole numbers.
+        IndexError: one is too large for 64 bits.
+    """
+    array = np.asarray(indices)
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    if array.dtype.kind in "iu" and array.ndim == 1 and int(array.max()) <= ENDLESS:
+        return array.astype(np.int64)
+    listed = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
+    if array.ndim != 1 or not all(_is_whole(index) for index in listed):
+        raise TypeError(f"indices {shown(indices)} are no list of whole numbers; pass dataset[[3, 1, 4]].")
+    return np.array([checked_index(int(index)) for index in listed], dtype=np.int64)
+
+
+def checked_index(index: int) -> int:
+    """An index.
+
+    Raises:
+        IndexError: it is too large for 64 bits.
+    """
+    if -ENDLESS - 1 <= index <= ENDLESS:
+        return index
+    raise IndexError(
+        f"index {shown(index)} is too large: indices go from -2**63 to 2**63 - 1; pass index % len(dataset) for the "
+        "element of the first epoch."
+    )
+
+
+def _is_whole(index: Any) -> bool:
+    return isinstance(index, (int, np.integer)) and not isinstance(index, bool)
+
+
+_OF_WRONG_KIND = {
+    False: "pass what MapDataset.source() gives, or join streams, IterDataset.mix or zip",
+    True: "pass what MapDataset.source() or to_iter_dataset() gives",
+}
+
+
+def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[str] | None]:
+    """Datasets, and their names where they are given in a dict. Where streams are wanted, `MapDataset`s are made such.
+
+    Raises:
+        TypeError: they are not datasets of that kind, or a name is no text.
+        ValueError: there is none.
+    """
+    names = list(datasets) if isinstance(datasets, Mapping) else None
+    for name in names or ():
+        if not isinstance(name, str):
+            raise TypeError(
+                f"{method}: the name {shown(name)} is {a_kind_of(name)}; pass a dict with names of type str."
+            )
+    listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
+    if not isinstance(listed, (list, tuple)):
+        raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets, or a dict of them by name.")
+    streams = not hasattr(kind, "to_iter_dataset")
+    if streams:
+        listed = [each.to_iter_dataset() if hasattr(each, "to_iter_dataset") else each for each in listed]
+    for number, dataset in enumerate(listed):
+        if not isinstance(dataset, kind):
+            label = names[number] if names else number
+            raise TypeError(
+                f"{method}: dataset {label} is {a_kind_of(dataset)}, not {'an' if streams else 'a'} {kind.__name__}; "
+                f"{_OF_WRONG_KIND[streams]}."
+            )
+    if not listed:
+        raise ValueError(f"{method} needs at least one dataset; there is none.")
+    return list(listed), names

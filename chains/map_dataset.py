@@ -1,0 +1,352 @@
+"""MapDataset: a chain of datasets with random access.
+
+In: sources, and what is to be done to their records. Out: elements at any index; a stream for the engine.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..common.messages import first_few, shown
+from ..migration_hints.decorators import explains_arguments
+from ..migration_hints.remarks import NEXT, NotHere, Remarks
+from ..sources import RangeDataSource, as_source
+from .arguments import as_named, checked_index, finite, indices_of, not_empty, warn_of_exchange
+from .joins_of_class import joins
+from .map_methods import MapMethods
+from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
+from .nodes.joins import Chosen, Own, Zipped
+from .nodes.node import Get, Node, fingerprint_of_node
+from .nodes.source import Source
+
+if TYPE_CHECKING:
+    from ..loader import DataLoaderIterator, ReadOptions
+    from ..samplers import ShardOptions
+    from ..sources.used_records import UsedRecord
+    from .iter_dataset import IterDataset
+
+T = TypeVar("T")
+
+
+@explains_arguments
+class MapDataset(MapMethods[T], Remarks, ABC):
+    """Elements at any index, made when they are asked for: `source(…)`, and methods that each give another dataset.
+
+    An index past the end is in the next epoch: what shuffles does so anew, all else repeats. Indices from -1 down are in the
+    epoch before the first. An element that a filter left out is None; transforms let None pass.
+
+    `iter(dataset)` runs on the engine of `DataLoader`: in order, read ahead, with states; without the elements that are None.
+    For worker processes, batches of what filters leave, and devices, see `to_iter_dataset`.
+
+    Subclass it for a dataset of your own: `__len__` and `__getitem__(int)`; with `super().__init__(parent)`, `self._parent` is
+    the dataset below. It may stand anywhere in a chain, and is asked element by element: slices and lists of indices are
+    taken apart before.
+
+    >>> import headrace
+    >>> dataset = headrace.MapDataset.source([1, 2, 3, 4]).shuffle(seed=0).map(lambda x: x * 10).batch(2)
+    >>> len(dataset), sorted(np.concatenate(list(dataset)).tolist())
+    (2, [10, 20, 30, 40])
+    >>> dataset[0].tolist() == next(iter(dataset)).tolist()
+    True
+    """
+
+    array_keys: ClassVar[bool] = True  # of `__getitems__`, see `DataSource`
+    _asked_as = "MapDataset"
+
+    if not TYPE_CHECKING:
+        __add__ = NotHere("datasets are not added; use headrace.MapDataset.concatenate([dataset, dataset]).")
+        __next__ = NotHere(NEXT.format("a MapDataset", "dataset"))
+
+    _parents: tuple[MapDataset[Any], ...] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__getitem__" in vars(cls):
+            cls.__getitem__ = _at_any_index(cls.__getitem__)  # type: ignore[method-assign]
+
+    def __init__(self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()) -> None:
+        self._parents = (parents,) if isinstance(parents, MapDataset) else tuple(parents)
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of elements in an epoch; `sys.maxsize` for a dataset that never ends."""
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Any:
+        """The element at an index; None where a filter left it out. A slice gives a dataset; many indices, a list of elements.
+
+        Raises:
+            IndexError: the index is too large for 64 bits.
+
+        >>> dataset = MapDataset.range(10).filter(lambda x: x % 2 == 0)
+        >>> dataset[4], dataset[5], dataset[14], dataset[[0, 1, -2]], len(dataset[2:6])
+        (4, None, 4, [0, None, 8], 4)
+        """
+
+    @property
+    def parents(self) -> Sequence[MapDataset[Any]]:
+        """The datasets right below."""
+        return self._parents
+
+    @property
+    def _parent(self) -> MapDataset[Any]:
+        (parent,) = self._parents
+        return parent
+
+    @property
+    def _node(self) -> Node:
+        return Own(self, tuple(parent._node for parent in self._parents))
+
+    def __getitems__(self, indices: Sequence[int] | NDArray[np.int64]) -> Sequence[Any]:
+        """The elements at many indices, in an array or a list: a dataset is a source, and one that PyTorch's loader takes.
+
+        >>> MapDataset.range(10).map(lambda x: x * 10).__getitems__([1, 2])
+        [10, 20]
+        """
+        return list(self._node.records(indices_of(indices)))
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """The records of sources that the element at an index is made of; `headrace.trace` tells those of a step.
+
+        >>> pairs = MapDataset.zip({"up": MapDataset.range(10), "down": MapDataset.range(10)[::-1]})
+        >>> [(used.datasets, used.key) for used in pairs.made_of(3)]
+        [(('up',), 3), (('down',), 6)]
+        """
+        return self._node.made_of(index)
+
+    @property
+    def reads_ahead(self) -> Any:
+        """As of a source."""
+        return self._node.reads_ahead
+
+    @property
+    def reads_singly(self) -> bool:
+        """As of a source."""
+        return self._node.reads_singly
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """As of a source."""
+        return fingerprint_of_node(self._node)
+
+    def __iter__(self) -> DataLoaderIterator:
+        return iter(self.to_iter_dataset())
+
+    def to_iter_dataset(
+        self,
+        read_options: ReadOptions | None = None,
+        *,
+        allow_nones: bool = False,
+        shard_options: ShardOptions | None = None,
+    ) -> IterDataset[Any]:
+        """The stream of one epoch: the same elements in the same order, as an `IterDataset`.
+
+        What shuffles, slices and repeats, and operations after these, run as in a `DataLoader`. What comes before a `zip`, a
+        `concatenate`, a dataset of your own, or a shuffle of what depends on its index, is evaluated where records are read.
+
+        Args:
+            read_options: how records are read ahead; None (default): `ReadOptions()`.
+            allow_nones: True keeps elements that are None; False (default) leaves them out.
+            shard_options: the part for this process: every shard_count-th record, before batches are made; default: all.
+
+        >>> MapDataset.range(6).filter(lambda x: x % 2).to_iter_dataset().batch(2)
+        IterDataset(1 source, 2 operations)
+        """
+        from .iter_dataset import IterDataset
+        from .stream import stream_of
+
+        return IterDataset._of(stream_of(self._node, read_options, allow_nones, shard_options))
+
+    @staticmethod
+    def source(source: Any) -> MapDataset[Any]:
+        """The records of a source: whatever `DataLoader` takes as one, a list or a dict of arrays too.
+
+        >>> MapDataset.source("a b c".split())[1]
+        'b'
+        """
+        return Chain(Source(as_source(source)))
+
+    @staticmethod
+    def range(start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
+        """The integers of Python's `range`.
+
+        >>> list(MapDataset.range(1, 10, 4))
+        [1, 5, 9]
+        """
+        return Chain(Source(RangeDataSource(start, stop, step)))
+
+    @joins
+    @staticmethod
+    def concatenate(datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
+        """All elements of the first dataset, then those of the second, and so on; the next epoch has the next epoch of each.
+
+        Raises:
+            ValueError: there is none, or one never ends.
+
+        >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(5, 7)]))
+        [0, 1, 5, 6]
+        """
+        named = _nodes("concatenate", datasets)
+        lengths = [finite(f"concatenate (dataset {name})", node.length) for name, node in named.items()]
+        return Chain(_chosen(named, OneAfterAnother(tuple(lengths))))
+
+    @joins
+    @staticmethod
+    def select_from_datasets(datasets: Sequence[MapDataset[Any]], selection_map: Any) -> MapDataset[Any]:
+        """Elements of several datasets, as `selection_map[index]` says: `(number of the dataset, index in it)`.
+
+        Args:
+            datasets: of any lengths.
+            selection_map: has `__len__`, the length of the result, and `__getitem__`, which takes any index, past the end too.
+
+        Raises:
+            IndexError: when an element is made, where the map gives a dataset that is not there.
+
+        >>> swapped = [(1, 0), (0, 0)]
+        >>> list(MapDataset.select_from_datasets([MapDataset.range(2), MapDataset.range(5, 7)], swapped))
+        [5, 0]
+        """
+        named = _nodes("select_from_datasets", datasets)
+        return Chain(_chosen(named, ByMap(selection_map, len(named))))
+
+    @joins
+    @staticmethod
+    def mix(
+        datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]],
+        weights: Any = None,
+        *,
+        when_exhausted: Literal["first", "all", "repeat"] = "first",
+        ramp: bool = False,
+        records_per_step: int = 1,
+    ) -> MapDataset[Any]:
+        """Elements of several datasets, in proportions that weights give: before every index each has had its share.
+
+        Shuffle the datasets, not the mix. As a stream, alone or with operations after it, it goes on after its weights or
+        datasets were changed, `set_state(state, strict=False)`, as a loader with a `MixSampler` does.
+
+        Args:
+            datasets: in a list, or in a dict by name.
+            weights: likewise, of numbers that need not sum to one; or a schedule of these, `[(first_step, weights), …]`.
+                None (default): all equal.
+            when_exhausted: "first" (default): it ends where a dataset would be drawn that has ended; "all": it goes on
+                without that one until all have ended; "repeat": that one goes on with its next epoch, and the mix never ends.
+            ramp: whether weights change linearly from one stage of a schedule to the next.
+            records_per_step: elements of the mix in a step of the schedule. 1 (default) counts elements; the batch size, of all
+                shards together, counts batches.
+
+        Raises:
+            TypeError, ValueError: datasets or weights are none, do not fit one another, or a dataset is empty.
+
+        >>> web, books = MapDataset.source(["w"] * 70), MapDataset.source(["b"] * 30)
+        >>> mixed = MapDataset.mix({"web": web, "books": books}, {"web": 0.7, "books": 0.3})
+        >>> len(mixed), "".join(mixed[[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]])
+        (100, 'wbwwbwwwbw')
+        """
+        named = _nodes("mix", datasets)
+        lengths = {name: not_empty(f"mix: dataset {name}", node.length) for name, node in named.items()}
+        return Chain(_chosen(named, ByWeights(lengths, weights, when_exhausted, ramp, records_per_step)))
+
+    @joins
+    @staticmethod
+    def zip(datasets: Sequence[MapDataset[Any]] | Mapping[str, MapDataset[Any]]) -> MapDataset[Any]:
+        """The elements that datasets of one length have at the same index: in a tuple, or in a dict where the datasets are.
+
+        Raises:
+            ValueError: there is none, or their lengths differ.
+
+        >>> list(MapDataset.zip([MapDataset.range(2), MapDataset.range(5, 7)]))
+        [(0, 5), (1, 6)]
+        """
+        nodes = _nodes("zip", datasets)
+        lengths = {name: node.length for name, node in nodes.items()}
+        if len({*lengths.values()}) > 1:
+            raise ValueError(f"zip: the datasets must have one length, not {shown(lengths)}; slice the longer ones.")
+        return Chain(Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ()))
+
+    def _many(self, indices: NDArray[np.int64]) -> list[Any]:
+        """The elements at many indices, as the user asks for them."""
+        if len(indices) and not 0 <= indices.min() <= indices.max() < len(self):
+            warn_of_exchange(self._node, f"indices {first_few(indices.tolist())} of {len(self)} elements")
+        return list(self._node.records(indices))
+
+    def _made(self, node: Node) -> MapDataset[Any]:
+        return Chain(node)
+
+
+def _at_any_index(at: Callable[[Any, int], Any]) -> Callable[[Any, Any], Any]:
+    """A `__getitem__` that takes slices and lists apart, of one that takes an int."""
+
+    @functools.wraps(at)
+    def at_any_index(dataset: Any, index: Any) -> Any:
+        if type(index) is int:
+            return at(dataset, checked_index(index))
+        if isinstance(index, slice):
+            return dataset.slice(index)
+        if isinstance(index, (list, tuple, range, np.ndarray)):
+            return dataset._many(indices_of(index))
+        return at(dataset, checked_index(operator.index(index)))
+
+    return at_any_index
+
+
+class Chain(MapDataset[T]):
+    """A dataset that one of the methods made."""
+
+    def __init__(self, node: Node) -> None:
+        self._tree = node
+
+    @property
+    def _node(self) -> Node:
+        return self._tree
+
+    @property
+    def _parents(self) -> tuple[MapDataset[Any], ...]:  # type: ignore[override]
+        return tuple(Chain(node) for node in self._tree.inputs)
+
+    @cached_property
+    def _get(self) -> Get:
+        if not len(self):
+            raise IndexError("the dataset is empty.")
+        return self._warning(self._tree.getter()) if self._tree.exchanges else self._tree.getter()
+
+    def _warning(self, get: Get) -> Get:
+        """The same, which warns once of an index in another epoch than the first."""
+        node, warned = self._tree, list[bool]()
+
+        def warning(index: int) -> Any:
+            if not (warned or 0 <= index < node.length):
+                warned.append(True)
+                warn_of_exchange(node, f"index {shown(index)} of {node.length} elements")
+            return get(index)
+
+        return warning
+
+    def __len__(self) -> int:
+        return self._tree.length
+
+    def __getitem__(self, index: int) -> Any:
+        return self._get(index)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._tree,)
+
+    def __repr__(self) -> str:
+        return f"MapDataset({type(self._tree).__name__}, {len(self)} elements)"
+
+
+def _nodes(method: str, datasets: Any) -> dict[str, Node]:
+    listed, names = as_named(method, datasets, MapDataset)
+    return dict(zip(names or map(str, range(len(listed))), (dataset._node for dataset in listed)))
+
+
+def _chosen(named: dict[str, Node], choice: Choice) -> Chosen:
+    _ = choice.length  # an error in what was passed is told now
+    return Chosen(tuple(named.values()), tuple(named), choice)

@@ -1,0 +1,199 @@
+"""Choices: which of several datasets stands at an index, and which of its own elements.
+
+In: indices. Out: numbers of datasets, and indices in them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from ...common.fingerprint_values import described, described_whole, digest
+from ...common.messages import shown
+from ...samplers.chain_order import ChainOrder
+from ...samplers.index_maps import Indices
+from ...samplers.mix.sampler import MixSampler, shares
+from ...samplers.protocol import ENDLESS, VectorSampler
+
+
+class Choice(Protocol):
+    """At which index of which dataset an element stands."""
+
+    @property
+    def length(self) -> int:
+        """Number of elements in an epoch."""
+
+    @property
+    def parameters(self) -> Any:
+        """What tells it from others, in plain JSON values."""
+
+    @property
+    def mixes(self) -> Sequence[Any]:
+        """The weights of a mix, as `Node` says."""
+        return ()
+
+    @property
+    def selections(self) -> Sequence[Any]:
+        """What is plain in a user's map, as `Node` says."""
+        return ()
+
+    def many(self, indices: Indices) -> tuple[Indices, Indices]:
+        """The numbers of the datasets, and the indices in each."""
+
+    def one(self, index: int) -> tuple[int, int]:
+        """The number of the dataset, and the index in it."""
+        which, inner = self.many(np.array([index], dtype=np.int64))
+        return int(which[0]), int(inner[0])
+
+    def sampler(self, orders: Mapping[str, ChainOrder]) -> VectorSampler | None:
+        """A sampler of the records of datasets in these orders, where there is one."""
+        return None
+
+
+@dataclass(frozen=True)
+class OneAfterAnother(Choice):
+    """All elements of the first dataset, then all of the second; in the next epoch, the next epoch of each.
+
+    Attributes:
+        lengths: of the datasets.
+    """
+
+    lengths: tuple[int, ...]
+
+    @cached_property
+    def _ends(self) -> Indices:
+        return np.cumsum(self.lengths, dtype=np.int64)
+
+    @property
+    def length(self) -> int:
+        """As the protocol says."""
+        return sum(self.lengths)
+
+    @property
+    def parameters(self) -> Any:
+        """As the protocol says."""
+        return list(self.lengths)
+
+    def many(self, indices: Indices) -> tuple[Indices, Indices]:
+        """As the protocol says."""
+        lengths = np.array(self.lengths, dtype=np.int64)
+        epochs = indices // self.length
+        places = indices - epochs * self.length
+        which = np.searchsorted(self._ends, places, side="right")
+        return which, places - (self._ends - lengths)[which] + epochs * lengths[which]
+
+
+@dataclass(frozen=True, eq=False)
+class ByMap(Choice):
+    """A user's mapping from an index to the number of a dataset and an index in it.
+
+    Attributes:
+        mapping: as the user passed it.
+        datasets: how many there are.
+    """
+
+    mapping: Any
+    datasets: int
+
+    @property
+    def length(self) -> int:
+        """As the protocol says."""
+        return len(self.mapping)
+
+    @property
+    def parameters(self) -> Any:
+        """As the protocol says; a digest, as a mapping may be a long list."""
+        return [self.length, digest(described(self.mapping), 12)]
+
+    @property
+    def selections(self) -> list[Any]:
+        """As the protocol says."""
+        return [described_whole(self.mapping)]
+
+    def many(self, indices: Indices) -> tuple[Indices, Indices]:
+        """As the protocol says."""
+        places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)
+        return places[:, 0], places[:, 1]
+
+    def one(self, index: int) -> tuple[int, int]:
+        """As the protocol says."""
+        number, inner = self.mapping[index]
+        if not -self.datasets <= number < self.datasets:
+            raise IndexError(
+                f"select_from_datasets: the map gives dataset {shown(number)} at index {index}, and there are {self.datasets}; "
+                "numbers begin at 0."
+            )
+        return operator.index(number) % self.datasets, operator.index(inner)
+
+
+@dataclass(frozen=True, eq=False)
+class ByWeights(Choice):
+    """A mix. In its next epoch, each dataset goes on where the epoch before left it.
+
+    Attributes:
+        lengths: of the datasets, by name.
+        weights: as `MixSampler` takes them.
+        when_exhausted: likewise.
+        ramp: likewise.
+        records_per_step: likewise.
+    """
+
+    lengths: dict[str, int]
+    weights: Any
+    when_exhausted: Literal["first", "all", "repeat"]
+    ramp: bool
+    records_per_step: int
+
+    def sampler(self, orders: Mapping[str, Any]) -> MixSampler:
+        """As the protocol says; it knows how to go on after the weights were changed."""
+        return MixSampler(
+            orders,
+            self.weights,
+            when_exhausted=self.when_exhausted,
+            ramp=self.ramp,
+            records_per_step=self.records_per_step,
+        )
+
+    @cached_property
+    def _mix(self) -> MixSampler:
+        return self.sampler({name: ChainOrder((), length, length, None) for name, length in self.lengths.items()})
+
+    @cached_property
+    def length(self) -> int:
+        """As the protocol says."""
+        return len(self._mix)
+
+    @property
+    def parameters(self) -> Any:
+        """As the protocol says."""
+        return self._mix.fingerprint
+
+    @property
+    def mixes(self) -> list[Any]:
+        """As the protocol says."""
+        return [shares(self._mix.fingerprint)]
+
+    @cached_property
+    def _numbers(self) -> Indices:
+        """Of the datasets, by the numbers that the order gives them."""
+        return np.array(list(map(list(self.lengths).index, self._mix.order.names)), dtype=np.int64)
+
+    @cached_property
+    def _drawn(self) -> Indices:
+        """How many elements of each there are in an epoch."""
+        return self._mix.order.counts(self.length) if self.length < ENDLESS else np.zeros_like(self._numbers)
+
+    def many(self, indices: Indices) -> tuple[Indices, Indices]:
+        """As the protocol says."""
+        if len(indices) == 0:
+            return indices, indices
+        epochs = indices // self.length
+        if self.length >= ENDLESS and indices.min() < 0:
+            raise IndexError(f"index {indices.min()}: a mix that never ends has nothing before its first element.")
+        parts, inner = self._mix.order.places(indices - epochs * self.length)
+        return self._numbers[parts], inner + epochs * self._drawn[parts]

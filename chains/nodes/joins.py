@@ -1,0 +1,299 @@
+"""Nodes over several others: concatenated, chosen from, zipped; and a user's own dataset.
+
+In: elements of other nodes. Out: elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from ...common.fingerprint_values import plain_attributes
+from ...common.messages import first_few
+from ...errors import PackError
+from ...operations.trees import flatten, leaf_names
+from ...samplers.chain_order import ChainOrder
+from ...samplers.index_maps import Indices
+from ...samplers.protocol import ENDLESS
+from ...sources.mixed.source import MixedSource
+from ...sources.used_records import UsedRecord
+from .choices import Choice
+from .line import Line
+from .node import Evaluated, Get, Node, some_lengths
+from .source import Source
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen(Node):
+    """Elements of several nodes, as a choice says."""
+
+    nodes: tuple[Node, ...]
+    names: tuple[str, ...]
+    choice: Choice
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """As the base says."""
+        return self.nodes
+
+    @cached_property
+    def length(self) -> int:
+        """As the base says."""
+        return self.choice.length
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says; each node is asked once."""
+        which, inner = self.choice.many(indices)
+        found: list[Any] = [None] * len(indices)
+        for number in np.unique(which).tolist():
+            places = np.flatnonzero(which == number)
+            for place, element in zip(places.tolist(), self.nodes[number].records(inner[places])):
+                found[place] = element
+        return found
+
+    def getter(self) -> Get:
+        """As the base says."""
+        gets, choose = [node.getter() for node in self.nodes], self.choice.one
+
+        def chosen(index: int) -> Any:
+            number, inner = choose(index)
+            return gets[number](inner)
+
+        return chosen
+
+    def dataset_at(self, index: int) -> str:
+        """As the base says."""
+        return self.names[self.choice.one(index)[0]]
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says."""
+        number, inner = self.choice.one(index)
+        return [used.named(self.names[number]) for used in self.nodes[number].made_of(inner)]
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """As the base says.
+
+        Raises:
+            PackError: the elements of two datasets have not the same leaves.
+        """
+        which, inner = self.choice.many(indices)
+        order = np.argsort(which, kind="stable")
+        of_parts = [node.lengths_at(inner[which == number]) for number, node in enumerate(self.nodes)]
+        if any(part is None for part in of_parts):
+            return None
+        self._check_alike(of_parts)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return some_lengths(_one_after_another(of_parts), back)
+
+    def _check_alike(self, lengths: Sequence[Any]) -> None:
+        leaves = [first_few(leaf_names(flatten(part)[1])) for part in lengths]
+        for name, others in zip(self.names, leaves):
+            if others != leaves[0]:
+                raise PackError(
+                    f"pack: elements of dataset {self.names[0]} have the leaves {leaves[0] or 'of one array'}, those of "
+                    f"dataset {name} {others or 'of one array'}; map them to the same ones, and pass lengths=, or pack the "
+                    "stream, to_iter_dataset().pack(…)."
+                )
+
+    @property
+    def parameters(self) -> Any:
+        """As the base says."""
+        return [type(self.choice).__name__, self.names, self.choice.parameters]
+
+    @property
+    def mixes(self) -> list[Any]:
+        """As the base says."""
+        return [*self.choice.mixes, *super().mixes]
+
+    @property
+    def selections(self) -> list[Any]:
+        """As the base says."""
+        return [*self.choice.selections, *super().selections]
+
+    @property
+    def line(self) -> Line:
+        """As the base says; the orders of the nodes become part of one order, which is computed in blocks."""
+        parts = [node.apart for node in self.nodes]
+        limit = ENDLESS // len(parts)
+        source = MixedSource({name: _as_source(base, limit) for name, (base, _) in zip(self.names, parts)})
+        orders = tuple(order.order for _, order in parts)
+        return Line(
+            source=source,
+            records=None,
+            length=self.length,
+            epoch_length=self.length if self.length < ENDLESS else sum(order.epoch_length for order in orders),
+            maps=(ChosenKeys(self.choice, orders),),
+            may_be_none=self.may_be_none,
+            alone=self.choice.sampler(dict(zip(self.names, orders))),
+        )
+
+
+def _one_after_another(lengths: Sequence[Any]) -> Any:
+    """Lengths of several datasets, whose elements have the same leaves."""
+    first = lengths[0]
+    if not isinstance(first, Mapping):
+        return np.concatenate(lengths)
+    return {name: _one_after_another([part[name] for part in lengths]) for name in first}
+
+
+def _as_source(node: Node, limit: int) -> Any:
+    return node.source if isinstance(node, Source) else Evaluated(node, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenKeys:
+    """The order of chosen elements: the key of record i of part p, of n parts, is i·n + p. See `IndexMap`.
+
+    Attributes:
+        choice: which part stands at an index.
+        orders: of the parts.
+    """
+
+    choice: Choice
+    orders: tuple[ChainOrder, ...]
+
+    keeps_indices: ClassVar[bool] = False
+    change: ClassVar[None] = None
+
+    @property
+    def length(self) -> int:
+        """As the protocol says."""
+        return self.choice.length
+
+    @property
+    def epoch_length(self) -> int | None:
+        """As the protocol says."""
+        return None
+
+    @property
+    def parameters(self) -> Any:
+        """What tells it from others."""
+        return [type(self.choice).__name__, self.choice.parameters, *(order.fingerprint for order in self.orders)]
+
+    @property
+    def selections(self) -> list[Any]:
+        """As of a node; `ChainOrder` keeps a digest."""
+        return list(self.choice.selections)
+
+    def many(self, indices: Indices) -> Indices:
+        """As the protocol says."""
+        which, inner = self.choice.many(indices)
+        keys = np.empty(len(indices), dtype=np.int64)
+        for number, order in enumerate(self.orders):
+            chosen = np.flatnonzero(which == number)
+            keys[chosen] = order.record_keys(inner[chosen]) * len(self.orders) + number
+        return keys
+
+    def one(self, index: int) -> int:
+        """As the protocol says."""
+        return int(self.many(np.array([index], dtype=np.int64))[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Zipped(Node):
+    """The elements that several nodes of one length have at an index: in tuples, or in dicts where there are names."""
+
+    nodes: tuple[Node, ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """As the base says."""
+        return self.nodes
+
+    @property
+    def length(self) -> int:
+        """As the base says."""
+        return self.nodes[0].length
+
+    @property
+    def may_be_none(self) -> bool:
+        """As the base says: a tuple is there, whatever is in it."""
+        return False
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says."""
+        return list(map(self._together, zip(*(node.records(indices) for node in self.nodes))))
+
+    def getter(self) -> Get:
+        """As the base says."""
+        gets = [node.getter() for node in self.nodes]
+        return lambda index: self._together(tuple(get(index) for get in gets))
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says: those of all of them."""
+        names = self.names or tuple(map(str, range(len(self.nodes))))
+        return [used.named(name) for name, node in zip(names, self.nodes) for used in node.made_of(index)]
+
+    def _together(self, elements: tuple[Any, ...]) -> Any:
+        return dict(zip(self.names, elements)) if self.names else elements
+
+    @property
+    def parameters(self) -> Any:
+        """As the base says: the names, if there are any."""
+        return list(self.names) or None
+
+
+@dataclass(frozen=True, eq=False)
+class Own(Node):
+    """A dataset of the user's, asked element by element; it may give None for what is left out."""
+
+    dataset: Any
+    nodes: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """As the base says: as far as it said what it is made of."""
+        return self.nodes
+
+    @cached_property
+    def length(self) -> int:
+        """As the base says."""
+        return len(self.dataset)
+
+    @property
+    def may_be_none(self) -> bool:
+        """As the base says."""
+        return True
+
+    @property
+    def left_out_by(self) -> str | None:
+        """None: what a batch of its elements is, is up to the user."""
+        return None
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """As the base says."""
+        return list(map(self.getter(), indices.tolist()))
+
+    def getter(self) -> Get:
+        """As the base says."""
+        return cast(Get, self.dataset.__getitem__)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As the base says: what it makes its elements of, the user knows."""
+        return [UsedRecord(self.dataset, index)]
+
+    @property
+    def reads_ahead(self) -> Any:
+        """As the base says."""
+        return super().reads_ahead if self.nodes else True
+
+    @property
+    def reads_singly(self) -> bool:
+        """As the base says: it is asked element by element."""
+        return True
+
+    @property
+    def operations(self) -> int:
+        """As the base says; it may be one itself."""
+        return super().operations + 1
+
+    @property
+    def parameters(self) -> Any:
+        """As the base says."""
+        return [type(self.dataset).__qualname__, self.length, plain_attributes(self.dataset)]

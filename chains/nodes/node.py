@@ -1,0 +1,250 @@
+"""Nodes: what a dataset with random access is made of. A tree of them is a chain, with its sources at the bottom.
+
+In: indices, `int64[n]` or one int; one past the end is in the next epoch. Out: elements; None where a filter left one out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...common.fingerprint_values import digest
+from ...common.messages import first_few
+from ...errors import BatchError, PackError
+from ...samplers.index_maps import Indices
+from ...samplers.protocol import ENDLESS
+from ...sources.used_records import UsedRecord
+from .line import Line
+from .seeds import Seeds, nearest_first
+
+Get = Callable[[int], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Base of all nodes. They are immutable, and any number of threads may use one."""
+
+    sparse_as: ClassVar[str | None] = None
+    """The method that made a node which leaves elements out."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes right below."""
+        return ()
+
+    @property
+    def length(self) -> int:
+        """Number of elements in an epoch; `ENDLESS` for one that never ends."""
+        raise NotImplementedError
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """The elements at many indices."""
+        raise NotImplementedError
+
+    def getter(self) -> Get:
+        """The function that gives the element at one index."""
+        return lambda index: self.records(np.array([index], dtype=np.int64))[0]
+
+    @property
+    def parameters(self) -> Any:
+        """What tells the node from others of its kind, in values that `described` takes."""
+        raise NotImplementedError
+
+    @property
+    def identity(self) -> list[Any]:
+        """What the node and all below it are, in plain values."""
+        return [type(self).__name__, self.parameters, *(node.identity for node in self.inputs)]
+
+    @property
+    def mixes(self) -> list[Any]:
+        """What a state tells of the mixes that this is or is made from, so that a changed one is noticed: their weights."""
+        return [mix for node in self.inputs for mix in node.mixes]
+
+    @property
+    def selections(self) -> list[Any]:
+        """All that is plain in the maps of `select_from_datasets`, here and below; their lengths are among `parameters`."""
+        return [selection for node in self.inputs for selection in node.selections]
+
+    @property
+    def left_out_by(self) -> str | None:
+        """The method whose node leaves elements out, here or below; None if all are there."""
+        return self.sparse_as or next(filter(None, (node.left_out_by for node in self.inputs)), None)
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether an element may be None because it was left out."""
+        return self.sparse_as is not None or any(node.may_be_none for node in self.inputs)
+
+    @property
+    def seeds(self) -> Seeds:
+        """The nearest seeds below, on each way down; the nearest first."""
+        return nearest_first([node.seeds for node in self.inputs])
+
+    @property
+    def reshuffles(self) -> bool:
+        """Whether elements stand at other indices in each epoch."""
+        return any(node.reshuffles for node in self.inputs)
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether each epoch has other elements, as it is a part of what is shuffled anew."""
+        return any(node.exchanges for node in self.inputs)
+
+    @property
+    def operations(self) -> int:
+        """How many operations an element has gone through, at most."""
+        return max((node.operations for node in self.inputs), default=0)
+
+    @property
+    def reads_ahead(self) -> Any:
+        """On how many threads reading ahead helps; True for any number."""
+        found = [node.reads_ahead for node in self.inputs]
+        return True if any(each is True for each in found) else max(found, default=False)
+
+    @property
+    def reads_singly(self) -> bool:
+        """Whether readers share many elements, one by one: as below."""
+        return any(node.reads_singly for node in self.inputs)
+
+    def lengths_at(self, indices: Indices) -> Any:
+        """The lengths of the elements at many indices, an array or a dict of these; None where only reading tells."""
+        return None
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Position and row that random maps draw by, for an element at an index."""
+        return index, 0
+
+    def dataset_at(self, index: int) -> str | None:
+        """The name of the dataset that an element is of; None where it is of no other, or of several together."""
+        return None
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """The records that the element at an index is made of; unless said otherwise, it is known as an element alone."""
+        return [UsedRecord(None, index)]
+
+    @property
+    def line(self) -> Line:
+        """What the engine runs."""
+        return self.evaluated
+
+    @property
+    def evaluated(self) -> Line:
+        """The node as a source, for what the engine cannot take apart."""
+        return Line(Evaluated(self), None, self.length, self.length, may_be_none=self.may_be_none)
+
+    @property
+    def apart(self) -> tuple[Node, Line]:
+        """The node without what only reorders its elements, and the order of its records, as a line without operations."""
+        return self, self.evaluated
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: what is derived from them may not be for other processes."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+
+
+class Evaluated:
+    """A node as a source that takes any index.
+
+    Args:
+        node: what gives the records.
+        length: above all indices that will be asked for.
+
+    >>> from headrace.chains.nodes.source import Source
+    >>> from headrace.sources import MemorySource
+    >>> Evaluated(Source(MemorySource([1, 2, 3])))[4]
+    2
+    """
+
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+
+    def __init__(self, node: Node, length: int = ENDLESS) -> None:
+        self._node = node
+        self._length = length
+        self.reads_ahead = node.reads_ahead
+        self.reads_singly = node.reads_singly
+
+    def __len__(self) -> int:
+        return self._length
+
+    @cached_property
+    def _get(self) -> Get:
+        return self._node.getter()
+
+    def __getitem__(self, index: int) -> Any:
+        return self._get(index)
+
+    def __getitems__(self, indices: Indices) -> Sequence[Any]:
+        """The elements at many indices."""
+        return self._node.records(indices)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """As of a source."""
+        return self._node.made_of(index)
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Length and digest of the node."""
+        return fingerprint_of_node(self._node)
+
+    def __reduce__(self) -> tuple[type[Evaluated], tuple[Node, int]]:
+        return type(self), (self._node, self._length)
+
+    def __repr__(self) -> str:
+        return f"MapDataset of {type(self._node).__name__}"
+
+
+def fingerprint_of_node(node: Node) -> dict[str, Any]:
+    """What identifies a node as a source, in plain JSON values."""
+    later = {name: digest(told, 12) for name, told in (("mixes", node.mixes), ("selections", node.selections)) if told}
+    return {"kind": "MapDataset", "records": node.length, "chain": digest(node.identity, 12), **later}
+
+
+@dataclass(frozen=True, eq=False)
+class OnOne(Node):
+    """Base of nodes that stand on one other."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """As the base says."""
+        return (self.input,)
+
+    @property
+    def length(self) -> int:
+        """That of the input, unless said otherwise."""
+        return self.input.length
+
+    def dataset_at(self, index: int) -> str | None:
+        """That of the input, unless said otherwise."""
+        return self.input.dataset_at(index)
+
+    def made_of(self, index: int) -> Sequence[UsedRecord]:
+        """Those of the input, unless said otherwise."""
+        return self.input.made_of(index)
+
+
+@contextmanager
+def telling_datasets(node: Node, indices: Indices) -> Iterator[None]:
+    """Notes of which datasets elements are that cannot be put together, if these are several."""
+    try:
+        yield
+    except (BatchError, PackError) as error:
+        names = dict.fromkeys(name for name in map(node.dataset_at, indices.tolist()) if name is not None)
+        if len(names) > 1:
+            error.add_note(f"headrace: what was put together is of the datasets {first_few(names)}.")
+        raise
+
+
+def some_lengths(lengths: Any, indices: Indices) -> Any:
+    """The lengths of some elements; in a dict, of each leaf."""
+    if isinstance(lengths, Mapping):
+        return {name: some_lengths(of_leaf, indices) for name, of_leaf in lengths.items()}
+    return np.asarray(lengths)[indices]

@@ -1,0 +1,121 @@
+"""Hides credentials in what people read: messages, reprs, logs, reports. In: any text. Out: the same with *** in their place.
+
+Every path, URL and text of another library that is shown passes through here, most of them by `messages.brief` and `shown`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+HIDDEN = "***"
+
+_USER = re.compile(
+    r"(?<=://)(?:(?:(?<=s3://)|(?<=s3a://)|(?<=gs://))[^/\s:@]{0,256}:\S{0,4096}|[^/\s:@]{0,256}:(?!\d{1,5}(?:[/\s?'\"]|$))\S{0,4096}"
+    r"|(?:(?<=http://)|(?<=https://))[^/\s@?#]{1,4096})@",
+    re.IGNORECASE,
+)
+"""Name and password before a host, also with a `/` in them, as keys of S3 have, but no port before a path. A name alone is
+hidden in http only: `abfs://container@account` says where, not who."""
+
+_PARAMETER = re.compile(r"([?&;#]([^=&;?#\s'\"<>]{1,100})=)((?:(?!#[^=&;?#\s]{1,100}=)[^&;\s'\"<>)])+)")
+
+_SECRET_PARAMETER = re.compile(
+    r"key|token|secret|sig|pass|pwd|auth|cred|session|policy|jwt|bearer|x-amz|x-goog|accessid|code|^sas$|^pw$",
+    re.IGNORECASE,
+)
+_PLAIN_VALUE_LENGTH = 24
+"""Longer values of parameters hide whatever their name is."""
+
+_SECRET_NAME = r"secret|passw(?:or)?d|api[_-]?key|access[_-]?key|account[_-]?key|(?:session|auth|sas|access)[_-]?token"
+
+_SECRET_OPTION = re.compile(rf"{_SECRET_NAME}|^token$|^sas$|credential|authorization|signature", re.IGNORECASE)
+
+_SETTING = re.compile(
+    rf"((?:{_SECRET_NAME}|credential|signature|authorization|(?<![\w-])token)[\w-]{{0,40}}"
+    r"(?:['\"]?\s*[=:]\s*['\"]?|\"?>))(?:(?:Bearer|Basic)\s+)?[^\s'\",&;)}<>]+",
+    re.IGNORECASE,
+)
+"""In texts of stores' libraries: `secret_access_key=…`, `"token": "…"`, `Authorization: Bearer …`, `<AWSAccessKeyId>…`."""
+
+_SHORTEST = 4
+"""Values of options that are shorter tell nothing, and would hide parts of words."""
+
+
+def redacted(text: str) -> str:
+    """A text without the credentials of the URLs in it.
+
+    >>> redacted("s3://AK:SECRET@bucket/a.parquet"), redacted("https://host/a.npy?id=7&api_key=SECRET")
+    ('s3://***@bucket/a.parquet', 'https://host/a.npy?id=7&api_key=***')
+    >>> redacted("hf://datasets/me/data@main/a.parquet")
+    'hf://datasets/me/data@main/a.parquet'
+    """
+    if "@" in text and "://" in text:
+        text = _USER.sub(HIDDEN + "@", text)
+    return _PARAMETER.sub(_parameter, text) if "=" in text else text
+
+
+def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
+    """What a store's library says, without credentials: also those that it was given as options.
+
+    >>> redacted_error("denied: api_key=SECRET, user 42", [("secret", "user 42")])
+    'denied: api_key=***, ***'
+    """
+    for value in sorted(_secret_values(options), key=len, reverse=True):  # one may be a part of another
+        text = text.replace(value, HIDDEN)
+    return _SETTING.sub(lambda found: found[1] + HIDDEN, redacted(text))
+
+
+def secrets_in(url: str) -> list[tuple[str, str]]:
+    """The credentials of a URL as options, for libraries that tell them without the rest of it.
+
+    >>> secrets_in("https://me:SECRET@host/a?sig=OTHER")
+    [('secret', 'me:SECRET'), ('secret', 'SECRET'), ('secret', 'OTHER')]
+    """
+    users = [found[0][:-1] for found in _USER.finditer(url)]
+    passwords = [user.partition(":")[2] for user in users]
+    values = [found[3] for found in _PARAMETER.finditer(url) if _parameter(found).endswith(HIDDEN)]
+    return [("secret", value) for value in (*users, *passwords, *values)]
+
+
+def without_secrets(error: BaseException, options: Iterable[tuple[str, Any]] = ()) -> BaseException:
+    """An exception of a library to chain ours to: itself, or where it tells credentials one that says the rest of it."""
+    told = list(_texts_in(error))
+    if [redacted_error(text, options) for text in told] == told:
+        return error
+    kind = type(type(error).__name__, (Exception,), {"__module__": type(error).__module__})
+    shown: BaseException = kind(redacted_error(str(error), options))
+    return shown.with_traceback(error.__traceback__)
+
+
+def _texts_in(error: BaseException | None) -> Iterable[str]:
+    """What a traceback would print of an exception and those that led to it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield from (str(error), *map(str, error.args), *getattr(error, "__notes__", ()))
+        error = error.__cause__ or error.__context__
+
+
+def is_secret_name(name: Any) -> bool:
+    """Whether the value of an option of this name is to be hidden.
+
+    >>> is_secret_name("aws_secret_access_key"), is_secret_name("tokens"), is_secret_name("region")
+    (True, False, False)
+    """
+    return bool(_SECRET_OPTION.search(str(name)))
+
+
+def _parameter(found: re.Match[str]) -> str:
+    hide = _SECRET_PARAMETER.search(unquote(found[2])) or len(found[3]) > _PLAIN_VALUE_LENGTH
+    return found[1] + (HIDDEN if hide else found[3])
+
+
+def _secret_values(options: Iterable[tuple[str, Any]]) -> Iterable[str]:
+    for name, value in options:
+        if isinstance(value, Mapping):
+            yield from _secret_values(value.items())
+        elif (is_secret_name(name) or name == "key") and len(str(value)) >= _SHORTEST:
+            yield str(value)

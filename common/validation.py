@@ -1,0 +1,84 @@
+"""Checks of arguments that are the same everywhere."""
+
+from __future__ import annotations
+
+import operator
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .messages import a_kind_of, shown
+
+
+def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str) -> int:
+    """`value` as an int, if it is a whole number in `[low, high]`.
+
+    Args:
+        name: of the argument, for the message.
+        value: an int, or a NumPy integer.
+        low: least value.
+        high: largest value, None for no limit.
+        remedy: completes "pass …".
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is outside the range.
+
+    >>> whole_number("batch_size", 8, 1, None, "a positive int")
+    8
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={shown(value)} is {a_kind_of(value)}; pass {remedy}.") from None
+    if number < low or (high is not None and number > high):
+        limits = f"at least {low}" if high is None else f"in [{low}, {_power(high)}]"
+        raise ValueError(f"{name}={shown(value)} must be {limits}; pass {remedy}.")
+    return number
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning at the line of the user's program that called this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def one_of(name: str, value: Any, *choices: str) -> Any:
+    """`value`, if it is one of these strings.
+
+    Raises:
+        ValueError: it is not.
+
+    >>> one_of("on_error", "skip", "raise", "skip")
+    'skip'
+    """
+    if isinstance(value, str) and value in choices:
+        return value
+    known = " or ".join(f'"{choice}"' for choice in choices)
+    raise ValueError(f"{name}={shown(value)} is unknown; use {known}.")
+
+
+def true_or_false(name: str, value: Any, remedy: str = "True or False") -> bool:
+    """`value`, if it is a bool, Python's or NumPy's.
+
+    Raises:
+        TypeError: it is not; the message ends with "pass" and the remedy.
+
+    >>> true_or_false("drop_remainder", True)
+    True
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise TypeError(f"{name}={shown(value)} is {a_kind_of(value)}; pass {remedy}.")
+
+
+def _power(number: int) -> str:
+    """Large limits as a power of two: 2^55, 2^32 - 1."""
+    for base, text in ((number, ""), (number + 1, " - 1")):
+        if base >= 1 << 20 and base & (base - 1) == 0:
+            return f"2^{base.bit_length() - 1}{text}"
+    return str(number)

@@ -1,0 +1,74 @@
+"""A pipeline as bytes, for workers elsewhere.
+
+In: any object. Out: a pickle, and beside it the large arrays, which are not copied.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+
+from ....common.messages import a_kind_of, brief, shown
+from ....errors import PicklingError
+from .tuned import OUT_OF_BAND
+
+_MAX_DEPTH = 20  # of what is named as the reason why pickling failed
+
+
+def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
+    """A value, called `name`, as a pickle, and the buffers that stand beside it.
+
+    Raises:
+        PicklingError: something in it cannot be pickled; the message says what, beginning at `name`.
+    """
+    buffers: list[memoryview] = []
+
+    def goes_into_the_pickle(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < OUT_OF_BAND:
+            return True
+        buffers.append(buffer.raw())
+        return False
+
+    try:
+        return cloudpickle.dumps(value, protocol=5, buffer_callback=goes_into_the_pickle), buffers
+    except Exception as error:
+        why = f"{type(error).__name__}: {brief(error, 150)}"
+        raise PicklingError(
+            f"{_culprit(value, name)} ({why}); workers get the pipeline by pickle. Make it where it is used, or "
+            "leave it out in __getstate__."
+        ) from error
+
+
+def _culprit(value: Any, name: str, depth: int = 0) -> str:
+    """Which part of `value`, called `name`, cannot be pickled."""
+    for label, part in _parts(value) if depth < _MAX_DEPTH else ():
+        try:
+            cloudpickle.dumps(part)
+        except Exception:
+            return _culprit(part, f"{name}{label}", depth + 1)
+    return f"{brief(name, 150)} is {a_kind_of(value)}, which cannot be pickled"
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What pickling a value would pickle, as far as it can be named."""
+    if isinstance(value, (list, tuple)):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value))
+    if isinstance(value, dict):
+        yield from ((f"[{shown(key)}]", item) for key, item in value.items())
+    yield from _parts_of_function(value)
+    if not isinstance(value, type):
+        yield from ((f".{attribute}", item) for attribute, item in getattr(value, "__dict__", {}).items())
+
+
+def _parts_of_function(value: Any) -> Iterator[tuple[str, Any]]:
+    code, closure = getattr(value, "__code__", None), getattr(value, "__closure__", None)
+    for variable, cell in zip(getattr(code, "co_freevars", ()), closure or ()):
+        yield f", variable {variable!r},", cell.cell_contents
+    names = getattr(code, "co_names", ())
+    variables = getattr(value, "__globals__", {})
+    for variable in names:
+        if variable in variables and not callable(variables[variable]):
+            yield f", global {variable!r},", variables[variable]

@@ -1,0 +1,155 @@
+"""Exceptions between processes: the user's own type where that can be, with the traceback of the other side as its cause.
+
+In: an exception. Out: bytes, and the exception again.
+
+Pickle makes an exception anew by calling its class with `args`. A constructor of the user's own may want other arguments, or
+make another message of these. Then the exception is rebuilt without calling it. Where not even that can be, as its class or
+what it holds does not cross, a subclass is made on the spot of the nearest class that does: so `except` finds it by that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import traceback
+from collections.abc import Iterator, Mapping
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any
+
+import cloudpickle
+
+from ....common.messages import brief
+from ....common.redaction import redacted
+from ...work.tasks import Failure
+
+
+class RemoteTracebackError(Exception):
+    """The traceback in the worker process, as text; the cause of the exception that it belongs to."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+class _Rebuilt:
+    """Pickled in place of an exception: it comes back as one of this class."""
+
+    def __init__(self, *fields: Any) -> None:
+        self._fields = fields
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return rebuilt, self._fields
+
+
+def rebuilt(
+    kind: type[BaseException],
+    arguments: tuple[Any, ...],
+    attributes: Mapping[str, Any],
+    name: str = "",
+    message: str = "",
+) -> BaseException:
+    """An exception of a class, made without a call of its constructor; with a name, of a subclass that has this message."""
+    if name:
+        kind = type(name, (kind,), {"__str__": lambda error: message, "__module__": kind.__module__})
+    error: BaseException = _builtin(kind).__new__(kind, *arguments)
+    error.args = arguments
+    for attribute, value in attributes.items():
+        with contextlib.suppress(AttributeError, TypeError):  # it can only be read
+            object.__setattr__(error, attribute, value)
+    return error
+
+
+def encode(error: BaseException) -> bytes:
+    """An exception as bytes: as near to itself as comes back, and as what needs nothing that only this process may have."""
+    text = redacted("".join(traceback.format_exception(error)))
+    copies = (data for copy in _copies(error) if (data := _that_comes_back(copy, error)) is not None)
+    builtin = _builtin(type(error))
+    return pickle.dumps(([next(copies), cloudpickle.dumps(_stand_in(builtin, error))], text))
+
+
+def _copies(error: BaseException) -> Iterator[Any]:
+    """What may be pickled in place of an exception, the nearest to it first; the last one always can."""
+    yield error
+    yield _Rebuilt(type(error), error.args, _attributes(error))
+    for kind in type(error).__mro__:
+        if issubclass(kind, BaseException):
+            yield _stand_in(kind, error)
+
+
+def _stand_in(kind: type[BaseException], error: BaseException) -> _Rebuilt:
+    arguments = tuple(one if _comes_back(one) else repr(type(one)) for one in error.args)
+    return _Rebuilt(kind, arguments, _attributes(error), type(error).__name__, _message(error))
+
+
+def _that_comes_back(copy: Any, error: BaseException) -> bytes | None:
+    """A copy of an exception as bytes, if its message comes back, and all that can be of what it holds."""
+    try:
+        data = cloudpickle.dumps(copy)
+        found = pickle.loads(data)
+        same = (
+            _message(found) == _message(error) and vars(found).keys() >= _attributes(error).keys() & vars(error).keys()
+        )
+    except Exception:
+        return None
+    return data if same and isinstance(found, BaseException) else None
+
+
+def _attributes(error: BaseException) -> dict[str, Any]:
+    """What an exception holds beside its arguments, as far as it can be pickled."""
+    held = dict(vars(error))
+    for kind in type(error).__mro__:
+        for name, member in vars(kind).items():
+            if isinstance(member, (MemberDescriptorType, GetSetDescriptorType)) and not name.startswith("__"):
+                held.setdefault(name, getattr(error, name, None))
+    held.pop("args", None)
+    return {name: value for name, value in held.items() if value is not None and _comes_back(value)}
+
+
+def _comes_back(value: Any) -> bool:
+    try:
+        pickle.loads(cloudpickle.dumps(value))
+    except Exception:
+        return False
+    return True
+
+
+def _builtin(kind: type[BaseException]) -> type[BaseException]:
+    """The nearest class of Python's own that one is made from."""
+    return next(base for base in kind.__mro__ if base.__module__ == "builtins")
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return f"<{type(error).__qualname__}>"
+
+
+def decode(data: bytes) -> Exception:
+    """The exception again."""
+    copies, text = pickle.loads(data)
+    error = _first_that_loads(copies)
+    error.__cause__ = RemoteTracebackError(text)
+    return error
+
+
+def _first_that_loads(copies: list[bytes]) -> Exception:
+    failure: Exception | None = None
+    for copy in copies:
+        try:
+            return pickle.loads(copy)  # type: ignore[no-any-return]
+        except Exception as error:
+            failure = failure or error
+    told = brief(f"{type(failure).__name__}: {failure}")
+    return RuntimeError(f"a worker failed with an exception that cannot be unpickled here: {told}")
+
+
+class EncodedFailure(Failure):
+    """A `Failure` whose error stays encoded until somebody wants it: it is of a class of the user's."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    @property
+    def error(self) -> Exception:  # type: ignore[override]
+        """The exception."""
+        return decode(self._data)

@@ -1,0 +1,65 @@
+"""Functions and classes that say what to write, when they are called with an argument that they have not.
+
+In: a function. Out: the same function; for a name that it does not take, an error with the remedy.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+ClassT = TypeVar("ClassT", bound=type)
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def explains_arguments(kind: ClassT) -> ClassT:
+    """A class whose public methods say what to write for an argument that they have not."""
+    for name, method in list(vars(kind).items()):
+        if not name.startswith("_"):
+            explained = _explained(f"{kind.__name__.replace('Methods', 'Dataset')}.{name}", method)
+            if explained is not None:
+                setattr(kind, name, explained)
+    return kind
+
+
+def explains_init(kind: ClassT) -> ClassT:
+    """A class that says, when it is called, what to write for an argument that it has not."""
+    setattr(kind, "__init__", explained_as(kind.__name__)(vars(kind)["__init__"]))  # noqa: B010 (mypy allows no assignment)
+    return kind
+
+
+def _explained(label: str, method: Any) -> Any:
+    """The method; None for what is none, and for one that takes any argument."""
+    if isinstance(method, staticmethod):
+        explained = _explained(label, method.__func__)
+        return explained and type(method)(explained)
+    is_strict = isinstance(method, FunctionType) and not method.__code__.co_flags & inspect.CO_VARKEYWORDS
+    return explained_as(label)(method) if is_strict else None
+
+
+def explained_as(label: str) -> Callable[[FunctionT], FunctionT]:
+    """A decorator: the function says, under this name, what to write for an argument that it has not."""
+
+    def explain(function: FunctionT) -> FunctionT:
+        @functools.wraps(function)
+        def explained(*arguments: Any, **named: Any) -> Any:
+            for name in named:
+                if name not in _names_of(function):
+                    from .arguments import unknown_argument
+
+                    raise unknown_argument(label, name, _names_of(function))
+            return function(*arguments, **named)
+
+        return explained  # type: ignore[return-value]
+
+    return explain
+
+
+@functools.cache
+def _names_of(function: Callable[..., Any]) -> list[str]:
+    """The arguments that a function takes by name."""
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY and each.name != "self"]

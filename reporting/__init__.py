@@ -1,0 +1,14 @@
+"""Shows how a loop is doing, while it runs and afterwards: a line, a trace, a report."""
+
+from typing import TYPE_CHECKING
+
+from ..common.lazy_exports import names_from
+
+if TYPE_CHECKING:
+    from .line import progress
+    from .perfetto import write_perfetto
+    from .report import write_report
+
+__all__ = ["progress", "write_perfetto", "write_report"]
+
+__getattr__ = names_from(__name__, {"progress": "line", "write_perfetto": "perfetto", "write_report": "report"})

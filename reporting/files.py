@@ -1,0 +1,60 @@
+"""Writes pictures into files, whole or not at all.
+
+In: bytes. Out: a file; or one error, as early as possible.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..common.messages import brief
+from ..errors import OutputError
+from ..files.streams import written_whole
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Whether a file can be written there, before much is done for it; nothing is left.
+
+    Raises:
+        OutputError: it cannot.
+    """
+    with _told(path):
+        place = Path(path)
+        if place.is_dir():
+            raise IsADirectoryError("it is a folder")
+        if place.exists() and not place.is_file():
+            raise OSError("it is a device or a pipe")
+        number, name = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
+        os.close(number)
+        os.unlink(name)
+    return place
+
+
+def written(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Write a file, in the place of one that is there: the new one is there when it is whole, else the old one stays.
+
+    A link is replaced, not followed.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    place = check_writable(path)
+    with _told(path), written_whole(str(place)) as file:
+        file.write(content)
+    return place
+
+
+@contextmanager
+def _told(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turns what the system says into an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = brief(error.strerror or error)
+        raise OutputError(
+            f"{brief(path)} cannot be written: {reason}; name a file in a folder that you may write to."
+        ) from error

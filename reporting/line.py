@@ -1,0 +1,163 @@
+"""A line that tells how a loop is doing, while it runs.
+
+In: an iterator. Out: the same elements, and a line on standard error or in a notebook.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tqdm.std import tqdm
+
+from ..loader.state.standing import Resumable
+from ..loader.timing.tables import in_bytes
+from .loops import NOTHING, passed, seen
+
+SECONDS = 0.5
+"""Between two updates of the line, at least: numbers that change faster cannot be read."""
+
+
+def progress(
+    iterator: Iterable[Any], *, description: str | None = None, disable: bool | None = None, file: Any = None
+) -> Progress:
+    """Iterate, with a line that tells how fast it goes: steps/s, records/s, bytes/s, time waited for batches, epoch.
+
+    The result stands in the iterator's place: length, state, `stats()`, `close()` and all else are the iterator's. The line
+    stays away where nobody sees it, so that logs are not filled.
+
+    Args:
+        iterator: of a loader, or a device feeder; of a loader or a dataset, `iter` is called. Other iterators get a line too,
+            without what they do not tell.
+        description: stands before the line. None (default): nothing.
+        disable: True: no line. None (default): a line in a terminal and in a notebook. False: always.
+        file: where the line goes. None (default): standard error.
+
+    >>> import headrace
+    >>> steps = headrace.progress(iter(headrace.load(range(6), batch_size=2, num_epochs=1)))
+    >>> next(steps).tolist(), len(steps), steps.step
+    ([0, 1], 3, 1)
+    """
+    return Progress(iter(iterator), {"desc": description, "file": file}, disable)
+
+
+class Progress(Resumable):
+    """An iterator with a line; made by `headrace.progress`. What it does not know itself the iterator answers."""
+
+    def __init__(self, iterator: Any, line: dict[str, Any], disable: bool | None) -> None:
+        self._iterator = iterator
+        self._line, self._disable = line, disable
+        self._bar: tqdm[Any] | None = None
+        self._before = NOTHING  # when the line was written last
+
+    def __next__(self) -> Any:
+        bar = self._bar
+        if bar is None:
+            bar = self._bar = self._new_bar()
+        try:
+            element = next(self._iterator)
+        except StopIteration:
+            self._end_line()
+            raise
+        if bar.update():
+            self._tell(bar)
+        return element
+
+    def __len__(self) -> int:
+        return len(self._iterator)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_iterator":  # of one that is being made or copied
+            raise AttributeError(name)
+        return getattr(self._iterator, name)
+
+    def __repr__(self) -> str:
+        return f"progress({self._iterator!r})"
+
+    def get_state(self) -> Any:
+        """That of the iterator."""
+        return self._iterator.get_state()
+
+    def set_state(self, state: Any, strict: bool = True) -> None:
+        """That of the iterator; the line goes on from there."""
+        self._iterator.set_state(state, *(() if strict else (strict,)))
+        self._end_line()
+
+    def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
+        """That of the iterator; the line goes on from there."""
+        self._iterator.set_states(states, strict)
+        self._end_line()
+
+    def start_prefetch(self) -> None:
+        """That of the iterator."""
+        self._iterator.start_prefetch()
+
+    def close(self) -> None:
+        """Close the iterator, and end the line."""
+        self._end_line()
+        if hasattr(self._iterator, "close"):
+            self._iterator.close()
+
+    def _new_bar(self) -> tqdm[Any]:
+        kind, disable = _kind_of_line(self._disable)
+        self._before = seen(self._iterator) or NOTHING
+        return kind(
+            total=_length(self._iterator),
+            initial=passed(self._iterator),
+            unit="step",
+            mininterval=SECONDS,
+            disable=disable,
+            dynamic_ncols=True,
+            **self._line,
+        )
+
+    def _end_line(self) -> None:
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            if not bar.disable:
+                self._before = NOTHING  # the last line is about all of it
+                self._tell(bar)
+            bar.close()
+
+    def _tell(self, bar: tqdm[Any]) -> None:
+        now = seen(self._iterator)
+        if now is None or now == self._before:
+            return
+        new, self._before = now.since(self._before), now
+        each = 1 / new.elapsed if new.elapsed > 0 else 0.0
+        rates = [f"{new.records * each:,.0f} records/s", f"{in_bytes(new.nbytes * each)}/s"] if now.records else []
+        words = [*rates, f"waited {new.waited * each:.1%}", *_epoch(self._iterator)]
+        bar.set_postfix_str(", ".join(words))
+
+
+def _length(iterator: Any) -> int | None:
+    try:
+        return len(iterator)
+    except TypeError:  # endless, or known only when it has ended
+        return None
+
+
+def _epoch(iterator: Any) -> list[str]:
+    try:
+        return [f"epoch {iterator.epoch}"]
+    except (AttributeError, TypeError):  # it has none
+        return []
+
+
+def _kind_of_line(disable: bool | None) -> tuple[Any, bool | None]:
+    """The class of the line, and whether it stays away; None leaves that to tqdm, which asks the file if it is a terminal."""
+    if disable is None and _in_notebook():
+        if importlib.util.find_spec("ipywidgets") is not None:
+            from tqdm.notebook import tqdm as widget
+
+            return widget, False
+        return tqdm, False
+    return tqdm, disable
+
+
+def _in_notebook() -> bool:
+    """As tqdm finds it out."""
+    ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return ipython is not None and "IPKernelApp" in ipython.config

@@ -1,0 +1,261 @@
+"""Draws what a loop did, by matplotlib.
+
+In: a recording. Out: pictures as SVG, whose words are text. Nothing is drawn of what is not known.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..common.messages import brief
+from ..errors import MissingExtraError
+from ..loader.timing.stats import StageStats
+from .recording import Recording, Sample
+from .timeline import Span, Timeline, Track
+
+COLOURS = {
+    "waiting": "#d55e00",
+    "own work": "#009e73",
+    "task": "#56b4e9",
+    "reading": "#0072b2",
+    "packing": "#cc79a7",
+    "transforming": "#e69f00",
+    "agreeing": "#f0e442",
+    "transfer": "#8c510a",
+    "not timed": "#d9d9d9",
+}
+"""Of kinds of spans: Okabe and Ito's, which colour-blind readers tell apart."""
+
+INK, PAPER = "#010203", "#040506"
+"""Colours that stand for those of the page, which are others in its dark mode."""
+
+STEPS, TRACKS = 8, 24
+"""That the timeline shows, at most: of many workers the first ones stand for the others."""
+
+NAME = 28
+"""Characters of an operation's name."""
+
+
+def check_matplotlib() -> None:
+    """Whether pictures can be drawn.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError('a report needs matplotlib; pip install "headrace[pictures]".') from error
+
+
+def _drawn(height: float, draw: Callable[[Any], None]) -> str:
+    """A picture with one pair of axes, in an `svg` element."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    own = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9, "path.simplify": True, **_OF_THE_PAGE}
+    with matplotlib.rc_context(own), io.StringIO() as text:
+        figure = Figure(figsize=(9.5, height), layout="constrained")
+        axes = figure.add_subplot()
+        axes.spines[["top", "right"]].set_visible(False)
+        draw(axes)
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        drawn = "<svg" + text.getvalue().partition("<svg")[2]
+        return drawn.replace(INK, "var(--ink)").replace(PAPER, "var(--paper)")
+
+
+_INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+_OF_THE_PAGE = {**dict.fromkeys(_INKED, INK), "figure.facecolor": "none", "axes.facecolor": "none"}
+
+
+def steps_shown(shown: Timeline) -> tuple[float, float] | None:
+    """From when to when the timeline is drawn: a few steps without gaps, which waited for about the share that all did."""
+    waits = [span for span in shown.loop.spans if span.kind == "waiting"]
+    gaps = [span.began for span in shown.loop.spans if span.kind == "not timed"]
+    whole = [[wait for wait in waits if one <= wait.began < other] for one, other in pairwise([-np.inf, *gaps, np.inf])]
+    most = min(STEPS, max(map(len, whole)))
+    windows = [run[first : first + most] for run in whole for first in range(len(run) - most + 1)] if most else []
+    known = min((track.spans[-1].ended for track in shown.tracks[1:] if track.spans), default=np.inf)
+    windows = [window for window in windows if window[-1].ended <= known] or windows  # later tasks were not taken yet
+    usual = _share_waited(waits[1:])  # without the start
+    best = min(windows, key=lambda window: abs(_share_waited(window) - usual), default=None)
+    return None if best is None else (best[0].began, best[-1].ended)
+
+
+def _share_waited(waits: Sequence[Span]) -> float:
+    seconds = waits[-1].ended - waits[0].began if waits else 0.0
+    return sum(wait.ended - wait.began for wait in waits) / seconds if seconds > 0 else 0.0
+
+
+def timeline_plot(shown: Timeline) -> str:
+    """Who did what in a few steps; lines lead from the end of a task to the wait that its batch ended. "": nothing is known."""
+    window = steps_shown(shown)
+    if window is None or window[1] <= window[0]:
+        return ""
+    tracks = shown.tracks[:TRACKS]
+    began, ended = window[0] - 0.03 * (window[1] - window[0]), window[1] + 0.03 * (window[1] - window[0])
+
+    def draw(axes: Any) -> None:
+        kinds: dict[str, Any] = {}
+        for row, track in enumerate(tracks):
+            for span in _within(track, began, ended):
+                width = 1e3 * (min(span.ended, ended) - max(span.began, began))
+                left = 1e3 * (max(span.began, began) - began)
+                thick = 0.4 if span.kind in ("reading", "packing") else 0.7
+                bar = axes.barh(row, width, thick, left, color=COLOURS[span.kind], edgecolor=PAPER, linewidth=0.4)
+                kinds.setdefault(span.kind, bar)
+        for (at, row), (to, below) in _flows(tracks, began, ended):
+            axes.plot([1e3 * (at - began), 1e3 * (to - began)], [row, below], color=INK, linewidth=0.6, alpha=0.6)
+        axes.set_yticks(range(len(tracks)), [track.name for track in tracks])
+        axes.set_xlim(0, 1e3 * (ended - began))
+        axes.invert_yaxis()
+        axes.set_xlabel("milliseconds")
+        axes.legend(kinds.values(), kinds, ncols=len(kinds), loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
+
+    return _drawn(1.2 + 0.42 * len(tracks), draw)
+
+
+def _within(track: Track, began: float, ended: float) -> list[Span]:
+    return [span for span in track.spans if span.ended > began and span.began < ended]
+
+
+def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tuple[float, int], tuple[float, int]]]:
+    """Lines between one place and the next that something goes through."""
+    places: dict[int, list[tuple[float, int]]] = {}
+    for row, track in enumerate(tracks):
+        for span in track.spans:
+            for flow in span.flows:
+                places.setdefault(flow, []).append((span.ended, row))
+    lines = [line for each in places.values() for line in pairwise(sorted(each))]
+    return [line for line in lines if began <= line[0][0] and line[1][0] <= ended]
+
+
+def operations_plot(stages: Sequence[StageStats]) -> str:
+    """What the work took."""
+    rows = _work(stages)
+    whole = sum(seconds for _, _, seconds in rows)
+    if whole <= 0:
+        return ""
+
+    def draw(axes: Any) -> None:
+        names, kinds, seconds = zip(*rows)
+        bars = axes.barh(range(len(rows)), seconds, 0.7, color=[COLOURS[kind] for kind in kinds])
+        axes.bar_label(bars, [f" {each:.3f} s, {each / whole:.1%}" for each in seconds])
+        axes.set_yticks(range(len(rows)), names)
+        axes.invert_yaxis()
+        axes.margins(x=0.16)
+        axes.set_xlabel("seconds, of all workers together")
+
+    return _drawn(0.8 + 0.3 * len(rows), draw)
+
+
+def _work(stages: Sequence[StageStats]) -> list[tuple[str, str, float]]:
+    """Name, kind and seconds."""
+    rows = []
+    for stage in stages:
+        rows += [("reading", "reading", stage.reading)] if stage.reads else []
+        rows += [(brief(operation.name, NAME), "task", operation.seconds) for operation in stage.operations]
+    between, packing = (sum(getattr(stage, name) for stage in stages) for name in ("between", "packing"))
+    return [*rows, ("between operations", "not timed", between), ("packing", "packing", packing)]
+
+
+def waits_plot(shown: Timeline) -> str:
+    """How long each of the last steps waited, and what your own work took."""
+    waits = [span for span in shown.loop.spans if span.kind == "waiting"]
+    own = [span for span in shown.loop.spans if span.kind == "own work"]
+    if len(waits) < 2:
+        return ""
+
+    def draw(axes: Any) -> None:
+        start = waits[0].began
+        for spans, kind in ((own, "own work"), (waits, "waiting")):
+            at, took = [span.ended - start for span in spans], [1e3 * (span.ended - span.began) for span in spans]
+            axes.plot(at, took, ".", color=COLOURS[kind], markersize=4, label=kind)
+        axes.set_yscale("symlog", linthresh=0.1)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("seconds")
+        axes.set_ylabel("milliseconds of a step")
+        axes.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+
+    return _drawn(2.6, draw)
+
+
+def throughput_plot(samples: Sequence[Sample]) -> str:
+    """Steps in a second, and the share of the time that was waited."""
+    pairs = [pair for pair in pairwise(_thinned(samples)) if pair[1].seen.elapsed > pair[0].seen.elapsed]
+    if not pairs:
+        return ""
+    new = [after.seen.since(before.seen) for before, after in pairs]
+    at = [after.at - samples[0].at for _, after in pairs]
+
+    def draw(axes: Any) -> None:
+        rate = axes.plot(at, [each.steps / each.elapsed for each in new], color=COLOURS["reading"])
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("steps/s")
+        axes.set_xlabel("seconds")
+        other = axes.twinx()
+        other.spines[["top", "left"]].set_visible(False)
+        waited = other.plot(
+            at, [100 * each.waited / each.elapsed for each in new], color=COLOURS["waiting"], linewidth=1
+        )
+        other.set_ylim(0, 105)
+        other.set_ylabel("% waited")
+        axes.legend(
+            [*rate, *waited], ["steps/s", "% waited"], frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1)
+        )
+
+    return _drawn(2.6, draw)
+
+
+def _thinned(samples: Sequence[Sample], most: int = 40) -> Sequence[Sample]:
+    """Few enough that each is about several steps."""
+    return samples[:: max(1, len(samples) // most)]
+
+
+def memory_plot(samples: Sequence[Sample]) -> str:
+    """Memory over time."""
+    if not any(sample.own_bytes for sample in samples):
+        return ""
+
+    def draw(axes: Any) -> None:
+        at = [sample.at - samples[0].at for sample in samples]
+        own = [sample.own_bytes / 1e6 for sample in samples]
+        workers = [sample.workers_bytes / 1e6 for sample in samples]
+        axes.stackplot(
+            at, own, workers, colors=[COLOURS["own work"], COLOURS["task"]], labels=["your process", "its workers"]
+        )
+        shared = [sample.shared_bytes / 1e6 for sample in samples]
+        if any(shared):
+            axes.plot(at, shared, color=COLOURS["waiting"], linewidth=1, label="batches shared with workers")
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("MB")
+        axes.set_xlabel("seconds")
+        axes.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+
+    return _drawn(2.6, draw)
+
+
+def parts_plot(recording: Recording) -> str:
+    """Of which parts of a mix the records are."""
+    parts = recording.composition.parts
+    whole = sum(part.records for part in parts)
+    if not whole:
+        return ""
+
+    def draw(axes: Any) -> None:
+        bars = axes.barh(range(len(parts)), [part.records for part in parts], 0.7, color=COLOURS["task"])
+        epochs = ["" if part.epoch is None else f", epoch {part.epoch}" for part in parts]
+        told = [f" {part.records:,}, {part.records / whole:.1%}{epoch}" for part, epoch in zip(parts, epochs)]
+        axes.bar_label(bars, told)
+        axes.set_yticks(range(len(parts)), [brief(part.name, NAME) for part in parts])
+        axes.invert_yaxis()
+        axes.margins(x=0.25)
+        axes.set_xlabel("records")
+
+    return _drawn(0.8 + 0.3 * len(parts), draw)

@@ -1,0 +1,124 @@
+"""Looks at the loops of a program again and again, and keeps what is needed to show how they did.
+
+In: loops that begin. Out: a recording of the one that took most of the time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from ..loader.device.stats import FeederStats
+from ..loader.iterator import DataLoaderIterator
+from ..loader.stats import IteratorStats
+from ..loader.timing.listeners import listening
+from .composition import Composition, composition
+from .loops import Seen, both_stats, host_iterator, seen
+from .memory import memory
+
+SECONDS = 0.1
+"""Between two looks, at first: a look takes about a millisecond."""
+
+MEMORY_SHARE = 0.01
+"""Of the time that may be spent to see how much memory is used, which takes longer the more it is. Chosen."""
+
+MOST = 600
+"""Looks that are kept. When there are more, every other one is dropped, and they come half as often."""
+
+
+class Sample(NamedTuple):
+    """How far a loop was at a time."""
+
+    at: float  # seconds of `time.perf_counter`
+    seen: Seen
+    own_bytes: int  # of memory; 0 where the system does not tell
+    workers_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a report shows of a loop."""
+
+    told: str  # the loop, in words
+    stats: IteratorStats | None
+    fed: FeederStats | None
+    composition: Composition
+    samples: tuple[Sample, ...] = ()
+
+    @classmethod
+    def of(cls, loop: Any, samples: tuple[Sample, ...] = ()) -> Recording:
+        """Of a loop as it is now.
+
+        Raises:
+            TypeError: it is no loop of headrace.
+        """
+        stats, fed = both_stats(loop)
+        return cls(repr(loop), stats, fed, composition(loop), samples)
+
+
+@dataclass
+class _Watched:
+    loop: Any
+    samples: list[Sample] = field(default_factory=list)
+
+
+class Recorder:
+    """Records within its context the loops that begin there."""
+
+    def __init__(self) -> None:
+        self._watched: list[_Watched] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look_again_and_again, name="headrace-recorder", daemon=True)
+        self._listening = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._listening.enter_context(listening(self._begins))
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._listening.close()
+        self._ended.set()
+        self._thread.join()
+
+    def longest(self) -> tuple[Any, tuple[Sample, ...]] | None:
+        """The loop that took most of the time; of several that took about as much, the last. None: nothing was iterated."""
+        times = [_elapsed(each.loop) for each in self._watched]
+        if not times:
+            return None
+        last = max(number for number, elapsed in enumerate(times) if elapsed >= max(times) / 2)
+        return self._watched[last].loop, tuple(self._watched[last].samples)
+
+    def _begins(self, loop: Any) -> None:
+        if not any(each.loop is loop or host_iterator(each.loop) is loop for each in self._watched):
+            self._watched.append(_Watched(loop))
+
+    def _look_again_and_again(self) -> None:
+        seconds, used, look_at = SECONDS, (0, 0), 0.0
+        while not self._ended.wait(seconds):
+            if (began := time.perf_counter()) >= look_at:
+                used = memory() or (0, 0)
+                look_at = began + (time.perf_counter() - began) / MEMORY_SHARE
+            for each in self._watched[:]:
+                each.samples.append(_sample(each.loop, used))
+                if len(each.samples) > MOST:
+                    del each.samples[::2]
+                    seconds = 2 * SECONDS
+
+
+def _elapsed(loop: Any) -> float:
+    found = seen(loop)
+    return 0.0 if found is None else found.elapsed
+
+
+def _sample(loop: Any, used: tuple[int, int]) -> Sample:
+    host: DataLoaderIterator | None = host_iterator(loop)
+    shared = 0 if host is None else host._observer.slab_bytes
+    return Sample(time.perf_counter(), seen(loop) or Seen(0, 0.0, 0.0, 0, 0), *used, shared)

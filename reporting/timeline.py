@@ -1,0 +1,167 @@
+"""Who did what when, over the last tasks of a loop.
+
+In: what was noted of tasks, and of a feeder's steps. Out: tracks of spans; each names what goes through it. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..loader.device.stats import BatchTimes, FeederStats
+from ..loader.stats import IteratorStats
+from ..loader.timing.times import TaskEvent
+
+Kind: TypeAlias = Literal[
+    "waiting", "own work", "task", "reading", "packing", "transforming", "agreeing", "transfer", "not timed"
+]
+
+
+class Span(NamedTuple):
+    """Something that took time, in seconds of `time.perf_counter`."""
+
+    kind: Kind
+    name: str
+    began: float
+    ended: float
+    flows: tuple[int, ...] = ()  # numbers of what goes through here: of a block of rows, or of a batch of a feeder
+    details: tuple[tuple[str, int | float | str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Track:
+    """What one thread did, in order; a span may stand within the one before it."""
+
+    name: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What a loop did.
+
+    Attributes:
+        tracks: that of the user's loop, those of a feeder, those of the workers.
+        ready: blocks that were finished and not yet taken: from each time on, how many.
+    """
+
+    tracks: tuple[Track, ...]
+    ready: tuple[tuple[float, int], ...]
+
+    @property
+    def loop(self) -> Track:
+        """What the user's loop did."""
+        return self.tracks[0]
+
+
+def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Timeline:
+    """Of the last tasks, and of a feeder's last steps."""
+    tasks = stats.tasks if stats is not None else ()
+    names = {} if stats is None else {stage.number: _stage_name(stage.operations) for stage in stats.stages}
+    last = {stage.number for stage in stats.stages if stage.ends} if stats is not None else set()
+    taken = sorted((task for task in tasks if task.stage in last), key=lambda task: task.asked)
+    loop = _loop(taken, {task.block for task in tasks}) if fed is None else _loop_of_feeder(fed.batches)
+    feeder = () if fed is None else _feeder(fed.batches, taken)
+    return Timeline((Track("your loop", tuple(loop)), *feeder, *_workers(tasks, names)), tuple(_ready(tasks)))
+
+
+def _stage_name(operations: Sequence[object]) -> str:
+    return ", ".join(str(getattr(operation, "name", operation)) for operation in operations) or "read"
+
+
+def _loop(taken: Sequence[TaskEvent], known: Collection[int]) -> Iterator[Span]:
+    """Waits, and what is between them: the user's own work, or batches of tasks that were too short to be timed."""
+    waits = [Span("waiting", "wait for a batch", task.asked, task.taken, (task.block,)) for task in taken]
+    whole = [all(block in known for block in range(one.block, other.block)) for one, other in pairwise(taken)]
+    return _with_own_work(waits, [True, *whole])
+
+
+def _loop_of_feeder(steps: Sequence[BatchTimes]) -> Iterator[Span]:
+    waits = [
+        Span("waiting", "wait for a batch", step.asked, step.taken, (_flow_of_step(number),))
+        for number, step in enumerate(steps)
+    ]
+    return _with_own_work(waits, [True] * len(waits))
+
+
+def _with_own_work(waits: Sequence[Span], whole: Sequence[bool]) -> Iterator[Span]:
+    ended = waits[0].began if waits else 0.0
+    for wait, follows in zip(waits, whole):
+        if wait.began > ended:
+            own = Span("own work", "your own work", ended, wait.began)
+            yield own if follows else own._replace(kind="not timed", name="steps that were not timed")
+        began = max(wait.began, ended)
+        ended = max(wait.ended, began)
+        yield wait._replace(began=began, ended=ended)
+
+
+def _feeder(steps: Sequence[BatchTimes], taken: Sequence[TaskEvent]) -> tuple[Track, ...]:
+    moments = [task.taken for task in taken]
+    reads, sends = [], []
+    for number, step in enumerate(steps):
+        times, flow = step.made, _flow_of_step(number)
+        blocks = taken[bisect_left(moments, times.read_from) : bisect_left(moments, times.read_to)]
+        flows = (*(task.block for task in blocks), flow)
+        reads.append(Span("waiting", "wait for the host's batch", times.read_from, times.read_to, flows))
+        if times.transformed > times.read_to:
+            reads.append(Span("transforming", "transform", times.read_to, times.transformed))
+        if times.agreed > times.agree_from:
+            sends.append(Span("agreeing", "agree with other hosts", times.agree_from, times.agreed))
+        sends.append(Span("transfer", "transfer", times.agreed, times.transferred, (flow,)))
+    return Track("feeder: reads", tuple(reads)), Track("feeder: sends", tuple(sends))
+
+
+def _flow_of_step(number: int) -> int:
+    """Blocks are numbered from 0."""
+    return -1 - number
+
+
+def _workers(tasks: Sequence[TaskEvent], names: dict[int, str]) -> Iterator[Track]:
+    for worker in sorted({task.times.worker for task in tasks}):
+        own = sorted((task for task in tasks if task.times.worker == worker), key=lambda task: task.times.began)
+        yield Track(f"worker {worker}", tuple(_of_worker(own, names)))
+
+
+def _of_worker(tasks: Sequence[TaskEvent], names: dict[int, str]) -> Iterator[Span]:
+    ended = tasks[0].times.began
+    for task in tasks:
+        others = task.times.tasks - 1
+        if others and task.times.began > ended:
+            yield Span("not timed", f"{others} tasks that were not timed", ended, task.times.began)
+        yield from _spans(task, names)
+        ended = task.times.ended
+
+
+def _spans(task: TaskEvent, names: dict[int, str]) -> Iterator[Span]:
+    times = task.times
+    inputs = ("rows in", times.inputs) if task.made_of else ("positions", f"{task.start} to {task.stop - 1}")
+    told = (
+        ("stage", task.stage),
+        inputs,
+        ("rows", times.rows),
+        ("bytes", times.nbytes),
+        ("reading ms", times.reading * 1e3),
+        ("packing ms", times.packing * 1e3),
+        ("queued ms", max(0.0, times.began - task.submitted) * 1e3),
+    )
+    name = names.get(task.stage, f"stage {task.stage}")
+    given_on = (task.block,) if times.rows else ()
+    yield Span("task", name, times.began, times.ended, (*given_on, *task.made_of), told)
+    if times.reading > 0:
+        yield Span("reading", "reading", times.began, min(times.began + times.reading, times.ended - times.packing))
+    if times.packing > 0:
+        yield Span("packing", "packing", times.ended - times.packing, times.ended)
+
+
+def _ready(tasks: Sequence[TaskEvent]) -> Iterator[tuple[float, int]]:
+    changes = sorted(
+        [(task.times.ended, 1) for task in tasks] + [(max(task.taken, task.times.ended), -1) for task in tasks]
+    )
+    count = 0
+    for (at, change), (following, _) in pairwise([*changes, (float("inf"), 0)]):
+        count += change
+        if following > at:
+            yield at, count

@@ -1,0 +1,350 @@
+"""Ctrl-C comes at any moment: it is raised once, and nothing is left, lost or waited for in vain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from own_processes import zygote, zygotes
+from pipelines import chosen
+
+import headrace
+from headrace.loader.executors.processes.spawner import Spawner
+from headrace.loader.executors.thread_pool import Pool
+from headrace.loader.interrupts import Uninterrupted, wait_until
+
+EVERYWHERE = Path(__file__).parent.parent.parent / "interrupted_everywhere.py"
+
+
+def interrupted(what: str, every: int, seconds: float) -> list[str]:
+    """What the program says of an interrupt at each so many places."""
+    command = [sys.executable, str(EVERYWHERE), what, str(every)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    assert run.returncode == 0, run.stderr
+    print(run.stderr)  # why something was left
+    return run.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("what", "every", "least"), chosen([("opening", 40, 250), ("closing", 9, 50)], ("closing", 9, 50))
+)
+def test_an_interrupt_in_opening_or_closing_workers_leaves_nothing(what, every, least):
+    """It comes out once, the stream goes on after it, and no process, thread or descriptor is left."""
+    *troubles, places = interrupted(what, every, 200)
+    assert not troubles
+    assert int(places.split()[0]) > least
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["opening", "closing"])
+def test_an_interrupt_at_every_place_of_opening_and_closing_workers_leaves_nothing(what):
+    """As above, at each of the places where Python may run a handler."""
+    *troubles, _ = interrupted(what, 1, 2000)
+    assert not troubles
+
+
+def interrupt() -> None:
+    """As Ctrl-C does."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_in_a_section_is_raised_after_it():
+    """Of nested sections after the outermost."""
+    done = []
+    with pytest.raises(KeyboardInterrupt), Uninterrupted():
+        with Uninterrupted():
+            interrupt()
+            done.append("inner")
+        done.append("outer")
+    assert done == ["inner", "outer"]
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_a_second_interrupt_in_a_section_goes_through():
+    """Nobody waits for ever for a section that hangs."""
+    with pytest.raises(KeyboardInterrupt), Uninterrupted():
+        interrupt()
+        interrupt()
+        pytest.fail("it was held back")
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_a_handler_of_the_users_is_called_after_a_section():
+    """Once, and it is the handler again."""
+    numbers = []
+    former = signal.signal(signal.SIGINT, lambda number, frame: numbers.append(number))
+    try:
+        with Uninterrupted():
+            interrupt()
+            assert numbers == []
+        assert numbers == [signal.SIGINT]
+        interrupt()
+        assert numbers == [signal.SIGINT] * 2
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def test_an_error_of_another_signals_handler_leaves_interrupts_as_they_were():
+    """It may come where a section begins."""
+
+    class LateError(Exception):
+        pass
+
+    def late(number, frame):
+        raise LateError
+
+    section = Uninterrupted()
+    former = signal.signal(signal.SIGALRM, late)
+    handler, use = signal.getsignal(signal.SIGINT), signal.signal
+
+    def interrupting(number, action):
+        use(number, action)
+        if isinstance(action, Uninterrupted):
+            signal.raise_signal(signal.SIGALRM)
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(signal, "signal", interrupting)
+            with pytest.raises(LateError), section:
+                pytest.fail("it began")
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGALRM, former)
+
+
+def test_a_section_on_another_thread_holds_nothing_back():
+    """Handlers run on the main thread alone."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def section():
+        with Uninterrupted():
+            inside.set()
+            go_on.wait(30)
+
+    thread = threading.Thread(target=section)
+    thread.start()
+    try:
+        assert inside.wait(30)
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+    finally:
+        go_on.set()
+        thread.join()
+
+
+def test_who_waits_in_a_section_gives_up_at_an_interrupt():
+    """So that a section that ends processes is short."""
+    with pytest.raises(KeyboardInterrupt), Uninterrupted():
+        interrupt()
+        assert not wait_until(lambda: False)
+
+
+def test_a_pool_ends_with_its_calls_and_passes_their_errors_on():
+    """What was not begun is not made; no thread is left."""
+    pool = Pool(2, "headrace-test")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait():
+        begun.set()
+        assert go_on.wait(30)
+        raise LookupError("of a call")
+
+    failing, made = pool.submit(wait), []
+    assert begun.wait(30)
+    assert pool.submit(lambda: 7).result() == 7
+    go_on.set()
+    with pytest.raises(LookupError, match="of a call"):
+        failing.result()
+    pool.close()
+    pool.submit(made.append, 1)
+    pool.close()
+    assert not any(thread.name.startswith("headrace-test") for thread in threading.enumerate())
+
+
+def signals(pid: int, kind: str) -> int:
+    """A mask of signals of a process."""
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1], 16) for line in file if line.startswith(kind))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_the_zygote_is_born_deaf_to_interrupts():
+    """A Ctrl-C while it imports leaves no traceback; later it ignores them."""
+    spawner = Spawner()
+    spawner.begin()
+    try:
+        maker = zygote()
+        bit = 1 << (signal.SIGINT - 1)
+        assert signals(maker.pid, "SigBlk:") & bit
+        assert wait_until(lambda: bool(signals(maker.pid, "SigIgn:") & bit), 60)
+        assert wait_until(lambda: not signals(maker.pid, "SigBlk:") & bit, 60)
+    finally:
+        spawner.close()
+
+
+def test_a_stopped_zygote_does_not_stop_the_stream(caplog):
+    """With a timeout, it is looked after: whoever waits for a worker that it should make gets what another one makes."""
+    loader = headrace.DataLoader(
+        data_source=range(12),
+        sampler=headrace.IndexSampler(12, num_epochs=1),
+        operations=[headrace.Batch(4)],
+        worker_count=1,
+        timeout=60,
+    )
+    with iter(loader) as iterator:
+        iterator.start_prefetch()
+        zygote().suspend()
+        assert [batch.tolist() for batch in iterator] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert "is started again" in caplog.text
+
+
+def test_a_zygote_that_is_stopped_again_and_again_is_an_error(monkeypatch):
+    """With a timeout, `next` does not wait for ever: the third time is the last."""
+    begin = Spawner.begin
+
+    def stopped(self):
+        begin(self)
+        os.kill(self._process, signal.SIGSTOP)
+
+    monkeypatch.setattr(Spawner, "begin", stopped)
+    monkeypatch.setattr("headrace.loader.executors.processes.executor.LOOK_AFTER_SECONDS", 0.01)
+    thrice = r"stopped by a signal, .*, 3 times without a result"
+    iterator = iter(headrace.load(range(12), batch_size=4, worker_count=1, timeout=60))
+    with iterator, pytest.raises(headrace.errors.WorkerCrashedError, match=thrice):
+        next(iterator)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked to end it")
+def test_a_stopped_zygote_ends_with_the_users_process(tmp_path):
+    """Although it cannot look whether that is there."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import time, psutil, headrace\n"
+        "batches = iter(headrace.load(range(1000), batch_size=2, worker_count=1))\n"
+        "next(batches)\n"
+        "print(*[child.pid for child in psutil.Process().children(recursive=True)], flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as process:
+        processes = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
+        processes[0].suspend()
+        process.kill()
+        assert wait_until(lambda: not any(map(runs, processes)), 10)
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it is there, and more than a zombie."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_closing_ends_a_zygote_that_does_not_answer(monkeypatch):
+    """It is killed; an interrupt meanwhile shortens the wait, and is raised after it."""
+    for seconds, interrupts in ((0.1, False), (1000.0, True)):
+        monkeypatch.setattr("headrace.loader.executors.processes.spawner.GRACE_SECONDS", seconds)
+        iterator = iter(headrace.load(range(100), batch_size=4, worker_count=1))
+        next(iterator)
+        zygote().suspend()
+        if interrupts:
+            threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+            with pytest.raises(KeyboardInterrupt):
+                iterator.close()
+        else:
+            iterator.close()
+        assert not zygotes()
+
+
+def slowly(x: int) -> int:
+    """Long enough for others to come in between."""
+    time.sleep(0.2)
+    return x
+
+
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_a_second_thread_in_an_iterator_is_an_error(worker_count):
+    """`next`, `close` and `set_state` of another thread, while one is in `next`, which goes on."""
+    iterator = iter(
+        headrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=worker_count)
+    )
+    with iterator:
+        first, state = next(iterator).tolist(), iterator.get_state()
+        got = []
+        thread = threading.Thread(target=lambda: got.append(next(iterator).tolist()))
+        thread.start()
+        assert wait_until(lambda: iterator._running.elements.gi_running, 30)
+        for use in (iterator.__next__, iterator.close, lambda: iterator.set_state(state)):
+            with pytest.raises(headrace.errors.InUseError, match="one thread at a time"):
+                use()
+        thread.join()
+        assert [first, *got, *(batch.tolist() for batch in iterator)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+@pytest.mark.parametrize("use", ["next", "close"])
+def test_a_handler_that_uses_the_iterator_it_interrupts_is_an_error(use):
+    """No hang; and the iterator goes on after it."""
+    loader = headrace.load(range(8), transformations=[slowly], batch_size=2, num_epochs=1, worker_count=1)
+    with iter(loader) as iterator:
+        first = next(iterator).tolist()
+        uses = {"next": lambda *_: next(iterator), "close": lambda *_: iterator.close()}
+        former = signal.signal(signal.SIGALRM, uses[use])
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(headrace.errors.InUseError, match="handler"):
+                next(iterator)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, former)
+        assert [first, *(batch.tolist() for batch in iterator)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def in_a_forked_child(program: str) -> str:
+    """What a program prints."""
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    ).stdout
+
+
+def test_a_forked_copy_of_an_iterator_with_workers_delivers_nothing():
+    """Not even what had arrived before the fork; the parent gets that."""
+    output = in_a_forked_child(
+        "import os, time, headrace\n"
+        "iterator = iter(headrace.load(range(64), num_epochs=1, worker_count=1))\n"
+        "first = next(iterator)\n"
+        "if os.fork() == 0:\n"
+        "    try:\n"
+        "        print(next(iterator), flush=True)\n"
+        "    except RuntimeError as error:\n"
+        "        print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "print([first, *iterator] == list(range(64)))\n"
+    )
+    assert output == "this iterator belongs to another process; make a new one here, iter(loader).\nTrue\n"
+
+
+@pytest.mark.parametrize("options", ["", ", worker_count=2, worker_kind='thread'"])
+def test_a_forked_copy_of_an_iterator_with_threads_goes_on_with_its_own(options):
+    """Those of the parent are not there, and not waited for."""
+    output = in_a_forked_child(
+        "import os, headrace\n"
+        "loader = headrace.DataLoader(data_source=list(range(64)), sampler=headrace.IndexSampler(64, num_epochs=1),\n"
+        f"    operations=[headrace.Batch(8)]{options})\n"
+        "iterator = iter(loader)\n"
+        "first = next(iterator).tolist()\n"
+        "pid = os.fork()\n"
+        "pid and os.wait()\n"
+        "print([first, *(batch.tolist() for batch in iterator)] == [batch.tolist() for batch in loader], flush=True)\n"
+        "pid or os._exit(0)\n"
+    )
+    assert output == "True\nTrue\n"

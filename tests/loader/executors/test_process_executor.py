@@ -1,0 +1,313 @@
+"""What the executor does when messages, deaths and lack of room come in any order: with workers that are played."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from played_workers import FakeSpawner
+
+from headrace import Batch, DataLoader, Filter, IndexSampler
+from headrace.errors import WorkerCrashedError
+from headrace.loader.executors.pool import remote_errors
+from headrace.loader.executors.processes.executor import ProcessExecutor
+from headrace.loader.executors.processes.transport.messages import Broken
+from headrace.loader.options import ExecutionOptions
+from headrace.loader.timing.observer import Observer
+from headrace.loader.work.tasks import GroupTask, RowRange, SpanTask
+
+SIGKILL = 9
+AT_ONCE = 1e-9
+"""A timeout that has passed whenever somebody looks."""
+
+
+def _anything(_):
+    return True
+
+
+def _pipeline(*operations):
+    return iter(DataLoader(data_source=range(1000), sampler=IndexSampler(1000), operations=operations))._pipeline
+
+
+SPANS = _pipeline(Batch(4))
+GROUPS = _pipeline(Filter(_anything), Batch(4))
+
+
+class Played:
+    """An executor whose workers are played."""
+
+    def __init__(self, workers=1, timeout=None, pipeline=SPANS):
+        self.zygote = FakeSpawner()
+        self.observer = Observer()
+        options = ExecutionOptions(workers, worker_buffer_size=2, timeout=timeout)
+        self.executor = ProcessExecutor(pipeline, options, self.observer, self.zygote)
+        for worker in self.zygote.workers.values():
+            worker.begin()
+        self.hear()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.executor.close()
+
+    def __getitem__(self, worker):
+        return self.zygote.workers[worker]
+
+    def submit(self, count, length=4):
+        """Spans, one after the other from position 0."""
+        return [self.executor.submit(SpanTask(0, length * n, length * (n + 1))) for n in range(count)]
+
+    def hear(self):
+        """Have the executor handle all that has come."""
+        for _ in range(50):
+            self.executor.handle_messages(0)
+
+    def finish(self):
+        """Have all workers answer all tasks, until there is nothing to answer any more."""
+        for _ in range(5):
+            for worker in list(self.zygote.workers.values()):
+                worker.channel.full = False
+                worker.answer(1000)
+            self.hear()
+
+
+def _block(handle):
+    assert handle.ready()  # else its result would be waited for
+    return handle.result()
+
+
+def _elements(handles):
+    return [_block(handle).elements for handle in handles]
+
+
+def _expected(count, length=4):
+    return [list(range(length * n, length * (n + 1))) for n in range(count)]
+
+
+@pytest.mark.parametrize("report_first", [False, True])
+def test_what_a_worker_had_answered_when_it_died_counts(report_first):
+    """Answers that come with the death, or are read only after its report, are taken; the rest is done again, once."""
+    with Played() as played:
+        handles = played.submit(3)
+        worker = played[0]
+        worker.take_messages()
+        if report_first:
+            played.zygote.report(0, SIGKILL)
+        worker.answer(2)
+        worker.die()
+        if not report_first:
+            played.hear()  # of the channel's end alone
+            played.zygote.report(0, SIGKILL)
+        del played.zygote.workers[0]
+        played.hear()
+        assert [handle.block is not None for handle in handles] == [True, True, False]
+        played[1].take_messages()
+        assert [number for number, _, _ in played[1].asked] == [handles[2].number]
+        played.finish()
+        assert _elements(handles) == _expected(3)
+
+
+def test_a_task_that_is_sent_to_a_dead_worker_is_done_by_another():
+    """Between a death and its report tasks may still be given to that worker."""
+    with Played() as played:
+        (early,) = played.submit(1)
+        worker = played.zygote.workers.pop(0)
+        worker.die()
+        before_it_shows = played.submit(1)
+        played.hear()
+        after_it_shows = played.submit(1)
+        played.zygote.report(0, SIGKILL)
+        played.hear()
+        played.finish()
+        assert _elements([early, *before_it_shows, *after_it_shows]) == _expected(1) * 3
+
+
+def test_messages_wait_for_room_and_keep_their_order():
+    """A worker that has no room gets its tasks later; nobody waits for it meanwhile."""
+    with Played() as played:
+        ours = played.executor._workers[0].channel
+        ours.full = True
+        handles = played.submit(5)
+        played.hear()
+        played[0].take_messages()
+        assert not played[0].asked
+        ours.full = False
+        played.hear()
+        played[0].take_messages()
+        assert [number for number, _, _ in played[0].asked] == [handle.number for handle in handles]
+        played.finish()
+        assert _elements(handles) == _expected(5)
+
+
+def test_messages_that_wait_for_room_go_to_another_worker_after_a_death():
+    """What never reached a worker is done by the next one."""
+    with Played() as played:
+        handles = played.submit(1)
+        played.executor._workers[0].channel.full = True
+        handles += [played.executor.submit(SpanTask(0, 4, 8))]
+        played.zygote.bury(0, SIGKILL)
+        played.hear()
+        played.finish()
+        assert _elements(handles) == _expected(2)
+
+
+def test_a_task_of_several_units_becomes_its_parts():
+    """What stands before the record at fault can so be delivered; no try is counted."""
+    with Played() as played:
+        (handle,) = played.submit(1, length=8)
+        played.zygote.bury(0, SIGKILL)
+        played.hear()
+        assert _block(handle).parts == [SpanTask(0, 0, 4), SpanTask(0, 4, 8)]
+
+
+def test_a_task_that_ends_three_workers_fails_by_name():
+    """The error says how the last one ended and which records it was at; other tasks are done."""
+    with Played() as played:
+        deadly, other = played.submit(2)
+        for worker in range(3):
+            played.zygote.bury(worker, SIGKILL)
+            played.hear()
+        played.finish()  # each of its records is tried alone, and none ends a worker
+        error = _block(deadly).failure.error
+        assert isinstance(error, WorkerCrashedError)
+        for words in ["SIGKILL", "3 times", "positions 0 to 3"]:
+            assert words in str(error)
+        played.finish()
+        assert _elements([other]) == [[4, 5, 6, 7]]
+
+
+def test_a_late_task_that_is_answered_before_its_worker_dies_is_done():
+    """The answer counts, and the task that died with the worker is not blamed: it may still end two others."""
+    with Played(timeout=AT_ONCE) as played:
+        late, other = played.submit(2)
+        played.hear()
+        assert played.zygote.killed == [0]
+        played[0].answer()
+        played.zygote.bury(0, SIGKILL)
+        played.hear()
+        assert _elements([late]) == _expected(1)
+        for worker in (1, 2):
+            played.zygote.bury(worker, SIGKILL)
+            played.hear()
+        assert not other.ready()
+        played.finish()
+        assert _elements([other]) == [[4, 5, 6, 7]]
+
+
+def test_a_late_task_is_told_as_late(caplog):
+    """The user reads of the timeout, and not of the signal that we sent."""
+    with caplog.at_level(logging.WARNING), Played(timeout=AT_ONCE) as played:
+        (handle,) = played.submit(1, length=1)
+        for worker in range(3):
+            if worker:
+                played[worker].begin()
+            played.hear()
+            assert played.zygote.killed[-1] == worker
+            played.zygote.bury(worker, SIGKILL)
+            played.hear()
+        assert "timeout=1e-09 s, 3 times" in str(_block(handle).failure.error)
+    assert "SIGKILL" not in caplog.text
+
+
+def test_when_the_zygote_dies_what_was_answered_counts_and_the_rest_is_done_again(caplog):
+    """Its workers' last answers are read, and all else goes to new workers of a new zygote, in order."""
+    with Played(workers=2) as played:
+        handles = played.submit(5)
+        played[0].answer()
+        played.zygote.die()
+        played.hear()
+        assert (played.zygote.starts, sorted(played.zygote.workers)) == (2, [2, 3])
+        played.finish()
+        assert _elements(handles) == _expected(5)
+    assert "is started again" in caplog.text
+
+
+def test_a_zygote_that_dies_again_and_again_is_an_error():
+    """After three times without a result everything is closed."""
+    with Played() as played:
+        played.submit(1)
+        for _ in range(2):
+            played.zygote.die()
+            played.hear()
+        played.zygote.die()
+        with pytest.raises(WorkerCrashedError, match=r"by signal SIGKILL \(.*, 3 times without a result"):
+            played.hear()
+
+
+def test_a_pipeline_that_cannot_be_unpacked_is_the_error_that_says_why():
+    """The zygote's error arrives as itself."""
+    with Played() as played:
+        played.zygote.say(Broken(remote_errors.encode(LookupError("no such module"))))
+        with pytest.raises(LookupError, match="no such module"):
+            played.hear()
+
+
+def test_groups_are_done_again_with_the_rows_that_they_name():
+    """Rows of earlier tasks go along to the worker that does a group again, each group on its own."""
+    with Played(pipeline=GROUPS) as played:
+        (span,) = played.submit(1, length=32)
+        played.finish()
+        block = _block(span)
+        groups = [GroupTask(1, (RowRange(7, 4 * n, 4 * n + 4),)) for n in range(3)]
+        handles = [played.executor.submit(group, {7: block}) for group in groups]
+        played.executor.send_gathered()
+        played.zygote.bury(0, SIGKILL)
+        played.hear()
+        assert [handle.tries for handle in handles[1:]] == [0, 0]
+        played.finish()
+        assert _elements(handles) == [[rows] for rows in _expected(3)]
+
+
+EVENTS = ["submit", "answer", "die", "report", "begin", "full", "room", "zygote dies", "hear"]
+
+
+@given(
+    workers=st.integers(1, 3),
+    timeout=st.sampled_from([None, AT_ONCE]),
+    events=st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 5)), max_size=25),
+)
+def test_every_task_is_answered_once_whatever_happens(workers, timeout, events):
+    """Whatever comes, in whatever order: at the end each task has its own rows, or was given up after its tries."""
+    with Played(workers, timeout) as played:
+        handles, dead = [], []
+        for event, number in events:
+            alive = list(played.zygote.workers.values())
+            worker = alive[number % len(alive)] if alive else None
+            if event == "submit":
+                handles.append(played.executor.submit(SpanTask(0, 4 * len(handles), 4 * len(handles) + 4)))
+            elif event == "hear":
+                played.executor.handle_messages(0)
+            elif event == "zygote dies":
+                if played.zygote.starts < 3:
+                    played.zygote.die()
+                    dead.clear()
+                    played.hear()
+            elif event == "report":
+                if dead:
+                    played.zygote.report(dead.pop(0), SIGKILL)
+            elif worker is None:
+                continue
+            elif event == "die":
+                dead.append(played.zygote.workers.pop(worker.number).number)
+                worker.die()
+            elif event == "answer":
+                worker.answer(number)
+            elif event == "begin":
+                worker.begin()
+            else:
+                played.executor._workers[worker.number].channel.full = event == "full"
+        for number in dead:
+            played.zygote.report(number, SIGKILL)
+        for remote in played.executor._workers.values():
+            remote.channel.full = False
+        played.hear()
+        played.finish()
+        for handle, rows in zip(handles, _expected(len(handles))):
+            block = _block(handle)
+            if block.failure is None:
+                assert block.elements == rows
+            else:
+                assert isinstance(block.failure.error, WorkerCrashedError)

@@ -1,0 +1,185 @@
+"""From where on two orders differ. In: what fingerprints say of them, and the samplers, where these are known. Out: a position.
+
+Positions are compared in blocks, from the first at which the descriptions let them differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...common.messages import first_few
+from ...errors import HeadraceError
+from ...loader.plan.pipeline import Pipeline
+from ...samplers import BlockShuffle, IndexSampler, NoSharding
+from ...samplers.mix.order import MixOrder
+from ...samplers.mix.sampler import length_told, order_told
+from ...samplers.mix.stage import ONE
+from ...samplers.mix.weights import in_units
+from ...samplers.protocol import ENDLESS
+from ...sources.mixed.source import MixedSource
+
+MOST = 1 << 24
+"""Positions that are compared: a second's work. Orders that differ mostly do so soon after they may."""
+
+_BLOCK = 1 << 16
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+
+class OrderDifference(NamedTuple):
+    """Where two orders differ first.
+
+    Attributes:
+        position: of all shards together; None: none of those that were compared does.
+        told: what stands there, in words.
+        why: the weights there, in words; "" where they are not what differs.
+        of_rows: it is the number of a row that comes out of a join, of one shard.
+    """
+
+    position: int | None
+    told: str = ""
+    why: str = ""
+    of_rows: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """One of two orders: the name of the dataset, and the key in it, at any positions."""
+
+    names: tuple[str, ...]
+    places: Callable[[Numbers], tuple[Numbers, Numbers]]
+    length: int
+    stages: tuple[Any, ...] = ()  # of a mix: what decides it, with the positions from which on it holds
+    of_rows: bool = False  # as of `OrderDifference`
+
+    def told(self, position: int) -> str:
+        """What stands at a position."""
+        parts, keys = self.places(np.array([position], dtype=np.int64))
+        name = self.names[int(parts[0])]
+        what = "element" if self.stages else "record"  # of a mix, as the part counts them in its own order
+        return f"{what} {int(keys[0])}{f' of {name}' if name else ''}"
+
+    def shares(self, position: int) -> dict[str, float]:
+        """Of a mix, the share of each part at a position."""
+        weights = next((weights for start, weights in reversed(self.stages) if start <= position), ())
+        whole = sum(weight for _, weight in weights) or 1
+        return {name: weight / whole for name, weight in weights}
+
+
+def first_difference(
+    saved: Mapping[str, Any], present: Mapping[str, Any], pipelines: Sequence[Pipeline | None]
+) -> OrderDifference | None:
+    """The first position at which two orders differ, whose fingerprints do; None if they are the same all the same.
+
+    Args:
+        saved: what the fingerprint of one says of its samplers.
+        present: that of the other.
+        pipelines: of the two; None where only a checkpoint is known.
+    """
+    told = (saved, present)
+    for orders in (_of_mixes(*told), _of_joins(*told), list(map(_of_pipeline, pipelines)), list(map(_of_index, told))):
+        one, two = orders
+        if one is not None and two is not None:
+            return _compared(one, two)
+    return OrderDifference(0)
+
+
+def _compared(one: Order, two: Order) -> OrderDifference | None:
+    end = min(one.length, two.length)
+    if one.stages and (one.stages, one.length) == (two.stages, two.length):
+        return None
+    start = _first_stage(one.stages, two.stages)
+    names = list(dict.fromkeys((*one.names, *two.names)))
+    numbers = [np.array([names.index(name) for name in order.names], dtype=np.int64) for order in (one, two)]
+    for first in range(start, min(end, start + MOST), _BLOCK):
+        positions = np.arange(first, min(first + _BLOCK, end, start + MOST), dtype=np.int64)
+        (parts, keys), (other_parts, other_keys) = one.places(positions), two.places(positions)
+        differ = np.flatnonzero((numbers[0][parts] != numbers[1][other_parts]) | (keys != other_keys))
+        if len(differ):
+            position = first + int(differ[0])
+            told = f"{one.told(position)} → {two.told(position)}"
+            return OrderDifference(position, told, _changed_shares(one, two, position), one.of_rows)
+    if one.length != two.length and end <= start + MOST:
+        longer = "second" if one.length < two.length else "first"
+        return OrderDifference(end, f"only the {longer} goes on", of_rows=one.of_rows)
+    return OrderDifference(None, f"the first {min(end, start + MOST):,} records are the same")
+
+
+def _changed_shares(one: Order, two: Order, position: int) -> str:
+    """The weights of two mixes at a position, as far as they differ."""
+    shares = one.shares(position), two.shares(position)
+    names = dict.fromkeys((*shares[0], *shares[1]))
+    changed = [name for name in names if shares[0].get(name) != shares[1].get(name)]
+    words = [f"{name} {shares[0].get(name, 0):.4g} → {shares[1].get(name, 0):.4g}" for name in changed]
+    return f"weights: {first_few(words, 8)}" if words else ""
+
+
+def _first_stage(one: tuple[Any, ...], two: tuple[Any, ...]) -> int:
+    """The first position at which one of the stages of two mixes is not that of the other."""
+    starts = [min(mine[0], other[0]) for mine, other in zip(one, two) if mine != other]
+    longer = max(one, two, key=len)[min(len(one), len(two)) :]
+    return int(min([*starts, *(stage[0] for stage in longer[:1])], default=0))
+
+
+def _of_mixes(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[Order | None]:
+    """Mixes by position, of parts whose own orders are the same."""
+    told = (one, two)
+    shared = [name for name in one if name.startswith("part ") and name in two]
+    if any(each.get("kind") != "MixSampler" for each in told) or any(one[name] != two[name] for name in shared):
+        return [None, None]
+    try:
+        return [_of_mix(order_told(each), length_told(each)) for each in told]
+    except HeadraceError:  # of a damaged state
+        return [None, None]
+
+
+def _of_joins(*told: Mapping[str, Any]) -> list[Order | None]:
+    """Mixes of streams, of which all but the proportions is the same."""
+    joins = [each.get("joins") or [{}] for each in told]
+    rest = [{**each, "joins": [*join[:-1], {**join[-1], "order": None}]} for each, join in zip(told, joins)]
+    if rest[0] != rest[1] or joins[0][-1].get("kind") != "mix":
+        return [None, None]
+    return [_of_mix(MixOrder.from_values(join[-1]["order"]), ENDLESS, of_rows=True) for join in joins]
+
+
+def _of_mix(order: MixOrder, length: int, of_rows: bool = False) -> Order:
+    stages = [(start, tuple(zip(order.names, in_units(weights, ONE)))) for start, weights in order.stages]
+    return Order(order.names, order.places, length, tuple(stages), of_rows)
+
+
+def _of_pipeline(pipeline: Pipeline | None) -> Order | None:
+    if pipeline is None or len(pipeline.leaves) > 1 or pipeline.joins:
+        return None
+    leaf = pipeline.leaf
+    names = tuple(leaf.source.parts) if isinstance(leaf.source, MixedSource) else ("",)
+    return _of_keys(leaf.sampler.with_shard_options(NoSharding()), names)
+
+
+def _of_keys(sampler: Any, names: tuple[str, ...] = ("",)) -> Order:
+    def places(positions: Numbers) -> tuple[Numbers, Numbers]:
+        keys, parts = np.divmod(sampler.record_keys(positions), len(names))
+        return parts, keys
+
+    return Order(names, places, len(sampler))
+
+
+def _of_index(told: Mapping[str, Any]) -> Order | None:
+    """The order of an `IndexSampler`, made again from its fingerprint."""
+    if told.get("kind") not in ("IndexSampler", "SequentialSampler") or told.get("algorithm") != "headrace":
+        return None
+    shuffle = told["shuffle"]
+    try:
+        sampler = IndexSampler(
+            told["records"],
+            shuffle=BlockShuffle(**shuffle) if isinstance(shuffle, dict) else shuffle,
+            num_epochs=told["epochs"],
+            seed=told["seed"],
+        )
+    except (TypeError, ValueError, LookupError):
+        return None
+    return _of_keys(sampler)

@@ -1,0 +1,252 @@
+"""What was in step N: every file, record and span of tokens.
+
+In: a loader, the number of a step, and maybe a checkpoint. Out: the records that the element was made of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...common.redaction import redacted
+from ...common.validation import whole_number
+from ...loader.plan.leaf import Leaf
+from ...loader.state.loader_state import LoaderState
+from ...samplers.mix.sampler import MixSampler
+from ...sources.used_records import FilePlace, TokenSpan
+from .labels import Found
+from .search import Element, Search
+from .stand import Described, iterator_of, states_of
+from .tables import columns
+
+
+@dataclass(frozen=True)
+class TracedRecord:
+    """A record, or a piece of one, in an element.
+
+    Attributes:
+        shard: that delivered it.
+        row: of the batch; None: the element is no batch.
+        segment: of a packed row, from 1; None: the row is not packed.
+        dataset: names of the datasets that it is of, as "web/books"; "" where there is one.
+        key: of the record in its source.
+        position: of the record, or of what it is a part of, in the sampler's order.
+        file: that it lies in; None: its source has none, or does not tell it.
+        record: its number in the file, from 0.
+        note: what else tells it, such as its row group.
+        tokens: of the document, for each leaf that is packed; none: all of it.
+        file_tokens: `(start, stop)` in a file of tokens.
+    """
+
+    shard: int
+    row: int | None
+    segment: int | None
+    dataset: str
+    key: int
+    position: int
+    file: str | None = None
+    record: int | None = None
+    note: str = ""
+    tokens: tuple[TokenSpan, ...] = ()
+    file_tokens: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What was in a step; `print` it for a table.
+
+    Attributes:
+        step: its number.
+        shards: those that are told.
+        shard_count: how many there were.
+        epochs: of each dataset, by name, the epoch of its last record; what is run through has none.
+        ran_from: the step from which the pipeline was run to find out, as what comes decides what is in a step; None:
+            arithmetic told it.
+        records: in the order in which they stand in the elements of the shards.
+    """
+
+    step: int
+    shards: tuple[int, ...]
+    shard_count: int
+    epochs: dict[str, int]
+    ran_from: int | None
+    records: tuple[TracedRecord, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain values for JSON."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        files = len({record.file for record in self.records if record.file is not None})
+        of_files = f" of {files:,} files" if files else ""
+        yield f"Step {self.step:,}{self._whose}: {len(self.records):,} records{of_files}"
+        if self.epochs:
+            names = (f"{epoch}{f' of {name}' if name else ''}" for name, epoch in self.epochs.items())
+            yield f"Epoch {', '.join(names)}"
+        if self.ran_from is None:
+            yield "Found by arithmetic; nothing was read."
+        else:
+            yield f"Found by running from step {self.ran_from:,} on: what comes decides what is in a step."
+        yield ""
+        rows = map(_told, self.records)
+        yield from columns([{**row, "shard": ""} if self.shard_count == 1 else row for row in rows])
+
+    @property
+    def _whose(self) -> str:
+        if self.shard_count == 1:
+            return ""
+        if len(self.shards) == self.shard_count:
+            return f" on {self.shard_count} shards"
+        return f" on shard {', '.join(map(str, self.shards))} of {self.shard_count}"
+
+
+def _told(record: TracedRecord) -> dict[str, str]:
+    """What a table says of a record."""
+    spans = ", ".join(f"[{span.start}:{span.stop}] of {span.length}" for span in record.tokens)
+    in_file = "" if record.file_tokens is None else "[{}:{}]".format(*record.file_tokens)
+    return {
+        "shard": str(record.shard),
+        "row": _or_nothing(record.row),
+        "segment": _or_nothing(record.segment),
+        "dataset": record.dataset,
+        "key": str(record.key),
+        "position": str(record.position),
+        "tokens": spans,
+        "file": record.file or "",
+        "record": _or_nothing(record.record),
+        "tokens of the file": in_file,
+        "": record.note,
+    }
+
+
+def _or_nothing(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def trace(
+    loader: Any,
+    step: int,
+    checkpoint: Any = None,
+    *,
+    shards: int | None = None,
+    epochs: bool = False,
+    strict: bool = True,
+) -> Trace:
+    """What was, or will be, in a step: every record, the file that it lies in, and which of its tokens.
+
+    It is what is delivered, also where several datasets are mixed or packed, steps are left out, or the number of shards
+    changed before the checkpoint. Costs no more at step 10^9 than at step 1, and reads no record, unless what comes decides
+    what is in a step: with a filter, a flat map, a `Pack` of a stream, or where a stream that is joined with others has
+    ended. Then the pipeline is run to that step in this thread, from the checkpoint, or for a step before that from the
+    beginning; maps and batches after these operations are not run.
+
+    Args:
+        loader: a `DataLoader`, `MapDataset` or `IterDataset`, or a feeder's description, `loader.to_device(…)`; or an
+            iterator or feeder, whose state is the checkpoint unless another one is given.
+        step: the number of the element, from 0, as `iterator.step` tells it before that element is delivered.
+        checkpoint: a path of a state file or of a folder of these (of several checkpoints, the last one before the step is
+            taken), what `get_state()` or `state_dict()` gave, or a list of those of all shards. Each state is traced on the
+            shard that it is of. None (default): a run from the beginning, on the loader's own shard.
+        shards: the number of shards that go on from the states of all shards of a run; default: as many.
+        epochs: whether the steps are those of `loader.epochs()`; a state tells that itself.
+        strict: False goes on although source, sampler or operations are not those of the state.
+
+    Raises:
+        TraceError: the stream ends before, or the step was left out, or is one of before shards or batch size changed.
+        CheckpointError: the state cannot be read, or is that of another pipeline.
+        TypeError: the loader is none, or what is passed is of another kind.
+
+    >>> import headrace
+    >>> loader = headrace.load(range(100), shuffle=True, seed=0, batch_size=4)
+    >>> found = headrace.trace(loader, step=10**9)
+    >>> [record.key for record in found.records] == loader.records_at(10**9).tolist()
+    True
+    """
+    step = whole_number("step", step, 0, None, "the number of an element, from 0")
+    described = Described.of(loader)
+    if checkpoint is None and iterator_of(loader) is not None:
+        checkpoint = loader.get_state()
+    states = [] if checkpoint is None else states_of(checkpoint, step)
+    told, count = _shards(described, states, shards)
+    found = []
+    for index in told:
+        mine = [state for state in states if state.shard == (index, count)] or states
+        search = Search.at(described.on(described.shard(index, count)), mine, epochs or described.in_epochs, strict)
+        found.append(search.found(step))
+    ran = [one.ran_from for one in found if one.ran_from is not None]
+    records = [_traced(each, index) for index, one in zip(told, found) for each in one.records]
+    return Trace(step, tuple(told), count, _latest(map(_epochs, found)), min(ran, default=None), tuple(records))
+
+
+def _shards(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:
+    """The shards that are to be told, and how many there are: those of the states, or so many that go on after these."""
+    own = described.pipeline.shard
+    known = [state.shard[0] for state in states] or [own.shard_index]
+    before = states[0].shard[1] if states else own.shard_count
+    count = before if shards is None else whole_number("shards", shards, 1, None, "how many go on")
+    return (known, count) if count == before else (range(count), count)
+
+
+def _latest(epochs: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Of each dataset, the latest epoch of all shards."""
+    latest: dict[str, int] = {}
+    for of_shard in epochs:
+        for name, epoch in of_shard.items():
+            latest[name] = max(epoch, latest.get(name, 0))
+    return latest
+
+
+def _epochs(element: Element) -> dict[str, int]:
+    """As those of a `Trace`."""
+    last: dict[int, int] = {}
+    for found in element.records:
+        last[found.leaf] = max(found.position, last.get(found.leaf, 0))
+    epochs: dict[str, int] = {}
+    for number, position in last.items():
+        epochs.update(_epochs_at(element.leaves[number], position))
+    return epochs
+
+
+def _epochs_at(leaf: Leaf, position: int) -> dict[str, int]:
+    """The epochs at a global position of a leaf, by the name of the dataset."""
+    if leaf.in_order:
+        return {}
+    if isinstance(leaf.sampler, MixSampler):
+        parts = leaf.sampler.part_epochs(position)
+        return {"/".join(filter(None, (leaf.name, name))): epoch for name, epoch in parts.items()}
+    return {leaf.name: leaf.epoch + position // leaf.epoch_stride}
+
+
+def _traced(found: Found, shard: int) -> TracedRecord:
+    used = found.used
+    tell = getattr(used.source, "file_place", None)
+    place: FilePlace | None = None if tell is None else tell(used.key)
+    record = TracedRecord(
+        shard, used.row, used.segment, "/".join(used.datasets), used.key, found.position, tokens=used.tokens
+    )
+    if place is None:
+        return record
+    place = FilePlace(*place)
+    return dataclasses.replace(
+        record,
+        file=redacted(place.file),
+        record=place.record,
+        note=place.note,
+        file_tokens=_tokens_of_file(place.tokens, used.tokens),
+    )
+
+
+def _tokens_of_file(whole: tuple[int, int] | None, spans: Iterable[TokenSpan]) -> tuple[int, int] | None:
+    """Those of a piece of a document; of all of it, where the document was made longer or shorter before it was packed."""
+    if whole is None:
+        return None
+    start, stop = whole
+    for span in spans:
+        if span.length == stop - start:
+            return start + span.start, start + span.stop
+    return whole
