@@ -140,7 +140,8 @@ def release(folder: Path, name: str = "millrace") -> ModuleType:
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
-    assert spec is not None and spec.loader is not None, "the name of a file of Python"
+    assert spec is not None, "a file is there"
+    assert spec.loader is not None, "it is one of Python"
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
