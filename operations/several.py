@@ -62,7 +62,7 @@ class WindowShuffle(Operation):
                 context.seed, context.position, context.row, context.input, element = window[place]
                 then(element)
 
-        return _in_groups(self.window_size, push_window, context, number, keeps_rest=True)
+        return in_groups(self.window_size, push_window, context, number, keeps_rest=True)
 
 
 class Together(Operation):
@@ -91,10 +91,10 @@ class Together(Operation):
             then(dict(zip(self.names, elements)) if self.names else elements)
 
         assert self.takes is not None, "set when it was made"
-        return _in_groups(self.takes, push_together, context, number, keeps_rest=False)
+        return in_groups(self.takes, push_together, context, number, keeps_rest=False)
 
 
-def _in_groups(
+def in_groups(
     size: int, push_group: Callable[[Sequence[tuple[Any, ...]]], None], context: Context, number: int, keeps_rest: bool
 ) -> Step:
     """A step that gathers elements, each with its place, and pushes them on when there are enough.
