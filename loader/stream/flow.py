@@ -28,10 +28,10 @@ from .cache import CacheReader, CacheWriter
 from .in_order import InOrder
 from .join import JoinedRuns
 from .ordered import OnDemand, Ordered, Results
-from .provenance import Request, Rows, span_request
 from .pull import Ended, FromIterator, Pull
 from .regroup import Regroup
 from .room import with_room
+from .rows import Request, Rows, span_request
 from .skipped import SkippedRecords
 from .stage_output import StageOutput
 from .unfinished_runs import UnfinishedRuns

@@ -13,8 +13,8 @@ from ..plan.cursor import Cursor, Note
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from ..work.tasks import Block, Failure, SpanTask
-from .provenance import Request, span_request
 from .pull import Ended
+from .rows import Request, span_request
 
 
 class InOrder:

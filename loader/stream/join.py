@@ -17,8 +17,9 @@ from ..executors.pace import more_or_fewer
 from ..plan.cursor import Cursor, Note, cursor_of_join
 from ..plan.joins import Rule
 from ..work.tasks import Failure
-from .provenance import Rows, RowsOf, joined_rows, row_at
+from .provenance import row_at
 from .pull import Ended, Pull
+from .rows import Rows, RowsOf, joined_rows
 
 Open = Callable[[Cursor], Pull[Rows]]
 """Opens an input, from a cursor on."""

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from ..executors.protocol import Executor, Handle
 from ..work.tasks import Block
-from .provenance import Request
 from .pull import Ended, Pull
+from .rows import Request
 
 
 class Results(Protocol):

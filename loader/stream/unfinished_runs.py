@@ -12,8 +12,8 @@ from typing import Protocol
 from ..plan.cursor import Cursor, Unfinished
 from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
-from .provenance import Rows
 from .pull import Ended, Pull
+from .rows import Rows
 
 
 class Runs(Pull[Rows], Protocol):
