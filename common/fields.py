@@ -29,4 +29,4 @@ def replaced(value: Named, **changes: Any) -> Named:
     >>> replaced(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2), y=3)
     Pair(x=1, y=3)
     """
-    return value._replace(**changes)  # type: ignore[attr-defined,no-any-return]
+    return type(value)(**{**(fields_of(value) or {}), **changes})
