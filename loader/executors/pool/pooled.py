@@ -93,9 +93,8 @@ class RowsWithTask:
         if self.again is not None and (block := self.again.block) is not None:
             self.again = None
             if not isinstance(block.rows, RowsWithTask):
-                raise WorkerCrashedError("rows were lost, and could not be made again.") from (
-                    block.failure and block.failure.error
-                )
+                reason = None if block.failure is None else block.failure.error
+                raise reason or WorkerCrashedError("rows were lost, and could not be made again.")
             self.rows = block.rows.rows
         return self.rows.lost
 
