@@ -92,7 +92,7 @@ def reads_singly(source: Any) -> bool:
     """Whether readers share a batch of a source's records, record by record.
 
     >>> reads_singly([1, 2])
-    False
+    True
     """
     return bool(getattr(source, "reads_singly", not hasattr(source, "__getitems__")))
 

@@ -92,50 +92,41 @@ class ObjectStore:
             raise failure
 
     def stamp(self, key: str) -> Stamp:
-        """As the protocol says."""
         _check_process()
         if self._is_signed:  # mostly for one method alone, which is not that of `head`
             return _stamp(self._library.get(self._store, key, options={"range": (0, 1)}).meta)
         return _stamp(self._library.head(self._store, key))
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """As the protocol says."""
         _check_process()
         answer = self._library.get(self._store, key, options={"range": (start, stop)})
         return memoryview(answer.bytes()), _stamp(answer.meta)
 
     def files_under(self, prefix: str) -> list[str]:
-        """As the protocol says."""
         _check_process()
         return [meta["path"] for some in self._library.list(self._store, prefix or None) for meta in some]
 
     def files_in(self, prefix: str) -> list[str]:
-        """As the protocol says."""
         _check_process()
         return [meta["path"] for meta in self._library.list_with_delimiter(self._store, prefix or None)["objects"]]
 
     def has_folders(self) -> bool:
-        """As the protocol says."""
         return not self._is_http
 
     def put_file(self, key: str, path: str) -> None:
-        """As the protocol says."""
         _check_process()
         self._library.put(self._store, key, Path(path))
 
     def put_bytes(self, key: str, data: bytes) -> None:
-        """As the protocol says."""
         _check_process()
         self._library.put(self._store, key, data)
 
     def remove(self, key: str) -> None:
-        """As the protocol says."""
         _check_process()
         with suppress(FileNotFoundError):
             self._library.delete(self._store, key)
 
     def is_final(self, error: Exception) -> str | None:
-        """As the protocol says."""
         kinds = self._library.exceptions
         text = str(error)
         status = _STATUS.search(text)

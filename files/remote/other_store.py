@@ -53,7 +53,6 @@ class OtherStore:
             raise failure
 
     def stamp(self, key: str) -> Stamp:
-        """As the protocol says."""
         found = self._system.info(key)
         if found["type"] != "file":
             raise FileNotFoundError(key)
@@ -61,15 +60,12 @@ class OtherStore:
         return Stamp(int(found["size"]), None if version is None else str(version))
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """As the protocol says."""
         return memoryview(self._system.cat_file(key, start=start, end=stop)), None
 
     def files_under(self, prefix: str) -> list[str]:
-        """As the protocol says."""
         return self._urls(prefix, self._system.find(prefix))
 
     def files_in(self, prefix: str) -> list[str]:
-        """As the protocol says."""
         found = self._system.ls(prefix, detail=True)
         return self._urls(prefix, [one["name"] for one in found if one["type"] == "file"])
 
@@ -79,24 +75,19 @@ class OtherStore:
         return [prefix.rstrip("/") + name[len(own) :] for name in names]
 
     def has_folders(self) -> bool:
-        """As the protocol says."""
         return True
 
     def put_file(self, key: str, path: str) -> None:
-        """As the protocol says."""
         self._system.put_file(path, key)
 
     def put_bytes(self, key: str, data: bytes) -> None:
-        """As the protocol says."""
         self._system.pipe_file(key, data)
 
     def remove(self, key: str) -> None:
-        """As the protocol says."""
         with suppress(FileNotFoundError):
             self._system.rm_file(key)
 
     def is_final(self, error: Exception) -> str | None:
-        """As the protocol says."""
         if isinstance(error, PermissionError):
             return "access is refused; pass credentials that allow it in storage_options="
         return "check the URL" if isinstance(error, (ValueError, TypeError, NotImplementedError)) else None
@@ -117,12 +108,10 @@ class HubStore(OtherStore):
         """Of files at commits, which do not change."""
 
     def stamp(self, key: str) -> Stamp:
-        """As the protocol says."""
         at = self._at_commit(key, time.monotonic() - _KNOWN_SECONDS)
         return super().stamp(key) if at is None else self._stamp_at(at)
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """As the protocol says."""
         at = self._at_commit(key)
         return super().read(key, start, stop) if at is None else (super().read(at, start, stop)[0], self._stamp_at(at))
 
