@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import SourceError
 
 
@@ -42,6 +42,6 @@ def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
         return
     told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
     raise SourceError(
-        f"{brief(path)}: the file was changed after the source was made ({told}); make the source anew, and write new "
+        f"{shorten(path)}: the file was changed after the source was made ({told}); make the source anew, and write new "
         "versions of files under new names."
     )

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..common.messages import TEXT, a_kind_of, shown
+from ..common.messages import TEXT, a_kind_of, short_repr
 from .memory import MemorySource
 from .protocol import DataSource, is_asynchronous, is_hugging_face
 
@@ -99,7 +99,7 @@ def _refuse_no_source(data: Any) -> None:
         TypeError: it is one; the message says what to write instead.
     """
     if isinstance(data, (str, bytes, os.PathLike)):
-        raise TypeError(f"{shown(data, TEXT)} is a path, not a source; pass {_reader_of(os.fsdecode(data))}.")
+        raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source; pass {_reader_of(os.fsdecode(data))}.")
     if isinstance(data, type):
         raise TypeError(f"{data.__name__} is a class, not a source; pass an instance, {data.__name__}(…).")
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(data).__mro__}
@@ -109,7 +109,7 @@ def _refuse_no_source(data: Any) -> None:
             raise TypeError(f"{what} is no source of records; pass {remedy}.")
     if isinstance(data, Mapping) and data and all(map(_is_dataset, data.values())):
         raise TypeError(
-            f"a dict of datasets is no source; pass one of them, data[{shown(next(iter(data)))}], or mix them: "
+            f"a dict of datasets is no source; pass one of them, data[{short_repr(next(iter(data)))}], or mix them: "
             "sampler=headrace.MixSampler(data, weights=…)."
         )
     if isinstance(data, Mapping) and data and all(map(_is_list_of_records, data.values())):

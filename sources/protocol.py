@@ -33,7 +33,7 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checka
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..errors import SourceError
 from .keys import check_keys
 
@@ -198,5 +198,7 @@ def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
         return {"kind": kind.__qualname__, "records": len(source), **told}
     value = own() if callable(own) else own
     if not isinstance(value, dict):
-        raise TypeError(f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {shown(value)}")
+        raise TypeError(
+            f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {short_repr(value)}"
+        )
     return value
