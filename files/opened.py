@@ -136,7 +136,7 @@ def check_open_file(path: str, before: Stamp) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SourceError(f"{brief(path)}: the file cannot be read any more: {brief(error)}") from error
+        raise SourceError(f"{shorten(path)}: the file cannot be read any more: {shorten(error)}") from error
     check_unchanged(path, before, now)
 
 
