@@ -48,7 +48,7 @@ def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error
     where = _place(block, task, pipeline, row)
     why = 'what it gave cannot be pickled, to leave its worker. Return what can be, or pass worker_kind="thread"'
     reason = explained(error, f"{where}: {why}", maker_for(pipeline, stage.first + len(stage.operations)))
-    units = range(block.count) if block.tags is None else block.tags.units
+    units = range(block.count) if block.tags is None else [each // stage.unit for each in block.tags.inputs]
     unit = units[row]
     kept = [number for number, one in enumerate(units) if (one != unit if pipeline.skips_errors else one < unit)]
     block.elements = [block.elements[number] for number in kept]
