@@ -110,25 +110,52 @@ class Stand(NamedTuple):
     read: int  # elements, by the task
 
 
-@dataclass(slots=True)
-class Block:
-    """The rows that came out of a task, in order."""
+@dataclass(slots=True, eq=False)
+class BlockHeader:
+    """All that is known of the rows that came out of a task. This is what crosses from a worker, beside the rows."""
 
-    elements: Any  # the rows, a list; `StackedRows` on their way between processes
+    count: int = 0  # of the rows
     tags: RowTags | None = None  # their origin; None where unit i gave row i
     failure: Failure | None = None  # what stopped the task after these rows; None when it was finished
     skipped: Sequence[str] = ()  # what failed and was left out, in words
     notices: Told = ()  # what the user should be told of leaves and operations
-    parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
     stand: Stand | None = None  # of a source that can only be run through, after the task
     waited: float = 0.0  # seconds, for records that were read ahead
     times: TaskTimes | None = None  # of the task; None where nothing is timed
-    moments: Moments = (0.0, 0.0, 0.0)
+    seconds: float = 0.0  # that the task took, if it was done elsewhere …
+    nbytes: int = 0  # … and bytes of its rows
+
+
+class Block(BlockHeader):
+    """A header and the rows, in order: here, or where a transport has them until somebody wants them here."""
+
+    __slots__ = ("_elements", "moments", "parts", "rows")
+
+    def __init__(
+        self,
+        elements: Any,
+        tags: RowTags | None = None,
+        failure: Failure | None = None,
+        skipped: Sequence[str] = (),
+        parts: Sequence[Task] = (),
+    ) -> None:
+        super().__init__(len(elements), tags, failure, skipped)
+        self._elements = elements
+        self.rows: Any = None  # a transport's `Rows`; None: they are here
+        self.parts = parts  # tasks that are to be done in place of this one, which was not done
+        self.moments: Moments = (0.0, 0.0, 0.0)
 
     @property
-    def count(self) -> int:
-        """Number of rows."""
-        return len(self.elements)
+    def elements(self) -> Any:
+        """The rows: a list; `StackedRows` on their way between processes."""
+        if self.rows is not None:
+            self._elements, self.rows = self.rows.load(), None
+        return self._elements
+
+    @elements.setter
+    def elements(self, elements: Any) -> None:
+        self._elements = elements
+        self.count = len(elements)
 
 
 class SpanTask(NamedTuple):
