@@ -31,7 +31,7 @@ from .state.standing import Standing
 from .stats import IteratorStats
 from .stream.flow import Flow
 from .stream.rows import Rows
-from .stream.running import Elements, Running
+from .stream.run_handle import Elements, RunHandle
 from .stream.skipped import SkippedRecords
 from .timing.listeners import begins
 from .timing.observer import Observer
@@ -74,7 +74,7 @@ class DataLoaderIterator(Standing, Remarks):
         self._pipeline = self._loaders = pipeline  # as it goes on from a state, and as the loader made it
         self._loaders_skipped_steps = self._skipped_steps = skipped_steps
         self._execution = execution
-        self._running = Running()
+        self._running = RunHandle()
         self._closed = self._ended = False
         self._skipped = SkippedRecords(max_errors)
         self._observer, self._first_step = Observer(), 0  # since the start, or since `set_state`

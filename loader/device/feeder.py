@@ -18,7 +18,7 @@ from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
 from ..state.standing import Standing
-from ..stream.running import in_use
+from ..stream.run_handle import in_use
 from ..timing.listeners import begins
 from ..timing.profiles import profiled
 from .description import DeviceLoader
