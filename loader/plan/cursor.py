@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from .lineage import Lineage
-    from .parts import Size
+    from .subtree import NodeCounts
 
 Note: TypeAlias = tuple[Any, ...]
 """What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
@@ -49,7 +49,7 @@ class Cursor(NamedTuple):
         """This cursor, without its last stage."""
         return self._replace(skips=self.skips[:-1])
 
-    def parts(self, sizes: Sequence[Size]) -> list[Cursor]:
+    def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
         """The cursors of the parts that it consists of, without what is unfinished."""
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)
         return [

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cursor import Note, are_numbers
-from .parts import Part
+from .subtree import Subtree
 
 
 class Rule:
@@ -78,6 +78,6 @@ class Join:
     """Rows of several parts."""
 
     number: int  # in the pipeline
-    inputs: tuple[Part, ...]  # the parts; none where the number is that of a source that can only be run through
+    inputs: tuple[Subtree, ...]  # the parts; none where the number is that of a source that can only be run through
     rule: Rule  # whose row comes next
     names: tuple[str, ...] = ()  # of the inputs

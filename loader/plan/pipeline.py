@@ -23,8 +23,8 @@ from .fingerprint import Fingerprint
 from .identity import Identity
 from .joins import Join
 from .leaf import Leaf
-from .parts import Part
 from .stages import COLUMN_UNITS, MIXED_UNITS, Stage, column_span_length, span_length
+from .subtree import Subtree
 
 
 class Former(NamedTuple):
@@ -54,7 +54,7 @@ class Pipeline:
     leaves: tuple[Leaf, ...]
     stages: tuple[Stage, ...]
     joins: tuple[Join, ...]
-    top: Part
+    top: Subtree
     skips_errors: bool = False
     identity: Identity | None = None
     formers: tuple[Former, ...] = ()
@@ -123,7 +123,7 @@ class Pipeline:
         rests = [tuple(rest for rest in cursor.unfinished if rest.stage in one.stages) for one in join.inputs]
         return [one._replace(unfinished=unfinished) for one, unfinished in zip(cursors, rests)]
 
-    def begun_at(self, part: Part, cursor: Cursor) -> set[int]:
+    def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
         """The numbers of the stages of a part that have begun to deliver what they make of several inputs, at its cursor."""
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
@@ -163,7 +163,7 @@ class Pipeline:
         """Where the stream begins."""
         return self.start_of(self.top)
 
-    def start_of(self, part: Part) -> Cursor:
+    def start_of(self, part: Subtree) -> Cursor:
         """Where a part begins."""
         notes = tuple(join.rule.start for join in self.joins[part.joins])
         return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)

@@ -15,9 +15,9 @@ from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Unfinished, cursor_of_join
 from ..plan.lineage import Lineage
-from ..plan.parts import Size
 from ..plan.pipeline import Pipeline
 from ..plan.rules.former_mix import text_of
+from ..plan.subtree import NodeCounts
 from .loader_state import LoaderState
 
 TakeUp: TypeAlias = Callable[[Pipeline, LoaderState, str], Cursor]
@@ -74,7 +74,7 @@ class _Moved:
         self._pipeline = pipeline
         self._join = pipeline.joins[-1]
         self._names: list[str] = saved["names"]
-        self._sizes = [Size(*size) for size in saved["sizes"]]
+        self._sizes = [NodeCounts(*size) for size in saved["sizes"]]
         self.mix = text_of(saved)
         self.stages = sum(size.stages for size in self._sizes)
         self.stages_now = sum(part.size.stages for part in self._join.inputs)
@@ -165,7 +165,7 @@ def _uppermost(state: LoaderState) -> dict[str, Any] | None:
     return last
 
 
-def _cut(lineages: tuple[Lineage, ...], sizes: list[Size]) -> list[list[Lineage]]:
+def _cut(lineages: tuple[Lineage, ...], sizes: list[NodeCounts]) -> list[list[Lineage]]:
     """Those of each dataset."""
     left, found = list(lineages), []
     for size in sizes:

@@ -20,9 +20,9 @@ from ...samplers.protocol import VectorSampler
 from ..plan.cursor import Cursor, Unfinished, cursor_of_join
 from ..plan.leaf import Leaf
 from ..plan.lineage import Lineage
-from ..plan.parts import Part
 from ..plan.pipeline import Former, Pipeline
 from ..plan.rules.former_mix import former_mix
+from ..plan.subtree import Subtree
 from ..stream.rows import Rows
 from .loader_state import LoaderState
 
@@ -54,7 +54,7 @@ class _TakenUp:
         self._shard = shard.shard_index, shard.shard_count
         self._lineages = tuple(leaf.lineage for leaf in former.leaves)
 
-    def of(self, part: Part, cursor: Cursor) -> Cursor:
+    def of(self, part: Subtree, cursor: Cursor) -> Cursor:
         """The place, for a part."""
         if part.stage is None:
             return self._of_join(part, cursor)
@@ -68,7 +68,7 @@ class _TakenUp:
             cursor = self.of(stage.input, cursor.before()).then(cursor.skips[-1])
         return cursor._replace(unfinished=(*rests, *cursor.unfinished))
 
-    def _of_join(self, part: Part, cursor: Cursor) -> Cursor:
+    def _of_join(self, part: Subtree, cursor: Cursor) -> Cursor:
         assert part.join is not None, "a part ends with a stage or a join"
         join = self._former.joins[part.join]
         rests = tuple(rest for rest in cursor.unfinished if rest.stage is None)
@@ -85,7 +85,7 @@ def read_to_end(loaders: Pipeline, rest: Unfinished, run: Run) -> None:
         _end(former, part, rest.cursor, run)
 
 
-def _end(former: Pipeline, part: Part, cursor: Cursor, run: Run) -> Cursor:
+def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
     """The cursor after all that is made of the inputs of which something was delivered."""
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
@@ -122,7 +122,7 @@ def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
     return dataclasses.replace(leaf, sampler=order, shard=shard, lineage=lineage)
 
 
-def is_outside(pipeline: Pipeline, part: Part, cursor: Cursor) -> bool:
+def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
     """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
     ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
@@ -160,7 +160,7 @@ def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
     return former
 
 
-def part_of(pipeline: Pipeline, rest: Unfinished) -> Part | None:
+def part_of(pipeline: Pipeline, rest: Unfinished) -> Subtree | None:
     """The part of which something is unfinished; None if there is no such."""
     if rest.stage is None:
         return pipeline.top

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..plan.cursor import Cursor, Unfinished
-from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
+from ..plan.subtree import Subtree
 from .pull import Ended, Pull
 from .rows import Rows
 
@@ -29,7 +29,7 @@ class UnfinishedRuns:
     def __init__(
         self,
         pipeline: Pipeline,
-        part: Part,
+        part: Subtree,
         rests: Sequence[Unfinished],
         start: Cursor,
         open_: Callable[[Unfinished], Pull[Rows]],

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from ...errors import TraceError
 from ...loader.plan.cursor import Cursor, cursor_of_join
-from ...loader.plan.parts import Part
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
 from ...loader.plan.steps.ranges import within
+from ...loader.plan.subtree import Subtree
 from ...loader.state.mark import Mark
 
 
@@ -77,7 +77,7 @@ def _too_early(mark: Mark, step: int) -> TraceError:
     )
 
 
-def cursor_after(pipeline: Pipeline, part: Part, rows: int) -> Cursor | None:
+def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
     """The cursor of a part after so many of its rows."""
     if pipeline.skips_errors:
         return None
@@ -105,7 +105,7 @@ def _window(stage: Stage) -> int | None:
     return others[0].takes if len(others) == 1 and others[0].keeps_elements else None
 
 
-def _after_join(pipeline: Pipeline, part: Part, rows: int) -> Cursor | None:
+def _after_join(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
     join = pipeline.joins[part.join or 0]
     taken = join.rule.taken(rows)
     cursors = [cursor_after(pipeline, one, count) for one, count in zip(join.inputs, taken)]
