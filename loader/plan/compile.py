@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ...operations import Operation
-from .joins import Join, Rule
+from .joins import Join, JoinPolicy
 from .leaf import Leaf
 from .nodes import Apply, Joined, Node, Read
 from .pipeline import Pipeline
@@ -60,7 +60,7 @@ class _Numbering:
         part = Subtree(None, self._noted(base.rule, inputs, base.names), first, size)
         return self._with_stages(part, first, size, operations) if operations else part
 
-    def _noted(self, rule: Rule, inputs: tuple[Subtree, ...] = (), names: tuple[str, ...] = ()) -> int:
+    def _noted(self, rule: JoinPolicy, inputs: tuple[Subtree, ...] = (), names: tuple[str, ...] = ()) -> int:
         """The number of a join, for which cursors keep a note."""
         self.joins.append(Join(len(self.joins), inputs, rule, names))
         return len(self.joins) - 1

@@ -20,7 +20,7 @@ from .cursor import Note, are_numbers
 from .subtree import Subtree
 
 
-class Rule:
+class JoinPolicy:
     """Whose row comes next. Here: what most rules have in common."""
 
     restarts = False  # an input that has ended begins anew, if the rule goes on
@@ -79,5 +79,5 @@ class Join:
 
     number: int  # in the pipeline
     inputs: tuple[Subtree, ...]  # the parts; none where the number is that of a source that can only be run through
-    rule: Rule  # whose row comes next
+    rule: JoinPolicy  # whose row comes next
     names: tuple[str, ...] = ()  # of the inputs

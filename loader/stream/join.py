@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...errors import JoinError
 from ..executors.pace import more_or_fewer
 from ..plan.cursor import Cursor, Note, cursor_of_join
-from ..plan.joins import Rule
+from ..plan.joins import JoinPolicy
 from ..work.tasks import Failure
 from .provenance import row_at
 from .pull import Ended, Pull
@@ -83,7 +83,7 @@ class JoinedRuns:
         opens: Sequence[Open],
         cursors: Sequence[Cursor],
         starts: Sequence[Cursor],
-        rule: Rule,
+        rule: JoinPolicy,
         note: Note,
         most: Callable[[], int],
     ) -> None:

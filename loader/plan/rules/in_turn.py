@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ....errors import JoinError
 from ..cursor import Note, are_numbers
-from ..joins import Rule
+from ..joins import JoinPolicy
 
 
 @dataclass(frozen=True)
-class InTurn(Rule):
+class InTurn(JoinPolicy):
     """A row of each input, again and again. The note: rows so far."""
 
     count: int  # of inputs
@@ -46,7 +46,7 @@ class InTurn(Rule):
 
 
 @dataclass(frozen=True)
-class Interleaved(Rule):
+class Interleaved(JoinPolicy):
     """A row of each of the inputs that are open, in turn; where one ends, the next one is opened in its place.
 
     The note: rows so far, whose turn it is, the number of the next input to be opened, and those that are open.

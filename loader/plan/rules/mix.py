@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cursor import Note, are_numbers
-from ..joins import Rule
+from ..joins import JoinPolicy
 
 
 class RowOrder(Protocol):
@@ -55,7 +55,7 @@ class _Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MixRows(Rule):
+class MixRows(JoinPolicy):
     """Rows in given proportions. The note: rows so far; then, for each input that has ended, its number and the rows then."""
 
     order: RowOrder  # which input stands at which row

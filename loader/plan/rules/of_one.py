@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ....errors import JoinError
 from ..cursor import Note
-from ..joins import Rule
+from ..joins import JoinPolicy
 
 
 @dataclass(frozen=True)
-class First(Rule):
+class First(JoinPolicy):
     """The first rows of one input. The note: rows so far."""
 
     count: int
@@ -38,7 +38,7 @@ class First(Rule):
 
 
 @dataclass(frozen=True)
-class All(Rule):
+class All(JoinPolicy):
     """All rows of one input. The note: rows so far."""
 
     keeps: bool = False
@@ -56,7 +56,7 @@ class All(Rule):
 
 
 @dataclass(frozen=True)
-class Again(Rule):
+class Again(JoinPolicy):
     """One input from its beginning to its end, several times. The note: rows so far, and how often it has ended."""
 
     times: int | None  # None: for ever
@@ -89,7 +89,7 @@ class Again(Rule):
 
 
 @dataclass(frozen=True)
-class RunThrough(Rule):
+class RunThrough(JoinPolicy):
     """No join: the place for what a source that can only be run through must know to go on.
 
     The note: a local position and the source's state there, as text; empty: from the beginning.
