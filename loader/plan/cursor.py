@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .lineage import Lineage
     from .subtree import NodeCounts
 
-Note: TypeAlias = tuple[Any, ...]
+JoinState: TypeAlias = tuple[Any, ...]
 """What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
 
 
@@ -38,8 +38,8 @@ class Cursor(NamedTuple):
 
     positions: tuple[int, ...]
     skips: tuple[int, ...]
-    notes: tuple[Note, ...] = ()
-    unfinished: tuple[Unfinished, ...] = ()
+    notes: tuple[JoinState, ...] = ()
+    unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
         """This cursor, continued by one stage."""
@@ -63,7 +63,7 @@ class Cursor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class Leftover:
     """The rest of what a shard of a former run had begun, and no other shard could make: a window, or a batch taken apart.
 
     Its rows come out of the same stage as all that the shard of now makes, before these.
@@ -90,12 +90,12 @@ class Unfinished:
         return self.shard, self.lineages, self.mix
 
 
-def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:
+def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
     """The cursor of a join, from those of its inputs."""
     positions: list[int] = []
     skips: list[int] = []
-    notes: list[Note] = []
-    unfinished: list[Unfinished] = []
+    notes: list[JoinState] = []
+    unfinished: list[Leftover] = []
     for cursor in cursors:
         positions += cursor.positions
         skips += cursor.skips
@@ -104,6 +104,6 @@ def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:
     return Cursor(tuple(positions), tuple(skips), (*notes, note), tuple(unfinished))
 
 
-def are_numbers(note: Note) -> bool:
+def are_numbers(note: JoinState) -> bool:
     """Whether a note, which a state may tell, has no text in it, and no number that is too large to count further."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in note)

@@ -18,7 +18,7 @@ from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
 from ...sources.mixed.columns import MixedColumn
-from .cursor import Cursor, Unfinished
+from .cursor import Cursor, Leftover
 from .fingerprint import Fingerprint
 from .identity import Identity
 from .joins import Join
@@ -94,7 +94,7 @@ class Pipeline:
         assert leaf is not None, "a stage on a leaf"
         return former * len(self.leaves) + leaf
 
-    def former_of(self, rest: Unfinished) -> int:
+    def former_of(self, rest: Leftover) -> int:
         """The number, from 1, of the former shard that had begun something."""
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 

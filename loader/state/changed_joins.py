@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ..plan.cursor import Cursor, Unfinished, cursor_of_join
+from ..plan.cursor import Cursor, Leftover, cursor_of_join
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
 from ..plan.rules.former_mix import text_of
@@ -65,7 +65,7 @@ class _Moved:
     """What a state tells, arranged by the datasets of now.
 
     Attributes:
-        mix: as of `Unfinished`.
+        mix: as of `Leftover`.
         stages: how many there were below the mix.
         stages_now: and are now.
     """
@@ -130,7 +130,7 @@ class _Moved:
         parts = zip(self._join.names, self._join.inputs)
         return tuple(lineage for name, part in parts for lineage in known.get(name, [Lineage()] * part.size.leaves))
 
-    def _rest(self, rest: Unfinished) -> list[Unfinished]:
+    def _rest(self, rest: Leftover) -> list[Leftover]:
         """What is unfinished, unless that is of a dataset that was removed."""
         lineages = self.lineages(rest.lineages)
         if rest.stage is None or rest.stage >= self.stages:

@@ -13,7 +13,7 @@ from typing import Any
 from ...common.former_names import now_called
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ..plan.cursor import Cursor, Unfinished
+from ..plan.cursor import Cursor, Leftover
 from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
 from ..plan.lineage import Lineage
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
@@ -171,7 +171,7 @@ def _place_values(cursor: Cursor) -> list[Any]:
     return [cursor.positions, cursor.skips, *([cursor.notes] if cursor.notes else [])]
 
 
-def _rest_values(rest: Unfinished) -> list[Any]:
+def _rest_values(rest: Leftover) -> list[Any]:
     """Plain JSON values of what is unfinished; nothing is said of the stage where states of before knew none."""
     lineages = [lineage.values for lineage in rest.lineages]
     within = list(map(_rest_values, rest.cursor.unfinished))
@@ -180,14 +180,14 @@ def _rest_values(rest: Unfinished) -> list[Any]:
     return [list(rest.shard), _place_values(rest.cursor), lineages, rest.delivered, *stage]
 
 
-def _rests(values: Any) -> tuple[Unfinished, ...]:
+def _rests(values: Any) -> tuple[Leftover, ...]:
     """Read what `_rest_values` gave."""
     if not isinstance(values, list):
         raise _damaged(unfinished=values)
     return tuple(map(_rest, values))
 
 
-def _rest(values: Any) -> Unfinished:
+def _rest(values: Any) -> Leftover:
     whole = isinstance(values, list) and 4 <= len(values) <= 7 and _is_cursor(values[1], values[0])
     whole = whole and isinstance(values[2], list) and all(isinstance(mix, str) for mix in values[6:])
     if not whole or not _are_counts(values[3:5]):
@@ -195,7 +195,7 @@ def _rest(values: Any) -> Unfinished:
     shard, place, lineages, delivered, *stage = values
     cursor = _cursor(place)._replace(unfinished=_rests(stage[1]) if len(stage) > 1 else ())
     read = tuple(map(Lineage.from_values, lineages))
-    return Unfinished((shard[0], shard[1]), cursor, read, delivered, stage[0] if stage else None, *stage[2:])
+    return Leftover((shard[0], shard[1]), cursor, read, delivered, stage[0] if stage else None, *stage[2:])
 
 
 def _skipped(values: Any) -> SkippedSteps:

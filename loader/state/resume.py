@@ -15,7 +15,7 @@ from typing import Any
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import CheckpointError, JoinError
 from ...samplers.own_orders import has_own_orders
-from ..plan.cursor import Cursor, Note, Unfinished
+from ..plan.cursor import Cursor, JoinState, Leftover
 from ..plan.fingerprint import differences
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Pipeline
@@ -114,15 +114,15 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run:
     return LoaderState(start, step, shard, first.fingerprint, lineages, skipped)
 
 
-def _dealt_out(unfinished: Iterable[Unfinished]) -> list[list[Unfinished]]:
+def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
     """What one shard is to finish each. All that one former shard had begun stays together: a zip pairs its rows."""
-    by_former: dict[tuple[Any, ...], list[Unfinished]] = {}
+    by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:
         by_former.setdefault((rest.shard, rest.lineages), []).append(rest)
     return list(by_former.values())
 
 
-def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[Note, ...]:
+def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[JoinState, ...]:
     """The notes of the joins of each shard, after former shards that stand at these cursors."""
     shards = pipeline.shard.shard_count
     try:

@@ -17,7 +17,7 @@ from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import order_of
 from ...samplers.protocol import VectorSampler
-from ..plan.cursor import Cursor, Unfinished, cursor_of_join
+from ..plan.cursor import Cursor, Leftover, cursor_of_join
 from ..plan.leaf import Leaf
 from ..plan.lineage import Lineage
 from ..plan.pipeline import Former, Pipeline
@@ -37,11 +37,11 @@ def taken_up(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> 
         loaders: the pipeline as its loader made it.
         state: of that shard.
         run: runs a pipeline, which is needed where that stood inside something made of rows.
-        mix: as of `Unfinished`.
+        mix: as of `Leftover`.
     """
     if not loaders.begun_at(loaders.top, state.cursor):
         return state.cursor
-    former = _former(loaders, Unfinished(state.shard, state.cursor, state.lineages, mix=mix))
+    former = _former(loaders, Leftover(state.shard, state.cursor, state.lineages, mix=mix))
     return _TakenUp(with_formers(loaders, former, state.cursor.unfinished), run, mix).of(former.top, state.cursor)
 
 
@@ -62,7 +62,7 @@ class _TakenUp:
         rests = tuple(rest for rest in cursor.unfinished if rest.stage in (stage.number, None))
         cursor = cursor._replace(unfinished=tuple(rest for rest in cursor.unfinished if rest not in rests))
         if stage.number in self._former.begun_at(part, cursor):
-            rests = (*rests, Unfinished(self._shard, cursor, self._lineages, 0, stage.number, self._mix))
+            rests = (*rests, Leftover(self._shard, cursor, self._lineages, 0, stage.number, self._mix))
             cursor = _end(self._former, part, cursor, self._run)
         if stage.input is not None:
             cursor = self.of(stage.input, cursor.before()).then(cursor.skips[-1])
@@ -77,7 +77,7 @@ class _TakenUp:
         return found._replace(unfinished=(*rests, *found.unfinished))
 
 
-def read_to_end(loaders: Pipeline, rest: Unfinished, run: Run) -> None:
+def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """Make what is unfinished, to find out now whether that can be done."""
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
@@ -131,7 +131,7 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
     return beyond or not known or not all(join.rule.is_note(note) for join, note in zip(joins, cursor.notes))
 
 
-def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> Pipeline:
+def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
     """The pipeline, which can finish what former shards of the loader's had begun."""
     formers: dict[tuple[Any, ...], Former] = {}
     for rest in those_within(unfinished):
@@ -140,14 +140,14 @@ def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Unf
     return dataclasses.replace(pipeline, formers=tuple(formers.values()))
 
 
-def those_within(unfinished: Sequence[Unfinished]) -> Iterator[Unfinished]:
+def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
     """What is unfinished, and what was when that was begun."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)
 
 
-def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
+def _former(loaders: Pipeline, rest: Leftover) -> Pipeline:
     """The pipeline of a former shard."""
     former = with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
     if rest.mix:
@@ -160,7 +160,7 @@ def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
     return former
 
 
-def part_of(pipeline: Pipeline, rest: Unfinished) -> Subtree | None:
+def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
     """The part of which something is unfinished; None if there is no such."""
     if rest.stage is None:
         return pipeline.top

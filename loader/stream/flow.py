@@ -15,7 +15,7 @@ from itertools import chain, count
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
-from ..plan.cursor import Cursor, Unfinished
+from ..plan.cursor import Cursor, Leftover
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage, spans
@@ -78,7 +78,7 @@ class Flow:
         own = self._own_rows(part, left, size, former)
         return UnfinishedRuns(self._pipeline, part, rests, left, partial(self._rest, part, size), own)
 
-    def _rest(self, part: Subtree, size: int, rest: Unfinished) -> Runs:
+    def _rest(self, part: Subtree, size: int, rest: Leftover) -> Runs:
         return self._rows(part, rest.cursor, size, self._pipeline.former_of(rest))
 
     def _own_rows(self, part: Subtree, start: Cursor, size: int, former: int) -> Runs:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import JoinError
 from ..executors.pace import more_or_fewer
-from ..plan.cursor import Cursor, Note, cursor_of_join
+from ..plan.cursor import Cursor, JoinState, cursor_of_join
 from ..plan.joins import JoinPolicy
 from ..work.tasks import Failure
 from .provenance import row_at
@@ -84,7 +84,7 @@ class JoinedRuns:
         cursors: Sequence[Cursor],
         starts: Sequence[Cursor],
         rule: JoinPolicy,
-        note: Note,
+        note: JoinState,
         most: Callable[[], int],
     ) -> None:
         self._opens = opens

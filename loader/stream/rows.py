@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..plan.cursor import Cursor, Note
+from ..plan.cursor import Cursor, JoinState
 from ..plan.stages import Stage
 from ..work.tasks import Block, GroupTask, SpanTask, Task
 from .provenance import Ints, Origin, Provenance, Selection
@@ -180,7 +180,7 @@ class Request:
 
 
 def span_request(
-    task: SpanTask, leaf: int, stage: Stage, before: tuple[Note, ...] = (), after: tuple[Note, ...] = ()
+    task: SpanTask, leaf: int, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = ()
 ) -> Request:
     """A request for a span of a leaf, by its number among every leaf; with the notes of cursors before and after it."""
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)

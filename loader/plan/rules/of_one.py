@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import JoinError
-from ..cursor import Note
+from ..cursor import JoinState
 from ..joins import JoinPolicy
 
 
@@ -30,10 +30,10 @@ class First(JoinPolicy):
     def taken(self, rows: int) -> Sequence[int]:
         return [rows] if rows <= self.count else []
 
-    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         return np.zeros(max(min(count, self.count - note[0]), 0), dtype=np.int64)
 
-    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError("limit counts the elements of one shard; keep the number of shards, or slice the MapDataset.")
 
 
@@ -48,10 +48,10 @@ class All(JoinPolicy):
         """What decides the rule; to keep rows changes nothing."""
         return {"kind": "all"}
 
-    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         return np.zeros(count, dtype=np.int64)
 
-    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         return self.start
 
 
@@ -64,7 +64,7 @@ class Again(JoinPolicy):
     restarts = True
 
     @property
-    def start(self) -> Note:
+    def start(self) -> JoinState:
         """No row, and no end."""
         return (0, 0)
 
@@ -73,13 +73,13 @@ class Again(JoinPolicy):
         """What decides the rule."""
         return {"kind": "repeat", "times": self.times}
 
-    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         return np.zeros(0 if self.times is not None and note[1] >= self.times else count, dtype=np.int64)
 
-    def ended(self, note: Note, number: int) -> Note | None:
+    def ended(self, note: JoinState, number: int) -> JoinState | None:
         return None if self.times is not None and note[1] + 1 >= self.times else (note[0], note[1] + 1)
 
-    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         if self.times == 1:
             return super().shared(notes, shards)
         raise JoinError(
@@ -96,7 +96,7 @@ class RunThrough(JoinPolicy):
     """
 
     @property
-    def start(self) -> Note:
+    def start(self) -> JoinState:
         """From the beginning."""
         return ()
 
@@ -105,10 +105,10 @@ class RunThrough(JoinPolicy):
         """What decides the rule."""
         return {"kind": "in order"}
 
-    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         raise JoinError(
             "a dataset of your own that can only be run through cannot go on with other shards; keep their number."
         )
 
-    def is_note(self, note: Note) -> bool:
+    def is_note(self, note: JoinState) -> bool:
         return [*map(type, note)] in ([], [int, str])
