@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from .lineage import Lineage
+    from .lineage import ReshardHistory
     from .subtree import NodeCounts
 
 JoinState: TypeAlias = tuple[Any, ...]
@@ -79,13 +79,13 @@ class Leftover:
 
     shard: tuple[int, int]
     cursor: Cursor
-    lineages: tuple[Lineage, ...]
+    lineages: tuple[ReshardHistory, ...]
     delivered: int = 0
     stage: int | None = None
     mix: str = ""
 
     @property
-    def whose(self) -> tuple[tuple[int, int], tuple[Lineage, ...], str]:
+    def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:
         """What tells the run and the shard from others."""
         return self.shard, self.lineages, self.mix
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Leftover, cursor_of_join
-from ..plan.lineage import Lineage
+from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.rules.former_mix import text_of
 from ..plan.subtree import NodeCounts
@@ -124,11 +124,13 @@ class _Moved:
         counts = [len(stages[stage].operations) for each in before if each in parts for stage in parts[each].stages]
         return not parts.keys() >= {*before} or sum(counts) != stages[parts[name].stages.start].first
 
-    def lineages(self, lineages: tuple[Lineage, ...]) -> tuple[Lineage, ...]:
+    def lineages(self, lineages: tuple[ReshardHistory, ...]) -> tuple[ReshardHistory, ...]:
         """Those of the datasets that stay, and of new ones."""
         known = dict(zip(self._names, _cut(lineages, self._sizes)))
         parts = zip(self._join.names, self._join.inputs)
-        return tuple(lineage for name, part in parts for lineage in known.get(name, [Lineage()] * part.size.leaves))
+        return tuple(
+            lineage for name, part in parts for lineage in known.get(name, [ReshardHistory()] * part.size.leaves)
+        )
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
         """What is unfinished, unless that is of a dataset that was removed."""
@@ -165,7 +167,7 @@ def _uppermost(state: LoaderState) -> dict[str, Any] | None:
     return last
 
 
-def _cut(lineages: tuple[Lineage, ...], sizes: list[NodeCounts]) -> list[list[Lineage]]:
+def _cut(lineages: tuple[ReshardHistory, ...], sizes: list[NodeCounts]) -> list[list[ReshardHistory]]:
     """Those of each dataset."""
     left, found = list(lineages), []
     for size in sizes:

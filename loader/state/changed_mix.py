@@ -19,7 +19,7 @@ from ...samplers.mix.weights import MAX_POSITION
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
 from ..plan.leaf import Leaf
-from ..plan.lineage import Lineage
+from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
 from .loader_state import LoaderState
@@ -224,11 +224,11 @@ def _cursor_of(cursor: Cursor, total: int) -> Cursor:
     )
 
 
-def _lineages_of(lineages: Sequence[Lineage], total: int) -> tuple[Lineage, ...]:
+def _lineages_of(lineages: Sequence[ReshardHistory], total: int) -> tuple[ReshardHistory, ...]:
     return tuple(_of_length(lineage, total) for lineage in lineages)
 
 
-def _of_length(lineage: Lineage, total: int) -> Lineage:
+def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
     """The same history of shards, of an order with another number of positions."""
     if not lineage.layers or lineage.total == total:
         return lineage

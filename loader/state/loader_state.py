@@ -15,7 +15,7 @@ from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Leftover
 from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
-from ..plan.lineage import Lineage
+from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from . import version1
 from .checksum import sealed, unsealed
@@ -34,7 +34,9 @@ class LoaderState:
     step: int  # number of the batch that comes next: so many were received, or left out on purpose, in all runs
     shard: tuple[int, int]  # `(shard_index, shard_count)` that the position counts in
     fingerprint: Fingerprint  # of source, sampler and operations
-    lineages: tuple[Lineage, ...] = (Lineage(),)  # for each leaf: what runs on other shards left of the order
+    lineages: tuple[ReshardHistory, ...] = (
+        ReshardHistory(),
+    )  # for each leaf: what runs on other shards left of the order
     skipped: SkippedSteps = NONE_SKIPPED  # steps that the run leaves out
     version: int = VERSION  # of this layout
 
@@ -106,7 +108,7 @@ class LoaderState:
             raise _damaged(cursor=cursor, shard=shard, step=step)
         _check_fingerprint(values["fingerprint"])
         known = like is not None and lineages == [lineage.values for lineage in like.lineages]
-        read = like.lineages if like is not None and known else tuple(map(Lineage.from_values, lineages))
+        read = like.lineages if like is not None and known else tuple(map(ReshardHistory.from_values, lineages))
         place = _cursor(cursor)._replace(unfinished=_rests(values["unfinished"]))
         fingerprint = Fingerprint({**values["fingerprint"], "sampler": now_called(values["fingerprint"]["sampler"])})
         return cls(place, step, (shard[0], shard[1]), fingerprint, read, _skipped(values["skipped"]))
@@ -194,7 +196,7 @@ def _rest(values: Any) -> Leftover:
         raise _damaged(unfinished=values)
     shard, place, lineages, delivered, *stage = values
     cursor = _cursor(place)._replace(unfinished=_rests(stage[1]) if len(stage) > 1 else ())
-    read = tuple(map(Lineage.from_values, lineages))
+    read = tuple(map(ReshardHistory.from_values, lineages))
     return Leftover((shard[0], shard[1]), cursor, read, delivered, stage[0] if stage else None, *stage[2:])
 
 

@@ -17,7 +17,7 @@ from ...errors import CheckpointError, JoinError
 from ...samplers.own_orders import has_own_orders
 from ..plan.cursor import Cursor, JoinState, Leftover
 from ..plan.fingerprint import differences
-from ..plan.lineage import Lineage
+from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.steps.ranges import Ranges, count_of, union
 from ..plan.steps.skipped import SkippedSteps
@@ -135,7 +135,7 @@ def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[JoinState, ..
 
 def _lineage_after(
     pipeline: Pipeline, number: int, states: Sequence[LoaderState], cursors: Sequence[Cursor], skipped: SkippedSteps
-) -> Lineage:
+) -> ReshardHistory:
     """The lineage of a leaf, after all shards of a run that stand at these cursors."""
     leaf, stage = pipeline.leaves[number], pipeline.stage_on(number)
     before = states[0].lineages[number]

@@ -19,7 +19,7 @@ from ...samplers.own_orders import order_of
 from ...samplers.protocol import VectorSampler
 from ..plan.cursor import Cursor, Leftover, cursor_of_join
 from ..plan.leaf import Leaf
-from ..plan.lineage import Lineage
+from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Former, Pipeline
 from ..plan.rules.former_mix import former_mix
 from ..plan.subtree import Subtree
@@ -100,7 +100,7 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
     return cursor
 
 
-def with_lineages(pipeline: Pipeline, lineages: Sequence[Lineage], shard: ShardOptions) -> Pipeline:
+def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
     """The pipeline that goes on from what former runs left of each leaf."""
     if len(lineages) != len(pipeline.leaves):
         raise CheckpointError(
@@ -110,7 +110,7 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[Lineage], shard: ShardO
     return dataclasses.replace(pipeline, leaves=leaves)
 
 
-def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
+def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> Leaf:
     order = order_for(leaf.sampler, shard, lineage.order_shards)
     whole = everything(leaf.sampler, order, lineage.order_shards)
     total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
