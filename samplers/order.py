@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Positions = NDArray[np.int64]
 
 
-class Remainder:
+class UnreadOrder:
     """The positions below `total` that shards standing at these local positions have not delivered.
 
     Memory grows with the number of shards, and the time for a position with its logarithm.
@@ -150,7 +150,7 @@ class Without:
     """
 
     hangs_on_end = False
-    """As of a `Remainder`."""
+    """As of a `UnreadOrder`."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:
         self.ranges = tuple(ranges)

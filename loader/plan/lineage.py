@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ...samplers.order import Remainder, Without
+from ...samplers.order import UnreadOrder, Without
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 """The local positions that the shards of a run had reached, or ranges that were left out."""
@@ -44,8 +44,8 @@ class ReshardHistory:
     order_shards: int = 0
 
     @cached_property
-    def _orders(self) -> list[Remainder | Without]:
-        orders: list[Remainder | Without] = []
+    def _orders(self) -> list[UnreadOrder | Without]:
+        orders: list[UnreadOrder | Without] = []
         total = self.total
         for layer in self.layers:
             orders.append(_order(layer, total))
@@ -205,10 +205,10 @@ def _layer(values: Any) -> Layer:
     return tuple([least + unit * number for number in times])
 
 
-def _order(layer: Layer, total: int) -> Remainder | Without:
+def _order(layer: Layer, total: int) -> UnreadOrder | Without:
     if layer and isinstance(layer[0], tuple):
         return Without(layer, total)
-    return Remainder(layer, total)  # type: ignore[arg-type]
+    return UnreadOrder(layer, total)  # type: ignore[arg-type]
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
