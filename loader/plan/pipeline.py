@@ -27,7 +27,7 @@ from .stages import COLUMN_UNITS, MIXED_UNITS, Stage, column_span_length, span_l
 from .subtree import Subtree
 
 
-class Former(NamedTuple):
+class PreviousShard(NamedTuple):
     """The shard of a former run, whose work is to be finished: what tells it from others, and what it had of a pipeline."""
 
     whose: tuple[Any, ...]
@@ -57,7 +57,7 @@ class Pipeline:
     top: Subtree
     skips_errors: bool = False
     identity: Identity | None = None
-    formers: tuple[Former, ...] = ()
+    formers: tuple[PreviousShard, ...] = ()
     traced: bool = False
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from ...samplers.protocol import VectorSampler
 from ..plan.cursor import Cursor, Leftover, cursor_of_join
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
-from ..plan.pipeline import Former, Pipeline
+from ..plan.pipeline import Pipeline, PreviousShard
 from ..plan.rules.former_mix import former_mix
 from ..plan.subtree import Subtree
 from ..stream.rows import Rows
@@ -133,10 +133,10 @@ def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
 
 def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
     """The pipeline, which can finish what former shards of the loader's had begun."""
-    formers: dict[tuple[Any, ...], Former] = {}
+    formers: dict[tuple[Any, ...], PreviousShard] = {}
     for rest in those_within(unfinished):
         former = _former(loaders, rest)
-        formers[rest.whose] = Former(rest.whose, former.leaves, former.joins)
+        formers[rest.whose] = PreviousShard(rest.whose, former.leaves, former.joins)
     return dataclasses.replace(pipeline, formers=tuple(formers.values()))
 
 
