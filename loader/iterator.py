@@ -26,8 +26,8 @@ from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from .state.changed_mix import check_left, going_on
 from .state.loader_state import LoaderState
 from .state.mark import Mark
+from .state.position_api import StreamPositionAPI
 from .state.resume import joined, parsed, resumed
-from .state.standing import Standing
 from .stats import IteratorStats
 from .stream.flow import Flow
 from .stream.rows import Rows
@@ -43,7 +43,7 @@ LOG_SECONDS = 60.0
 """Between two tables in the log. Chosen."""
 
 
-class DataLoaderIterator(Standing, Remarks):
+class DataLoaderIterator(StreamPositionAPI, Remarks):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
     Use it from one thread at a time. After an exception of an operation the state is still that of the last element

@@ -73,7 +73,7 @@ class Resumable:
         self.close()
 
 
-class Standing(Resumable):
+class StreamPositionAPI(Resumable):
     """An iterator of a `DataLoader`, or a feeder. One that feeds from something else has a TypeError for most questions."""
 
     _ended: bool  # whether `next` has told the end
