@@ -25,7 +25,7 @@ from .plan.steps.ranges import Ranges
 from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from .state.changed_mix import check_left, going_on
 from .state.loader_state import LoaderState
-from .state.mark import Mark
+from .state.position import StreamPosition
 from .state.position_api import StreamPositionAPI
 from .state.resume import joined, parsed, resumed
 from .stats import IteratorStats
@@ -252,18 +252,18 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
             return ()
         return self._skipped_steps.positions((self._start.positions[0], self._step), self._pipeline.stages[0].unit)
 
-    def _here(self) -> Mark:
+    def _here(self) -> StreamPosition:
         """Costs less than a microsecond."""
-        return Mark(self._pipeline, self._skipped_steps, self._start, self._run, self._index, self._step)
+        return StreamPosition(self._pipeline, self._skipped_steps, self._start, self._run, self._index, self._step)
 
     def _told(self) -> str:
         return self._told_at(self._here())
 
-    def _told_at(self, mark: Mark) -> str:
+    def _told_at(self, mark: StreamPosition) -> str:
         place, source = f"step={mark.step}, epoch={mark.epoch}", self._pipeline.leaves[0].source
         return f"{place}, worker_count={self._worker_count}, data_source={short_repr(source)}"
 
-    def _go_back(self, mark: Mark) -> None:
+    def _go_back(self, mark: StreamPosition) -> None:
         """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
         skipped = self._skipped
         self._go_to(mark.state, strict=False)

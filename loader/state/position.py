@@ -21,7 +21,7 @@ from ..stream.rows import Rows
 from .loader_state import LoaderState
 
 
-class Mark(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a user stands who has received one element and not the next."""
 
     pipeline: Pipeline  # as it goes on from a state
