@@ -23,11 +23,11 @@ from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.steps.ranges import Ranges
 from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
-from .state.changed_mix import check_left, going_on
+from .state.changed_mix import check_left, migrate_mix
 from .state.loader_state import LoaderState
 from .state.position import StreamPosition
 from .state.position_api import StreamPositionAPI
-from .state.resume import joined, parsed, resumed
+from .state.resume import merge_shard_states, parsed, resumed
 from .stats import IteratorStats
 from .stream.flow import Flow
 from .stream.rows import Rows
@@ -203,8 +203,8 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        loaders, read = going_on(self._loaders, parsed(states), strict, run_here)
-        self._go_to(joined(loaders, read, strict, run_here), strict)
+        loaders, read = migrate_mix(self._loaders, parsed(states), strict, run_here)
+        self._go_to(merge_shard_states(loaders, read, strict, run_here), strict)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """`set_state` for what `state_dict` gave."""
@@ -270,7 +270,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._skipped = skipped
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        loaders, (state,) = going_on(self._loaders, [state], strict, run_here)
+        loaders, (state,) = migrate_mix(self._loaders, [state], strict, run_here)
         pipeline = resumed(loaders, state, strict)
         check_left(loaders, pipeline, state.cursor, run_here)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips

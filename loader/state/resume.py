@@ -22,8 +22,8 @@ from ..plan.pipeline import Pipeline
 from ..plan.steps.ranges import Ranges, count_of, union
 from ..plan.steps.skipped import SkippedSteps
 from .changed_mix import lasting
+from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
 from .loader_state import LoaderState
-from .unfinished import Run, everything, is_outside, order_for, sizes_in_use, taken_up, with_formers, with_lineages
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -83,7 +83,7 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     return changed
 
 
-def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
+def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
     """The state from which a shard goes on after all shards of a former run.
 
     Args:
@@ -102,7 +102,7 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run:
     skipped = SkippedSteps(
         union(chain.from_iterable(state.skipped.steps for state in by_shard)), first.skipped.absorbed
     )
-    cursors = [taken_up(pipeline, state, run) for state in by_shard]
+    cursors = [split_leftover(pipeline, state, run) for state in by_shard]
     lineages = tuple(
         _lineage_after(pipeline, number, by_shard, cursors, skipped) for number in range(len(pipeline.leaves))
     )

@@ -30,7 +30,7 @@ Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], N
 """Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
 
 
-def taken_up(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
+def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
     """Where other shards can go on after one, or the same with another mix.
 
     Args:
