@@ -18,7 +18,7 @@ from ...operations.packing.pieces import Pieces
 from ...sources.used_records import TokenSpan
 from ..plan.cursor import Cursor
 from ..plan.stages import Stage
-from ..work.tasks import RowTags
+from ..work.tasks import RowOrigins
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -77,7 +77,7 @@ class Provenance:
     leaf: int | None = None
     inputs: tuple[tuple[Origin, int, int], ...] = ()
     alone: bool = False
-    columns: RowTags | None = None
+    columns: RowOrigins | None = None
     count: int = 0
     first: int = 0
     before: int = 0

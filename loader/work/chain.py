@@ -26,7 +26,7 @@ from .explain import explained, maker_for, name_of, place, place_beside, told
 from .passage import Passage, plain_at_front
 from .stacked_rows import StackedRows, batch_of
 from .stopwatch import OperationClock
-from .tasks import Block, Failure, GroupTask, Parts, RowTags, SpanTask
+from .tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Chain:
         self._tags_rows = not pipeline.aligned
         self._tracks = stage.reads_position or self._tags_rows or seeds_globals
         self._elements: list[Element] = []
-        self._tags = RowTags() if self._tags_rows else None
+        self._tags = RowOrigins() if self._tags_rows else None
         self._skipped: list[str] = []
         self._inputs: Inputs | None = None  # of the task that is being done
         self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
@@ -315,7 +315,7 @@ class Chain:
         if self._tags is not None and len(self._pipeline.every_leaf) > 1:
             self._tags.positions = array("q", self._tags_of(np.array(self._tags.positions, dtype=np.int64)).tobytes())
         block = Block(self._elements, self._tags, failure, self._skipped)
-        self._elements, self._tags, self._skipped = [], RowTags() if self._tags_rows else None, []
+        self._elements, self._tags, self._skipped = [], RowOrigins() if self._tags_rows else None, []
         self._inputs = None
         return block
 

@@ -15,7 +15,7 @@ from ..options import INSIDE_A_TASK
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, explained
-from .tasks import SpanTask, Stand
+from .tasks import SourceState, SpanTask
 
 
 class RunThrough:
@@ -29,14 +29,14 @@ class RunThrough:
         self._ended = False
         self._at_work = Lock()  # threads share it: a task that nobody waits for any more may still be at work
 
-    def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, Stand]:
+    def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
         """The elements of a span, fewer at the end; why no more came, if that was a failure; where the source stands then."""
         with self._at_work, self._place():
             records, failure = self._records(task)
             if failure is not None:  # nothing more is asked for
-                return records, failure, Stand("", True, len(records))
+                return records, failure, SourceState("", True, len(records))
             self._state = self._leaf.source.state_of(self._iterator)
-            return records, None, Stand(self._state, self._ended, len(records))
+            return records, None, SourceState(self._state, self._ended, len(records))
 
     def _records(self, task: SpanTask) -> tuple[list[Any], Exception | None]:
         found: list[Any] = []

@@ -32,7 +32,7 @@ from .tasks import (
     Failure,
     GroupTask,
     ReadRecords,
-    RowTags,
+    RowOrigins,
     SpanTask,
     Task,
     input_count,
@@ -242,7 +242,7 @@ class Worker:
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
-        whole = Block([], None if self._pipeline.aligned else RowTags())
+        whole = Block([], None if self._pipeline.aligned else RowOrigins())
         self._readers[self._pipeline.read_by(task.stage, task.former)].expect(task)
         stacks = self._stacks_rows[task.stage]
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
@@ -272,12 +272,12 @@ class Worker:
                 one = None if read is None else read.at(place)
                 tried.append(self._run_whole(task._replace(start=position, stop=position + 1), NO_BLOCKS, one))
         elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
-            tried.append(Block([], RowTags(), failure))
+            tried.append(Block([], RowOrigins(), failure))
         else:
             for group in single_rows(task):
                 tried.append(self._run_whole(group, blocks, None))
         elements: list[Element] = []
-        tags, skipped = RowTags(), []
+        tags, skipped = RowOrigins(), []
         for number, block in enumerate(tried):
             if block.failure is not None:
                 skipped.append(told(block.failure.error))
