@@ -23,7 +23,7 @@ from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from ..timing.draws import DrawWatch
 from .explain import explained, maker_for, name_of, place, place_beside, told
-from .passage import Passage, plain_at_front
+from .fused import FusedMapFilter, plain_at_front
 from .stacked_rows import StackedRows, batch_of
 from .stopwatch import OperationClock
 from .tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
@@ -231,7 +231,7 @@ class Chain:
 
     def _push_all(self, inputs: Inputs) -> None:
         """Push inputs without a call of ours for each, into the memory of batches or into the block."""
-        passage = Passage(self._plain, inputs.elements, inputs.count)
+        passage = FusedMapFilter(self._plain, inputs.elements, inputs.count)
         try:
             if self._take_all is None:
                 self._keep_all(passage, inputs)
@@ -244,7 +244,7 @@ class Chain:
             self._context.blame(self._stage.first + passage.at_fault())
             raise
 
-    def _keep_all(self, passage: Passage, inputs: Inputs) -> None:
+    def _keep_all(self, passage: FusedMapFilter, inputs: Inputs) -> None:
         assert self._tags is not None, "what nobody asks about is pushed one by one"
         try:
             self._elements.extend(passage.elements)

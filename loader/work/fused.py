@@ -20,7 +20,7 @@ from ...operations.protocol import Element
 Plain: TypeAlias = MapTransform | Filter
 
 
-class Passage:
+class FusedMapFilter:
     """Records on their way.
 
     `compress`, which drops nothing here, counts what comes to an operation; `lefts` has, by such a count, how many records were
