@@ -21,7 +21,7 @@ from .chain import Chain
 from .explain import explained, name_of, told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
-from .run_through import RunThrough, run_throughs_of
+from .sequential import SequentialReader, run_throughs_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
 from .stopwatch import OperationClock, ReadSeconds, Stopwatch
@@ -66,7 +66,7 @@ class Worker:
         stacks_rows: bool = False,
         owns_globals: bool = False,
         stopwatch: Callable[[], Stopwatch] | None = None,
-        run_throughs: dict[int, RunThrough] | None = None,
+        run_throughs: dict[int, SequentialReader] | None = None,
         seeds_globals: bool = False,
         watches_globals: bool = True,
     ) -> None:

@@ -18,7 +18,7 @@ from .explain import READING, explained
 from .tasks import SourceState, SpanTask
 
 
-class RunThrough:
+class SequentialReader:
     """The iterator of a source, moved from task to task. For one thread at a time."""
 
     def __init__(self, leaf: Leaf) -> None:
@@ -92,10 +92,10 @@ class RunThrough:
         return True
 
 
-def run_throughs_of(pipeline: Pipeline) -> dict[int, RunThrough]:
+def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
     """What reads such sources, by the numbers of the stages that they are read for."""
     leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
-    return {number: RunThrough(leaf) for number, leaf in leaves.items() if leaf.in_order}
+    return {number: SequentialReader(leaf) for number, leaf in leaves.items() if leaf.in_order}
 
 
 @contextmanager
