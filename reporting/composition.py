@@ -14,7 +14,7 @@ import numpy as np
 from ..loader.iterator import DataLoaderIterator
 from ..loader.options import ExecutionOptions, ReadOptions
 from ..operations.trees import Structure, flatten
-from ..sources.used_records import used_records
+from ..sources.provenance import used_records
 from .loops import host_iterator, without_line
 
 LOOKED_UP = 1000

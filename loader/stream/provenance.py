@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operations.packing.pieces import Pieces
-from ...sources.used_records import TokenSpan
+from ...sources.provenance import TokenSpan
 from ..plan.cursor import Cursor
 from ..plan.stages import Stage
 from ..work.tasks import RowOrigins

@@ -20,7 +20,7 @@ from ...loader.plan.leaf import Leaf
 from ...loader.state.loader_state import LoaderState
 from ...loader.state.position import StreamPosition
 from ...loader.stream.provenance import Table
-from ...sources.used_records import UsedRecord, used_records
+from ...sources.provenance import UsedRecord, used_records
 from .places import Place
 from .reduced import reduced
 from .streams import Described
