@@ -29,7 +29,7 @@ class UnreadOrder:
         reached: local position of each shard, shard 0 first.
         total: number of positions, of all shards, before.
 
-    >>> left = Remainder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
+    >>> left = UnreadOrder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
     >>> left.length, left.positions(np.arange(left.length)).tolist()
     (5, [4, 6, 7, 8, 9])
     """

@@ -29,7 +29,7 @@ def with_datasets_of_now(pipeline: Pipeline, state: LoaderState, take_up: TakeUp
     Args:
         pipeline: as it is now.
         state: of one shard.
-        take_up: `taken_up`, by its pipeline, state and mix.
+        take_up: `split_leftover`, by its pipeline, state and mix.
 
     Raises:
         CheckpointError: what follows the mix is not as it was; or datasets were changed inside a window that needs them.

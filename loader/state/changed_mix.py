@@ -59,7 +59,7 @@ def migrate_mix(
         return pipeline, states
     changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
-        states = _taken_up(pipeline, states, saved, run)
+        states = _split_leftover(pipeline, states, saved, run)
         changed = sampler.going_on(saved, _first_unread(pipeline, states), True)
         _check_last_windows(pipeline, states, length_told(saved), len(changed.with_shard_options(NoSharding())))
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
@@ -156,7 +156,7 @@ def _first_unread(pipeline: Pipeline, states: Sequence[LoaderState]) -> int:
     return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
 
 
-def _taken_up(
+def _split_leftover(
     pipeline: Pipeline, states: Sequence[LoaderState], saved: dict[str, Any], run: Run
 ) -> Sequence[LoaderState]:
     """The states, which stand after the windows that were begun: these are unfinished, and made as they would have been.

@@ -42,10 +42,10 @@ def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "
     if not loaders.begun_at(loaders.top, state.cursor):
         return state.cursor
     former = _former(loaders, Leftover(state.shard, state.cursor, state.lineages, mix=mix))
-    return _TakenUp(with_formers(loaders, former, state.cursor.unfinished), run, mix).of(former.top, state.cursor)
+    return _Splitting(with_formers(loaders, former, state.cursor.unfinished), run, mix).of(former.top, state.cursor)
 
 
-class _TakenUp:
+class _Splitting:
     def __init__(self, former: Pipeline, run: Run, mix: str) -> None:
         self._former = former
         self._run = run
