@@ -17,7 +17,6 @@ import numpy as np
 from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..iterator import DataLoaderIterator
 from ..state.standing import Standing
 from ..stream.running import in_use
 from ..timing.listeners import begins
@@ -112,7 +111,7 @@ class DeviceFeeder(Standing):
         return self._watch.snapshot(None if host is None else host.snapshot())
 
     @property
-    def host_iterator(self) -> DataLoaderIterator | None:
+    def host_iterator(self) -> Any:
         """The iterator of a `DataLoader` that it reads from; None: it reads from something else."""
         return self._upstream.host_iterator
 
