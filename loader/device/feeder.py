@@ -21,6 +21,7 @@ from ..state.standing import Standing
 from ..stream.running import in_use
 from ..timing.listeners import begins
 from ..timing.profiles import profiled
+from ..timing.snapshot import Snapshot
 from .description import DeviceLoader
 from .hosts.agreement import Agreements
 from .queue import Delivered, End, Failed, HandOver
@@ -103,6 +104,16 @@ class DeviceFeeder(Standing):
     def stats(self) -> FeederStats:
         """Seconds that you waited for batches, the reasons, and the time of the work; `print` it for a table."""
         return self._watch.stats(self._upstream.stats())
+
+    def snapshot(self) -> Snapshot:
+        """Counts and times of your steps; amounts and stages are those of the loader. For less than `stats()` costs."""
+        host = self.host_iterator
+        return self._watch.snapshot(None if host is None else host.snapshot())
+
+    @property
+    def host_iterator(self) -> Any:
+        """The iterator of a `DataLoader` that it reads from; None: it reads from something else."""
+        return self._upstream.host_iterator
 
     def last_records(self) -> Any:
         """The records of the last batch, as of iterators; none of a batch that is filling alone."""

@@ -65,6 +65,11 @@ class Upstream:
         """The number of batches, from the one before the mark, that certainly have equal lengths; at least 1."""
         return 1
 
+    @property
+    def host_iterator(self) -> DataLoaderIterator | None:
+        """The iterator, if it is of a `DataLoader`."""
+        return None
+
     def stats(self) -> IteratorStats | None:
         """The iterator's statistics; None if it has none."""
         return None
@@ -95,7 +100,7 @@ class LoaderUpstream(Upstream):
 
     def __init__(self, iterator: DataLoaderIterator, owned: bool) -> None:
         super().__init__(iterator, owned)
-        last = iterator._pipeline.operations[-1:]
+        last = iterator.pipeline.operations[-1:]
         self.batch_size = last[0].takes if last and last[0].only_stacks else None
 
     def mark(self) -> Mark:
@@ -107,6 +112,10 @@ class LoaderUpstream(Upstream):
     @property
     def skipped_count(self) -> int:
         return self.iterator.skipped_count
+
+    @property
+    def host_iterator(self) -> DataLoaderIterator:
+        return self.iterator
 
     def stats(self) -> IteratorStats:
         return self.iterator.stats()
