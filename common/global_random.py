@@ -42,7 +42,7 @@ class LateTorch:
         self._seen = "torch" in sys.modules
 
     def has_come(self) -> bool:
-        """Whether it is there now, for the first time."""
+        """True once: the first time that the module is imported."""
         if self._seen or _torch() is None:
             return False
         self._seen = True
@@ -78,7 +78,7 @@ def states() -> tuple[Any, ...]:
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Whatever is drawn or seeded meanwhile, the generators go on as if nothing had been."""
+    """Restore the global generators afterwards, whatever was drawn or seeded meanwhile."""
     pythons, numpys, torchs = states()
     try:
         yield

@@ -81,3 +81,8 @@ class Join:
     inputs: tuple[Subtree, ...]  # the parts; none where the number is that of a source that can only be run through
     rule: JoinPolicy  # whose row comes next
     names: tuple[str, ...] = ()  # of the inputs
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The rule, and the names and sizes of the inputs, in plain JSON values."""
+        return {**self.rule.fingerprint, "names": list(self.names), "sizes": [list(part.size) for part in self.inputs]}

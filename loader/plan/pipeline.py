@@ -19,8 +19,7 @@ from ...operations.trees import flatten
 from ...samplers import ShardOptions
 from ...sources.mixed.columns import MixedColumn
 from .cursor import Cursor, Leftover
-from .fingerprint import Fingerprint
-from .identity import Identity
+from .fingerprint import Fingerprint, Identity
 from .joins import Join
 from .leaf import Leaf
 from .stages import COLUMN_UNITS, MIXED_UNITS, Stage, column_span_length, span_length
@@ -218,7 +217,8 @@ class Pipeline:
     def fingerprint(self) -> Fingerprint:
         """Identity of source, sampler and operations, in plain JSON values."""
         assert self.identity is not None
-        return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], self.joins, self.operations)
+        joins = [join.fingerprint for join in self.joins]
+        return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], joins, self.operations)
 
     def fingerprint_like(self, saved: Fingerprint) -> dict[str, Any]:
         """The fingerprint in the form of a saved one, which an older version may have written."""

@@ -14,7 +14,7 @@ from ...common.former_names import now_called
 from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Leftover
-from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
+from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, json_text
 from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from . import version1
@@ -47,10 +47,10 @@ class LoaderState:
         """
         cursor = self.cursor
         positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
-        notes = f",{_json(cursor.notes)}" if cursor.notes else ""
+        notes = f",{json_text(cursor.notes)}" if cursor.notes else ""
         lineages = ",".join(lineage.json for lineage in self.lineages)
-        skipped = _json([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
-        unfinished = ",".join(_json(_rest_values(rest)) for rest in cursor.unfinished)
+        skipped = json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
+        unfinished = ",".join(json_text(_rest_values(rest)) for rest in cursor.unfinished)
         content = (
             f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
             f'"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":[{unfinished}],'
