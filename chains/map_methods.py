@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Self
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..common.validation import true_or_false, whole_number
 from ..migration_hints.decorators import explains_arguments
 from ..operations import Operation, Pack
@@ -144,7 +144,7 @@ class MapMethods(TransformMethods[ChainT], BatchMethods[ChainT]):
         """
         if not isinstance(sl, builtins.slice):
             raise TypeError(
-                f"slice({shown(sl)}): pass a slice, slice(start, stop, step), or write dataset[start:stop]."
+                f"slice({short_repr(sl)}): pass a slice, slice(start, stop, step), or write dataset[start:stop]."
             )
         return self._reordered(Slice.of(sl, self._node.length))
 

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..common.lazy_exports import installed
-from ..common.messages import shown
+from ..common.messages import short_repr
 from .function import METHODS, is_transform_class
 from .protocol import Operation
 
@@ -104,7 +104,7 @@ def _call_for(transform: Any) -> Callable[[Any], Any]:
     if callable(transform) and not is_transform_class(transform):
         return lambda dataset: dataset.map(transform)
     raise TypeError(
-        f"apply({shown(transform)}): pass a transform, as MapTransform, Filter or Batch, a function, or a list of these."
+        f"apply({short_repr(transform)}): pass a transform, as MapTransform, Filter or Batch, a function, or a list of these."
     )
 
 

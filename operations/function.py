@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from .protocol import Operation
 
 METHODS = ("map", "random_map", "map_with_index", "filter", "flat_map")
@@ -23,7 +23,7 @@ class FunctionOperation(Operation):
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         if function is not None and not callable(function):
             raise TypeError(
-                f"{type(self).__name__}({shown(function)}): pass a function, or subclass and define {self.method}."
+                f"{type(self).__name__}({short_repr(function)}): pass a function, or subclass and define {self.method}."
             )
         self._function = function
 
@@ -52,7 +52,7 @@ class FunctionOperation(Operation):
 
     def __repr__(self) -> str:
         function = self._function
-        name = "" if function is None else getattr(function, "__qualname__", None) or shown(function)
+        name = "" if function is None else getattr(function, "__qualname__", None) or short_repr(function)
         return f"{type(self).__name__}({name})"
 
 
@@ -77,7 +77,7 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     function = transform if method is None else method
     if isinstance(transform, Operation) or is_transform_class(transform) or not callable(function):
         raise TypeError(
-            f"{kind.method}({shown(transform)}): pass a function, a headrace.{kind.__name__}, or an object that has "
+            f"{kind.method}({short_repr(transform)}): pass a function, a headrace.{kind.__name__}, or an object that has "
             f"{kind.method}()."
         )
     return kind(function)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..common.keyed_random import KeyedGenerator, child_row
-from ..common.messages import a_kind_of, shown
+from ..common.messages import a_kind_of, short_repr
 from ..common.validation import whole_number
 from ..errors import FanOutError
 from .chain import Chain, ChainT
@@ -238,11 +238,13 @@ class FlatMap(FunctionOperation):
             try:
                 children = function(element)
                 if children is None:
-                    raise TypeError(f"{shown(self)} gave None for an element; return a list, [] to drop the element.")
+                    raise TypeError(
+                        f"{short_repr(self)} gave None for an element; return a list, [] to drop the element."
+                    )
                 for index, child in enumerate(children):
                     if index == limit:
                         raise FanOutError(
-                            f"{shown(self)} made more than max_fan_out={limit} elements of one; raise it or return fewer."
+                            f"{short_repr(self)} made more than max_fan_out={limit} elements of one; raise it or return fewer."
                         )
                     context.row = child_row(row, index)
                     then(child)
@@ -351,6 +353,6 @@ def as_operation(operation: Any) -> Operation:
     if callable(operation):
         return MapTransform(operation)
     raise TypeError(
-        f"operations has {shown(operation)}, {a_kind_of(operation)}; pass a function (a map), or one of MapTransform, "
+        f"operations has {short_repr(operation)}, {a_kind_of(operation)}; pass a function (a map), or one of MapTransform, "
         "RandomMapTransform, MapWithIndexTransform, Filter, FlatMap, Batch."
     )

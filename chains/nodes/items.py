@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from ...common.keyed_random import child_row
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...operations import Operation
 from ...operations.identity import fingerprint
 from ...operations.protocol import Context
@@ -38,7 +38,7 @@ def applied(node: Node, operation: Operation) -> Node:
         return Batched.of(node, operation)
     if operation.takes is not None:
         raise TypeError(
-            f"{shown(operation)} takes several elements, and a MapDataset does not know which ones make the element at an "
+            f"{short_repr(operation)} takes several elements, and a MapDataset does not know which ones make the element at an "
             "index; use it in a stream, to_iter_dataset().apply(…)."
         )
     return (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from .stats import StageStats, WorkerStats
 
 NAME = 27
@@ -27,7 +27,7 @@ def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[
 
 
 def _row(name: str, seconds: float, whole: float) -> str:
-    return f"  {brief(name, NAME):{NAME}} {seconds:9.3f} {seconds / whole if whole else 0.0:7.1%}"
+    return f"  {shorten(name, NAME):{NAME}} {seconds:9.3f} {seconds / whole if whole else 0.0:7.1%}"
 
 
 def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:

@@ -62,8 +62,8 @@ class Diagnosis:
     def _extent(self) -> str:
         measured = self.measured
         rate = 1 / measured.elapsed
-        batch = f"{measured.steps} steps of {_rows(measured)} ({told_bytes(measured.nbytes)})"
-        rates = f"{told_rate(rate)} a second, {told_rate(rate * measured.records)} records/s"
+        batch = f"{measured.steps} steps of {_rows(measured)} ({format_bytes(measured.nbytes)})"
+        rates = f"{format_rate(rate)} a second, {format_rate(rate * measured.records)} records/s"
         loops = f", in {_loops(measured)}" if measured.loops > 1 else ""
         start = f" Workers took {told(measured.start)} to begin, which is left out." if measured.start > 1e-3 else ""
         return f"Measured: {batch}, {rates}{loops}; this machine has {measured.cores} cores.{start}{self._others()}"
@@ -87,7 +87,7 @@ class Diagnosis:
     def _waits(self) -> str:
         measured = self.measured
         if not measured.step_known:
-            return f"Batches come {told_rate(1 / measured.elapsed)} a second, one every {told(measured.elapsed)}"
+            return f"Batches come {format_rate(1 / measured.elapsed)} a second, one every {told(measured.elapsed)}"
         return f"Your step waits {_percent(measured.share_waited)} of its time"
 
     def _cause(self) -> str:
@@ -208,7 +208,7 @@ def _rows(measured: Measured) -> str:
     rows, records = measured.batch, measured.records
     if not measured.rows or 0.5 < records / max(rows, 1e-9) < 2:
         return f"{rows:,.0f} records"
-    return f"{rows:,.0f} rows of {told_rate(records)} records"
+    return f"{rows:,.0f} rows of {format_rate(records)} records"
 
 
 def _loops(measured: Measured) -> str:
@@ -311,10 +311,10 @@ def told(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} µs"
 
 
-def told_bytes(nbytes: float) -> str:
+def format_bytes(nbytes: float) -> str:
     """A number of bytes.
 
-    >>> told_bytes(800), told_bytes(9_633_792)
+    >>> format_bytes(800), format_bytes(9_633_792)
     ('800 B', '9.6 MB')
     """
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -323,10 +323,10 @@ def told_bytes(nbytes: float) -> str:
     return f"{nbytes:.0f} B"
 
 
-def told_rate(rate: float) -> str:
+def format_rate(rate: float) -> str:
     """A number of things in a second.
 
-    >>> told_rate(1234.5), told_rate(45.67), told_rate(0.5)
+    >>> format_rate(1234.5), format_rate(45.67), format_rate(0.5)
     ('1,234', '46', '0.50')
     """
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}" if rate >= 1 else f"{rate:.2f}"

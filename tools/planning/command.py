@@ -43,7 +43,7 @@ def _gbit(text: str) -> float:
 
 def _plan(options: argparse.Namespace) -> int:
     from ..diagnosis.diagnose import work_alone
-    from ..diagnosis.diagnosis import told, told_bytes
+    from ..diagnosis.diagnosis import format_bytes, told
     from ..diagnosis.judging.model import worker_seconds
     from .plan import Machines, Needs, Plan
 
@@ -59,7 +59,7 @@ def _plan(options: argparse.Namespace) -> int:
         print(json.dumps(plan.to_dict() | {"records": loop.records}))
         return 0
     first, *others = str(plan).splitlines()
-    batch = f"{loop.records:,.0f} records ({told_bytes(loop.nbytes)}) takes {told(work)} of a worker"
+    batch = f"{loop.records:,.0f} records ({format_bytes(loop.nbytes)}) takes {told(work)} of a worker"
     reads = f", which has {loop.source.reads} reads under way" if loop.reads_ahead else ""
     print(first, f"Measured: a batch of {batch}{reads}, {told(loop.processor)} of a core.", *others, sep="\n")
     return 0

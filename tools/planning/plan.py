@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..diagnosis.diagnosis import told, told_bytes
+from ..diagnosis.diagnosis import format_bytes, told
 
 HEADROOM = 0.1
 """Share of workers and cores beyond what the average needs: tasks differ, and their results are wanted in order. Checked by
@@ -114,7 +114,7 @@ class Plan:
         workers = f"{self.workers} worker{'s' * many}"
         if not self.hidden:
             return (
-                f"The network is too slow for a step of {step}: a batch of {told_bytes(self.needs.nbytes)} takes "
+                f"The network is too slow for a step of {step}: a batch of {format_bytes(self.needs.nbytes)} takes "
                 f"{told(self.seconds)}, which {workers} on {_nodes(self.nodes)} keep{'s' * (not many)} up with; send "
                 "fewer bytes."
             )
@@ -129,8 +129,8 @@ class Plan:
             ("cores at work", f"{needs.processor / step:.1f}", f"{there}"),
             (
                 "network, into this machine",
-                f"{told_bytes(needs.nbytes / step)}/s",
-                f"{told_bytes(machines.bandwidth)}/s",
+                f"{format_bytes(needs.nbytes / step)}/s",
+                f"{format_bytes(machines.bandwidth)}/s",
             ),
         ]
         return [f"{'':30} {'needed':>12} {'there is':>12}", *(_row(*row) for row in rows[: 2 if self.nodes else 1])]
