@@ -2,7 +2,7 @@
 
 In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with where it comes from.
 
-    spans → Ordered → RowRuns  [→ Regroup → Ordered → RowRuns  for every further stage]  → elements
+    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  → elements
                        └→ JoinedRuns, with those of other inputs ─┘
 """
 
@@ -24,20 +24,19 @@ from ..plan.steps.ranges import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
 from ..work.tasks import SpanTask
+from .cache import CacheReader, CacheWriter
 from .in_order import InOrder
 from .join import JoinedRuns
-from .kept import Keeping, Kept
-from .ordered import OnDemand, Ordered
+from .ordered import OnDemand, Ordered, Results
+from .provenance import Request, Rows, span_request
 from .pull import Ended, FromIterator, Pull
 from .regroup import Regroup
-from .requests import Request, Results, SpanRequest
 from .room import with_room
-from .row_runs import RowRuns
-from .rows import Rows
 from .skipped import SkippedRecords
+from .stage_output import StageOutput
 from .unfinished_runs import UnfinishedRuns
 
-Runs: TypeAlias = RowRuns | JoinedRuns | Keeping | Kept | UnfinishedRuns
+Runs: TypeAlias = StageOutput | JoinedRuns | CacheWriter | CacheReader | UnfinishedRuns
 
 
 class Flow:
@@ -107,8 +106,8 @@ class Flow:
         results_ = Ordered(requests, self._executor, stage.number) if ahead else OnDemand(requests, self._executor)
         return self._runs_of(results_, leaf, start, stage)
 
-    def _runs_of(self, results: Results, leaf: Leaf, start: Cursor, stage: Stage) -> RowRuns:
-        return RowRuns(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage)
+    def _runs_of(self, results: Results, leaf: Leaf, start: Cursor, stage: Stage) -> StageOutput:
+        return StageOutput(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage)
 
     def _joined(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"
@@ -120,20 +119,20 @@ class Flow:
         if not join.rule.keeps or not repeated or start != self._pipeline.start_of(part):
             return runs
         if (kept := self._kept.get(join.number)) is not None:
-            return Kept(kept)
-        return Keeping(runs, lambda rows: self._kept.update({join.number: rows}))
+            return CacheReader(kept)
+        return CacheWriter(runs, lambda rows: self._kept.update({join.number: rows}))
 
     def _at_most(self, rows: int) -> int:
         return min(rows, self._executor.most_rows())
 
-    def _spans(self, stage: Stage, start: int, former: int) -> Iterator[SpanRequest]:
+    def _spans(self, stage: Stage, start: int, former: int) -> Iterator[Request]:
         assert stage.leaf is not None, "only stages on leaves are given spans"
         leaf = self._pipeline.read_by(stage.number, former)
         total = start + stage.useful(self._pipeline.every_leaf[leaf].left_from(start))
-        number, unit = stage.number, stage.unit
+        number = stage.number
         parts = (spans(*part, partial(self._executor.inputs, number)) for part in kept(self._unread, start, total))
         for span in chain.from_iterable(parts):
-            yield SpanRequest(SpanTask(number, *span, former=former), leaf, unit)
+            yield span_request(SpanTask(number, *span, former=former), leaf, stage)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""

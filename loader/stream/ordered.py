@@ -7,11 +7,22 @@ from __future__ import annotations
 
 from collections import deque
 from time import perf_counter
+from typing import Protocol
 
 from ..executors.protocol import Executor, Handle
 from ..work.tasks import Block
+from .provenance import Request
 from .pull import Ended, Pull
-from .requests import Request
+
+
+class Results(Protocol):
+    """Has tasks run and gives their blocks in order. Used by one thread at a time."""
+
+    def fill(self) -> None:
+        """Have work begin, without waiting."""
+
+    def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
+        """The next request and its block; `Ended`, ever again; None if `wait` is False and there is none at hand."""
 
 
 class OnDemand:
