@@ -14,7 +14,7 @@ import numpy as np
 
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
-from ...loader.timing.stats import StageStats
+from ...loader.timing.snapshot import StageStats
 from ...loader.timing.times import Look, TaskEvent
 from ...loader.work.explain import place
 from ...loader.work.stopwatch import Stopwatch
