@@ -9,9 +9,9 @@ In: a pipeline, the cursor to start from, an executor. Out: elements in order, e
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
@@ -19,18 +19,17 @@ from ..plan.cursor import Cursor, Unfinished
 from ..plan.leaf import Leaf
 from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
-from ..plan.stages import MIN_SPAN, Stage, spans
+from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.ranges import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
-from ..work.tasks import SpanTask
 from .in_order import InOrder
 from .join import JoinedRuns
 from .kept import Keeping, Kept
 from .ordered import OnDemand, Ordered
-from .pull import Ended, FromIterator, Pull
+from .pull import Ended, Pull
 from .regroup import Regroup
-from .requests import Request, Results, SpanRequest
+from .requests import Request, Results, SpanRequests
 from .room import with_room
 from .row_runs import RowRuns
 from .rows import Rows
@@ -92,7 +91,7 @@ class Flow:
             return self._runs_of(results_, self._pipeline.leaves[stage.leaf], start, stage)
         requests: Pull[Request]
         if stage.input is None:
-            requests = FromIterator(self._spans(stage, start.positions[0], former))
+            requests = self._spans(stage, start.positions[0], former)
         else:
             inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former)
             whole = self._whole and (not self._pipeline.joins or stage.number == self._pipeline.top.stage)
@@ -126,14 +125,10 @@ class Flow:
     def _at_most(self, rows: int) -> int:
         return min(rows, self._executor.most_rows())
 
-    def _spans(self, stage: Stage, start: int, former: int) -> Iterator[SpanRequest]:
-        assert stage.leaf is not None, "only stages on leaves are given spans"
+    def _spans(self, stage: Stage, start: int, former: int) -> SpanRequests:
         leaf = self._pipeline.read_by(stage.number, former)
         total = start + stage.useful(self._pipeline.every_leaf[leaf].left_from(start))
-        number, unit = stage.number, stage.unit
-        parts = (spans(*part, partial(self._executor.inputs, number)) for part in kept(self._unread, start, total))
-        for span in chain.from_iterable(parts):
-            yield SpanRequest(SpanTask(number, *span, former=former), leaf, unit)
+        return SpanRequests(stage, leaf, kept(self._unread, start, total), self._executor.inputs)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""

@@ -45,8 +45,8 @@ class InOrder:
             unit = self._stage.unit
             length = unit if self._position < self._singly_until else self._executor.inputs(self._stage.number)
             stop = self._position + length
-            task = SpanTask(self._stage.number, self._position, stop, since)
-            request = SpanRequest(task, self._leaf, self._stage.unit)
+            task = SpanTask(self._stage.number, self._position, stop, self._leaf, since)
+            request = SpanRequest(task, self._stage.unit)
             moment = perf_counter()
             self._submitted = request, self._executor.submit(task), moment
 

@@ -6,11 +6,12 @@ In: spans, or rows of earlier blocks. Out: what an executor is given; and, when 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast
 
 from ..plan.cursor import Cursor, Note
+from ..plan.stages import Stage
 from ..work.tasks import Block, GroupTask, SpanTask, Task
 from .pull import Ended
 from .rows import GroupOrigin, Origin, SpanOrigin
@@ -21,7 +22,6 @@ class SpanRequest:
     """A span of a leaf."""
 
     task: SpanTask
-    leaf: int  # its number, among every leaf
     unit: int  # positions that make one row
     blocks: Mapping[int, Any] = field(default_factory=dict)  # that the task reads: none
     notes: tuple[tuple[Note, ...], tuple[Note, ...]] = ((), ())  # as of `SpanOrigin`
@@ -35,9 +35,8 @@ class SpanRequest:
     def origin(self, block: Block, before: int = 0) -> Origin:
         """Of the rows that came of it; so many came before of its unit."""
         is_open = self.pieces_left > 0 or (block.tags is not None and block.tags.open)
-        return SpanOrigin(
-            self.leaf, self.task.start, self.task.stop, self.unit, block.tags, self.notes, before, is_open
-        )
+        task = self.task
+        return SpanOrigin(task.leaf, task.start, task.stop, self.unit, block.tags, self.notes, before, is_open)
 
     def divided(self, parts: Sequence[Task]) -> list[SpanRequest]:
         """A request for each part of the task, in their order."""
@@ -46,6 +45,31 @@ class SpanRequest:
             dataclasses.replace(self, task=part, pieces_left=0 if part.only is None else len(parts) - number)
             for number, part in enumerate(spans, 1)
         ]
+
+
+class SpanRequests:
+    """The spans of a leaf, in order: those of `ranges` of local positions, each as long as `length()` says then.
+
+    Where the length grows, a span is shorter, so that it ends at a multiple of the length: groups made of its rows end there,
+    too, and need not cut what comes of it.
+    """
+
+    def __init__(self, stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]) -> None:
+        self._stage, self._leaf, self._unit = stage.number, leaf, stage.unit
+        self._ranges = iter(ranges)
+        self._length = length
+        self._first = self._start = self._stop = 0  # of the range, and where its next span begins
+
+    def next(self, wait: bool) -> SpanRequest | Ended:
+        """The next span; they are all at hand."""
+        while self._start >= self._stop:
+            found = next(self._ranges, None)
+            if found is None:
+                return Ended()
+            self._first, self._stop = self._start, _ = found
+        start, length = self._start, self._length(self._stage)
+        self._start = stop = min(start + length - (start - self._first) % length, self._stop)
+        return SpanRequest(SpanTask(self._stage, start, stop, self._leaf), self._unit)
 
 
 @dataclass(frozen=True, slots=True)

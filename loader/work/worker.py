@@ -243,7 +243,7 @@ class Worker:
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
         whole = Block([], None if self._pipeline.aligned else RowTags())
-        self._readers[self._pipeline.read_by(task.stage, task.former)].expect(task)
+        self._readers[task.leaf].expect(task)
         stacks, unit = self._stacks_rows[task.stage], self._pipeline.stages[task.stage].unit
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
         for span in spans(task.start, task.stop, lambda: self._span(task)):
@@ -292,14 +292,14 @@ class Worker:
         records, failure = self._records(task, read)
         self._reading += perf_counter() - began
         block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
-        leaf = self._pipeline.every_leaf[self._pipeline.read_by(task.stage, task.former)]
+        leaf = self._pipeline.every_leaf[task.leaf]
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
         """The records of a span, or batches of columns; after a failure those before it, and why."""
         if read is not None and self._columns is None and not read.unread:
             return read.records, None
-        reader = self._readers[self._pipeline.read_by(task.stage, task.former)]
+        reader = self._readers[task.leaf]
         if read is not None and self._columns is None:
             return reader.all_but_unread(task, read)
         try:
