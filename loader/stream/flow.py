@@ -8,10 +8,11 @@ In: a pipeline, the cursor to start from, an executor. Out: elements in order, e
 
 from __future__ import annotations
 
-import time
+import sys
 from collections.abc import Generator, Sequence
 from functools import partial
 from itertools import count
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
@@ -26,10 +27,10 @@ from ..timing.profiles import profiled
 from .in_order import InOrder
 from .join import JoinedRuns
 from .kept import Keeping, Kept
-from .ordered import OnDemand, Ordered
+from .ordered import OnDemand, Ordered, Spans
 from .pull import Ended, Pull
 from .regroup import Regroup
-from .requests import Request, Results, SpanRequests
+from .requests import Request, Results
 from .room import with_room
 from .row_runs import RowRuns
 from .rows import Rows
@@ -125,10 +126,10 @@ class Flow:
     def _at_most(self, rows: int) -> int:
         return min(rows, self._executor.most_rows())
 
-    def _spans(self, stage: Stage, start: int, former: int) -> SpanRequests:
+    def _spans(self, stage: Stage, start: int, former: int) -> Spans:
         leaf = self._pipeline.read_by(stage.number, former)
         total = start + stage.useful(self._pipeline.every_leaf[leaf].left_from(start))
-        return SpanRequests(stage, leaf, kept(self._unread, start, total), self._executor.inputs)
+        return Spans(stage, leaf, kept(self._unread, start, total), self._executor.inputs)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""
@@ -141,16 +142,23 @@ class Flow:
         """
         waits = self._observer.waits
         while True:
-            waits.begin(time.perf_counter())
-            with profiled("next rows"):
-                run = self._runs.next(wait=True)
-                assert run is not None, "it was waited for"
-                if not isinstance(run, Ended):
-                    run.unpack()
-            waits.end(time.perf_counter())
+            waits.begin(perf_counter())
+            if "jax.profiler" in sys.modules:
+                with profiled("next rows"):
+                    run = self._next()
+            else:
+                run = self._next()
+            waits.end(perf_counter())
             if isinstance(run, Ended):
                 if run.failure is not None:
                     raise run.failure.error
                 return
             for row in range(run.start, run.stop):
                 yield run.take(row), run, row
+
+    def _next(self) -> Rows | Ended:
+        run = self._runs.next(wait=True)
+        assert run is not None, "it was waited for"
+        if not isinstance(run, Ended):
+            run.unpack()
+        return run

@@ -6,12 +6,11 @@ In: spans, or rows of earlier blocks. Out: what an executor is given; and, when 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast
 
 from ..plan.cursor import Cursor, Note
-from ..plan.stages import Stage
 from ..work.tasks import Block, GroupTask, SpanTask, Task
 from .pull import Ended
 from .rows import GroupOrigin, Origin, SpanOrigin
@@ -45,31 +44,6 @@ class SpanRequest:
             dataclasses.replace(self, task=part, pieces_left=0 if part.only is None else len(parts) - number)
             for number, part in enumerate(spans, 1)
         ]
-
-
-class SpanRequests:
-    """The spans of a leaf, in order: those of `ranges` of local positions, each as long as `length()` says then.
-
-    Where the length grows, a span is shorter, so that it ends at a multiple of the length: groups made of its rows end there,
-    too, and need not cut what comes of it.
-    """
-
-    def __init__(self, stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]) -> None:
-        self._stage, self._leaf, self._unit = stage.number, leaf, stage.unit
-        self._ranges = iter(ranges)
-        self._length = length
-        self._first = self._start = self._stop = 0  # of the range, and where its next span begins
-
-    def next(self, wait: bool) -> SpanRequest | Ended:
-        """The next span; they are all at hand."""
-        while self._start >= self._stop:
-            found = next(self._ranges, None)
-            if found is None:
-                return Ended()
-            self._first, self._stop = self._start, _ = found
-        start, length = self._start, self._length(self._stage)
-        self._start = stop = min(start + length - (start - self._first) % length, self._stop)
-        return SpanRequest(SpanTask(self._stage, start, stop, self._leaf), self._unit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ class Worker:
         self._run_throughs = run_throughs_of(pipeline) if run_throughs is None else run_throughs
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
+        self._only_columns = self._columns is not None and pipeline.aligned and len(pipeline.operations) == 1
         self._notices = Notices()
         self._seeds_globals = seeds_globals
         self._owns_globals = owns_globals
@@ -108,7 +109,8 @@ class Worker:
         Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
         """
         block = self._run_alone(task, blocks, read_ahead)
-        return self._with_torch(task, blocks, block) if self._torch.has_come() else block
+        late = not self._torch.seen and "torch" in sys.modules and self._torch.has_come()
+        return self._with_torch(task, blocks, block) if late else block
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
         """Do a task again in which torch was loaded: it begins with the same state in every process."""
@@ -158,7 +160,8 @@ class Worker:
         block.waited = waited
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
-        block.notices = self._notices.take()
+        if self._notices.new:
+            block.notices = self._notices.take()
         return block
 
     def _may_skip(self, failure: Failure) -> bool:
@@ -185,7 +188,8 @@ class Worker:
         block.stand = stand
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
-        block.notices = self._notices.take()
+        if self._notices.new:
+            block.notices = self._notices.take()
         return block
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
@@ -291,6 +295,8 @@ class Worker:
         began = perf_counter()
         records, failure = self._records(task, read)
         self._reading += perf_counter() - began
+        if self._only_columns and failure is None:
+            return Block(records)
         block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
         leaf = self._pipeline.every_leaf[task.leaf]
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
