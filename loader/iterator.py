@@ -30,7 +30,7 @@ from .state.resume import joined, parsed, resumed
 from .state.standing import Standing
 from .stats import IteratorStats
 from .stream.flow import Flow
-from .stream.rows import Rows
+from .stream.provenance import Rows
 from .stream.running import Elements, Running
 from .stream.skipped import SkippedRecords
 from .timing.listeners import begins

@@ -232,8 +232,9 @@ class PackStep:
             raise
         context.seed, context.position, first_row = self._first
         for index, row in enumerate(rows):
-            context.row = child_row(first_row, index)
+            context.row, context.packed = child_row(first_row, index), (documents, index)
             self._then(row)
+        context.packed = None
         context.seed, context.position, context.row = last
 
     def finish(self) -> None:

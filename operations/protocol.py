@@ -64,7 +64,8 @@ class Context:
         seed: seed of the random operations.
         position: global position of the record (of a batch: of its first record).
         row: which of the position's rows; 0 until a flat map makes several.
-        unit: which of the task's units (see loader/plan/stages.py) the element belongs to.
+        input: number of the task's input that the element was made of; of a batch, of one of these.
+        packed: the documents of a window that is being packed, and the number of the row there; None outside.
         only: the place in a window of the only element that is to be pushed on; None: all are.
         allocate: where batches are built.
         tell: takes what the user should be told of a leaf.
@@ -78,7 +79,8 @@ class Context:
     seed: int = 0
     position: int = 0
     row: int = 0
-    unit: int = 0
+    input: int = 0
+    packed: tuple[Sequence[Element], int] | None = None
     only: int | None = None
     allocate: Allocate = allocate_plainly
     tell: Tell = tell_nobody
@@ -106,6 +108,7 @@ class Operation:
         one_to_one: it pushes exactly one element for each (or each `takes`) that it gets.
         reads_position: its result depends on `Context.position`, `row` or `seed`.
         needs_seed: it is random.
+        puts_together: what it takes becomes items of one element, not rows of a batch.
     """
 
     takes: int | None = None
@@ -116,6 +119,7 @@ class Operation:
     one_to_one: ClassVar[bool] = True
     reads_position: ClassVar[bool] = False
     needs_seed: ClassVar[bool] = False
+    puts_together: ClassVar[bool] = False
 
     def taking(self, count: int) -> Operation:
         """The same operation, which takes another number of elements."""

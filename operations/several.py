@@ -59,10 +59,10 @@ class WindowShuffle(Operation):
         def push_window(window: Sequence[tuple[Any, ...]]) -> None:
             places = order(len(window), *window[0][:3])
             for place in places if context.only is None else places[context.only : context.only + 1]:
-                context.seed, context.position, context.row, element = window[place]
+                context.seed, context.position, context.row, context.input, element = window[place]
                 then(element)
 
-        return _in_groups(self.window_size, push_window, context, number, keeps_rest=True)
+        return in_groups(self.window_size, push_window, context, number, keeps_rest=True)
 
 
 class Together(Operation):
@@ -75,6 +75,7 @@ class Together(Operation):
 
     drops_remainder = True
     needs_one = False  # the shortest dataset may be empty
+    puts_together = True
 
     def __init__(self, count: int, names: Sequence[str] = ()) -> None:
         self.takes = count
@@ -85,15 +86,15 @@ class Together(Operation):
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         def push_together(group: Sequence[tuple[Any, ...]]) -> None:
-            context.seed, context.position, context.row, _ = group[0]
+            context.seed, context.position, context.row = group[0][:3]
             elements = tuple(element for *_, element in group)
             then(dict(zip(self.names, elements)) if self.names else elements)
 
         assert self.takes is not None, "set when it was made"
-        return _in_groups(self.takes, push_together, context, number, keeps_rest=False)
+        return in_groups(self.takes, push_together, context, number, keeps_rest=False)
 
 
-def _in_groups(
+def in_groups(
     size: int, push_group: Callable[[Sequence[tuple[Any, ...]]], None], context: Context, number: int, keeps_rest: bool
 ) -> Step:
     """A step that gathers elements, each with its place, and pushes them on when there are enough.
@@ -112,7 +113,7 @@ def _in_groups(
             raise
 
     def step(element: Element) -> None:
-        group.append((context.seed, context.position, context.row, element))
+        group.append((context.seed, context.position, context.row, context.input, element))
         if len(group) == size:
             emit()
 

@@ -18,7 +18,7 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
 from .pace import Pace, inline_limits_of, tasks_ahead
 from .protocol import Executor
-from .read_ahead import AheadOfWork, ReadAhead
+from .reads import AheadOfWork, ReadAhead
 
 
 class InlineExecutor(Executor):

@@ -18,7 +18,7 @@ from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker
 from .pace import Pace, limits_of, tasks_ahead
 from .protocol import Executor, window_of
-from .read_ahead import AheadOfWork, ReadAhead
+from .reads import AheadOfWork, ReadAhead
 from .thread_pool import Call, Pool
 
 

@@ -46,6 +46,10 @@ class Rule:
         """The note after `count` rows more."""
         return (note[0] + count, *note[1:])
 
+    def taken(self, rows: int) -> Sequence[int]:
+        """The number of rows of each input among the first ones of the join; none where the inputs decide it."""
+        return ()
+
     def ended(self, note: Note, number: int) -> Note | None:
         """How it goes on when an input whose row comes next has ended; None: that is the end.
 

@@ -48,6 +48,7 @@ class Pipeline:
         identity: what identifies source and operations, taken when the pipeline was made, because what they load or remember
             while they work may change them. None: taken now.
         formers: shards of former runs.
+        traced: what comes out of a `Pack` tells what it was made of, at the cost of memory.
     """
 
     leaves: tuple[Leaf, ...]
@@ -57,6 +58,7 @@ class Pipeline:
     skips_errors: bool = False
     identity: Identity | None = None
     formers: tuple[Former, ...] = ()
+    traced: bool = False
 
     def __post_init__(self) -> None:
         if self.identity is None:

@@ -17,7 +17,7 @@ from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, records_of_step
 from ..plan.steps.ranges import within
 from ..plan.steps.skipped import SkippedSteps
-from ..stream.rows import Rows
+from ..stream.provenance import Rows
 from .loader_state import LoaderState
 
 
@@ -93,11 +93,13 @@ class Mark(NamedTuple):
         """As those of iterators."""
         if self.run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
-        leaves = self.pipeline.leaves
+        leaves, every = self.pipeline.leaves, self.pipeline.every_leaf
+        table = self.run.origin.table(np.array([self.row]))
         found = [np.empty(0, dtype=np.int64) for _ in leaves]
-        for number, positions in self.run.origin.records(self.row).items():
-            leaf, own = self.pipeline.every_leaf[number], number % len(leaves)
-            keys = leaf.record_keys(leaf.positions_of(np.array(positions, dtype=np.int64)))
+        for number in dict.fromkeys(table.leaf.tolist()):
+            positions, own = table.position[table.leaf == number], number % len(leaves)
+            each_once = np.array(list(dict.fromkeys(positions.tolist())), dtype=np.int64)
+            keys = every[number].record_keys(every[number].positions_of(each_once))
             found[own] = np.concatenate([found[own], keys])
         told = [leaf.by_part(keys) for leaf, keys in zip(leaves, found)]
         return told[0] if len(told) == 1 else {leaf.name or str(n): told[n] for n, leaf in enumerate(leaves)}

@@ -23,7 +23,7 @@ from ..plan.lineage import Lineage
 from ..plan.parts import Part
 from ..plan.pipeline import Former, Pipeline
 from ..plan.rules.former_mix import former_mix
-from ..stream.rows import Rows
+from ..stream.provenance import Rows
 from .loader_state import LoaderState
 
 Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]

@@ -2,7 +2,7 @@
 
 In: a pipeline, the cursor to start from, an executor. Out: elements in order, each with where it comes from.
 
-    spans → Ordered → RowRuns  [→ Regroup → Ordered → RowRuns  for every further stage]  → elements
+    spans → Ordered → StageOutput  [→ Regroup → Ordered → StageOutput  for every further stage]  → elements
                        └→ JoinedRuns, with those of other inputs ─┘
 """
 
@@ -24,20 +24,19 @@ from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.ranges import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
+from .cache import CacheReader, CacheWriter
 from .in_order import InOrder
 from .join import JoinedRuns
-from .kept import Keeping, Kept
-from .ordered import OnDemand, Ordered, Spans
+from .ordered import OnDemand, Ordered, Results, Spans
+from .provenance import Request, Rows
 from .pull import Ended, Pull
 from .regroup import Regroup
-from .requests import Request, Results
 from .room import with_room
-from .row_runs import RowRuns
-from .rows import Rows
 from .skipped import SkippedRecords
+from .stage_output import StageOutput
 from .unfinished_runs import UnfinishedRuns
 
-Runs: TypeAlias = RowRuns | JoinedRuns | Keeping | Kept | UnfinishedRuns
+Runs: TypeAlias = StageOutput | JoinedRuns | CacheWriter | CacheReader | UnfinishedRuns
 
 
 class Flow:
@@ -107,8 +106,8 @@ class Flow:
         results_ = Ordered(requests, self._executor, stage.number) if ahead else OnDemand(requests, self._executor)
         return self._runs_of(results_, leaf, start, stage)
 
-    def _runs_of(self, results: Results, leaf: Leaf, start: Cursor, stage: Stage) -> RowRuns:
-        return RowRuns(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage)
+    def _runs_of(self, results: Results, leaf: Leaf, start: Cursor, stage: Stage) -> StageOutput:
+        return StageOutput(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage)
 
     def _joined(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"
@@ -120,8 +119,8 @@ class Flow:
         if not join.rule.keeps or not repeated or start != self._pipeline.start_of(part):
             return runs
         if (kept := self._kept.get(join.number)) is not None:
-            return Kept(kept)
-        return Keeping(runs, lambda rows: self._kept.update({join.number: rows}))
+            return CacheReader(kept)
+        return CacheWriter(runs, lambda rows: self._kept.update({join.number: rows}))
 
     def _at_most(self, rows: int) -> int:
         return min(rows, self._executor.most_rows())

@@ -8,12 +8,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from time import perf_counter
+from typing import Protocol
 
 from ..executors.protocol import Executor, Handle
 from ..plan.stages import Stage
 from ..work.tasks import Block, SpanTask
+from .provenance import Request, span_request
 from .pull import Ended, Pull
-from .requests import Request, SpanRequest
+
+
+class Results(Protocol):
+    """Has tasks run and gives their blocks in order. Used by one thread at a time."""
+
+    def fill(self) -> None:
+        """Have work begin, without waiting."""
+
+    def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
+        """The next request and its block; `Ended`, ever again; None if `wait` is False and there is none at hand."""
 
 
 class Spans:
@@ -26,21 +37,22 @@ class Spans:
     def __init__(
         self, stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
     ) -> None:
-        self._stage, self._leaf, self._unit = stage.number, leaf, stage.unit
+        self._stage = stage
+        self._leaf = leaf
         self._ranges = iter(ranges)
         self._length = length
         self._first = self._start = self._stop = 0  # of the range, and where its next span begins
 
-    def next(self, wait: bool) -> SpanRequest | Ended:
+    def next(self, wait: bool) -> Request | Ended:
         """The next span; they are all at hand."""
         while self._start >= self._stop:
             found = next(self._ranges, None)
             if found is None:
                 return Ended()
             self._first, self._stop = self._start, _ = found
-        start, length = self._start, self._length(self._stage)
+        start, length = self._start, self._length(self._stage.number)
         self._start = stop = min(start + length - (start - self._first) % length, self._stop)
-        return SpanRequest(SpanTask(self._stage, start, stop, self._leaf), self._unit)
+        return span_request(SpanTask(self._stage.number, start, stop, self._leaf), self._stage)
 
 
 class OnDemand:

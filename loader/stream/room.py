@@ -17,8 +17,8 @@ from ..plan.stages import Stage
 from ..work.explain import explained, name_of
 from ..work.stacked_rows import StackedRows
 from ..work.tasks import Failure
+from .provenance import Rows
 from .pull import Ended, Pull
-from .rows import Rows
 
 MIN_ROWS = 1024
 """Batches of fewer rows are not looked at: these are soon gathered. Chosen."""
@@ -47,8 +47,8 @@ class WithRoom:
 
 
 def _first_of(run: Rows) -> object:
-    (rows, start, _), *_ = run.of_blocks(run.start, run.start + 1)[0]
-    elements = rows.block.elements
+    (numbered, start, _), *_ = run.of_blocks(run.start, run.start + 1)[0]
+    elements = numbered.block.elements
     return next(elements.elements(start, start + 1)) if isinstance(elements, StackedRows) else elements[start]
 
 

@@ -223,10 +223,10 @@ class Chain:
             for context.position, element in zip(positions.tolist(), inputs.elements):
                 push(element)
             return
-        units = (np.arange(len(positions)) // self._inputs_per_unit).tolist()
+        numbers = range(0, len(positions) * self._positions_per_input, self._positions_per_input)
         each_seed = repeat(context.seed) if seeds is None else seeds.tolist()
-        each = zip(units, positions.tolist(), inputs.rows, each_seed, inputs.elements)
-        for context.unit, context.position, context.row, context.seed, element in each:
+        each = zip(numbers, positions.tolist(), inputs.rows, each_seed, inputs.elements)
+        for context.input, context.position, context.row, context.seed, element in each:
             push(element)
 
     def _push_all(self, inputs: Inputs) -> None:
@@ -307,7 +307,9 @@ class Chain:
     def _keep(self, element: Element) -> None:
         self._elements.append(element)
         if self._tags is not None:
-            self._tags.add(self._context.unit, self._context.position, self._context.row)
+            self._tags.add(self._context.input, self._context.position, self._context.row)
+            if self._pipeline.traced and self._context.packed is not None:
+                self._tags.packed_rows.append(self._context.packed)
 
     def _block(self, failure: Failure | None = None) -> Block:
         if self._tags is not None and len(self._pipeline.every_leaf) > 1:
@@ -320,7 +322,7 @@ class Chain:
     def _failed(self, error: Exception, unit: int) -> Block:
         """The rows so far, also those of the unit that failed, which may have made some before."""
         if self._tags is not None:
-            self._tags.open = bool(self._elements) and self._tags.units[-1] == unit
+            self._tags.open = bool(self._elements) and self._tags.inputs[-1] // self._stage.unit == unit
         return self._block(Failure(error))
 
 

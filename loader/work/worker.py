@@ -248,13 +248,13 @@ class Worker:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
         whole = Block([], None if self._pipeline.aligned else RowTags())
         self._readers[task.leaf].expect(task)
-        stacks, unit = self._stacks_rows[task.stage], self._pipeline.stages[task.stage].unit
+        stacks = self._stacks_rows[task.stage]
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
         for span in spans(task.start, task.stop, lambda: self._span(task)):
             block = self._run(task._replace(start=span.start, stop=span.stop), None)
             rows.extend(block.elements)
             if whole.tags is not None and block.tags is not None:
-                whole.tags.extend(block.tags, (span.start - task.start) // unit)
+                whole.tags.extend(block.tags, span.start - task.start)
             if block.failure is not None:
                 whole.failure = block.failure
                 break
@@ -326,9 +326,9 @@ def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
     delivered = dict(leaf.lineage.skips)
     kept, seen = [], dict[int, int]()
     positions = leaf.positions(task.start, task.stop).tolist()
-    for number, unit in enumerate(block.tags.units):
-        seen[unit] = seen.get(unit, 0) + 1
-        if seen[unit] > delivered.get(positions[unit], 0):
+    for number, place in enumerate(block.tags.inputs):
+        seen[place] = seen.get(place, 0) + 1
+        if seen[place] > delivered.get(positions[place], 0):
             kept.append(number)
     if len(kept) < block.count:
         block.elements = [block.elements[number] for number in kept]

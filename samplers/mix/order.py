@@ -140,6 +140,11 @@ class MixOrder:
         """How many elements of each part are drawn before a position."""
         return np.array(self._stage(position).counts_at(position), dtype=np.int64)
 
+    def taken(self, rows: int) -> list[int]:
+        """As `counts`; empty for more rows than a mix has positions."""
+        counts: list[int] = self.counts(rows).tolist() if rows < MAX_POSITION else []
+        return counts
+
     def count(self, part: int, position: int) -> int:
         """How many elements of one part are drawn before a position."""
         return self._stage(position).count_at(part, position)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,6 +40,9 @@ class FormerMix(MixRows):
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
         """As the protocol says."""
         return self._numbers[super().choices(note, count)]
+
+    def taken(self, rows: int) -> Sequence[int]:
+        return ()
 
     def ended(self, note: Note, number: int) -> Note | None:
         """As the protocol says."""

@@ -29,6 +29,9 @@ class InTurn(Rule):
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
         return np.arange(note[0], note[0] + count, dtype=np.int64) % self.count
 
+    def taken(self, rows: int) -> Sequence[int]:
+        return [(rows - number - 1) // self.count + 1 for number in range(self.count)]
+
     def ended(self, note: Note, number: int) -> Note | None:
         if self.together and number:
             raise JoinError(

@@ -26,6 +26,9 @@ class RowOrder(Protocol):
     def places(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The numbers of the inputs, and the rows in each."""
 
+    def taken(self, rows: int) -> Sequence[int]:
+        """The number of rows of each input among the first ones; none where that takes long to tell."""
+
     def without(self, part: int, position: int) -> RowOrder | None:
         """The order that from a row on draws the others; None if nobody is left."""
 
@@ -73,6 +76,9 @@ class MixRows(Rule):
             block = _Block(row, ends, self._order(ends).places(rows)[0])
             self._blocks[:] = [block]
         return block.of(row, count)
+
+    def taken(self, rows: int) -> Sequence[int]:
+        return self.order.taken(rows)
 
     def _order(self, ends: Note) -> RowOrder:
         """The order without the inputs that have ended."""

@@ -27,6 +27,9 @@ class First(Rule):
         """What decides the rule."""
         return {"kind": "limit", "count": self.count}
 
+    def taken(self, rows: int) -> Sequence[int]:
+        return [rows] if rows <= self.count else []
+
     def choices(self, note: Note, count: int) -> NDArray[np.int64]:
         return np.zeros(max(min(count, self.count - note[0]), 0), dtype=np.int64)
 

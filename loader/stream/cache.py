@@ -5,16 +5,13 @@ In: runs of rows, from the first to the last. Out: the same, and again the same.
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from .provenance import Rows
 from .pull import Ended, Pull
-from .rows import JoinedRows, RowRun, Rows
 
 
-class Keeping:
+class CacheWriter:
     """Gives rows, and keeps them; once all have come, `done` is given them."""
 
     def __init__(self, runs: Pull[Rows], done: Callable[[Sequence[Rows]], None]) -> None:
@@ -33,12 +30,12 @@ class Keeping:
                 self._done(self._kept)
             return run
         if run is not None:
-            run = _to_keep(run)
+            run = run.kept()
             self._kept.append(run)
         return run
 
 
-class Kept:
+class CacheReader:
     """Rows that were kept, from the first to the last."""
 
     def __init__(self, rows: Sequence[Rows]) -> None:
@@ -50,20 +47,3 @@ class Kept:
     def next(self, wait: bool) -> Rows | Ended:
         """The next rows."""
         return next(self._rows, None) or Ended()
-
-
-class KeptRun(RowRun):
-    """Rows of a block, which keeps them: each is given as a copy, as the user may change it."""
-
-    __slots__ = ()
-
-    def take(self, row: int) -> Any:
-        return copy.deepcopy(self.block.elements[row])
-
-
-def _to_keep(rows: Any) -> Rows:
-    if isinstance(rows, JoinedRows):
-        parts = [[(_to_keep(each), start, stop) for each, start, stop in part] for part in rows.parts]
-        return dataclasses.replace(rows, parts=parts)
-    assert isinstance(rows, RowRun), "rows are those of a block, or joined"
-    return KeptRun(rows.origin, rows.start, rows.stop, rows.number, rows.block_number, rows.block)

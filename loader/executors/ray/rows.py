@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Sequence, Set
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import cloudpickle
@@ -19,7 +19,12 @@ from ....operations.trees import flatten
 from ...work.slabs import SlabPool
 from ...work.stacked_rows import RowStack, StackedRows, side_by_side
 from ...work.stopwatch import bytes_of
-from .tuned import IN_THE_PICKLE, STACKED_BELOW
+
+IN_THE_PICKLE = 512
+"""Bytes of the largest array that is copied into the pickle of a block. Chosen: as of arrays that get no place on slabs."""
+
+STACKED_BELOW = 16 << 10
+"""Bytes of the largest rows that are put side by side before they go. Chosen: of larger ones the copy costs more."""
 
 StoredRows = tuple[bytes, list[Any]]
 """A pickle, and the memory of its large arrays: `PickleBuffer`s on the way to the store, Ray's buffers on the way back."""
@@ -56,7 +61,7 @@ class Held:
 
 
 OF_THIS_PROCESS: WeakSet[Any] = WeakSet()
-"""Executors, which have references to what lies in the store."""
+"""Transports, which have references to what is in the store."""
 
 os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 
@@ -115,3 +120,32 @@ def as_list(rows: list[Any] | StackedRows) -> list[Any]:
 def memory_of(buffers: Sequence[Any]) -> list[Any]:
     """Buffers that stand beside a pickle, on their way to the store."""
     return [pickle.PickleBuffer(buffer) for buffer in buffers]
+
+
+LOST = ""
+"""In place of the node of rows that Ray has lost, wherever they were."""
+
+
+class Fetch(Protocol):
+    """Brings rows here; None: they did not come within a second, or are lost."""
+
+    def __call__(self, rows: RayRows) -> list[Any] | None: ...
+
+
+class RayRows:
+    """Rows of a block in the object store, until somebody wants them here. Their arrays look at the store."""
+
+    def __init__(self, reference: Any, node: str, gone: Set[str], fetch: Fetch) -> None:
+        self.reference = reference
+        self.node = node
+        self._gone = gone  # nodes, by their ids
+        self._fetch = fetch
+
+    @property
+    def lost(self) -> bool:
+        """Whether the node is gone that had them, or Ray has lost them."""
+        return self.node in self._gone
+
+    def load(self) -> list[Any] | None:
+        """The rows."""
+        return self._fetch(self)

@@ -14,8 +14,8 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from ....interrupts import Uninterrupted
-from ...pool.pickled import pickled
+from ...interrupts import Uninterrupted
+from ..pool.pickled import pickled
 
 _HEADER = 16
 _ALIGNMENT = 64

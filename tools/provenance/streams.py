@@ -1,6 +1,6 @@
-"""From where a step is to be found: the nearest place that is known, at the step itself if no record decides what is in it.
+"""Streams and checkpoints that a user passed to `trace` or `diff`.
 
-In: what the user passed as loader and as checkpoint. Out: for each shard a pipeline, a cursor, and the number of its step.
+In: a loader, a dataset, an iterator; a state, files, folders. Out: a pipeline, and the place of its run.
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ from typing import Any
 from ...chains.iter_dataset import IterDataset
 from ...chains.map_dataset import MapDataset
 from ...common.messages import a_kind_of
-from ...errors import CheckpointError, TraceError
+from ...errors import CheckpointError
 from ...loader.data_loader import DataLoader
 from ...loader.device.description import DeviceLoader
 from ...loader.epochs import Epochs, one_epoch
 from ...loader.iterator import DataLoaderIterator
 from ...loader.options import ExecutionOptions, ReadOptions
-from ...loader.plan.cursor import Cursor
 from ...loader.plan.pipeline import Pipeline
-from ...loader.plan.steps.ranges import within
 from ...loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from ...loader.state.loader_state import LoaderState
 from ...loader.state.mark import Mark
 from ...samplers import ShardOptions
 from ...samplers.one_epoch import OneEpoch
 from ..checkpoints import states_at
-from .jump import cursor_after
 
 HERE = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
 """Nothing is run but in the calling thread, and nothing ahead of what is asked for."""
@@ -131,66 +128,3 @@ def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
     if not isinstance(checkpoint, (bytes, bytearray)):
         raise CheckpointError(f"{a_kind_of(checkpoint)} is no checkpoint; pass its path, or what get_state() gave.")
     return [LoaderState.from_json(bytes(checkpoint))]
-
-
-class Place:
-    """A place in the stream of one shard, from which to run to a step.
-
-    Attributes:
-        pipeline: as it goes on there.
-        cursor: the place.
-        step: the number of the element that comes next there.
-        told: arithmetic told it.
-    """
-
-    def __init__(self, pipeline: Pipeline, cursor: Cursor, step: int, told: bool) -> None:
-        self.pipeline, self.cursor, self.step, self.told = pipeline, cursor, step, told
-
-    @classmethod
-    def nearest(cls, mark: Mark, step: int) -> Place:
-        """The last place at or before a step that can be told without reading.
-
-        Raises:
-            TraceError: the step is left out, or is one of before the shards or the batch size changed.
-        """
-        if within(mark.skipped.steps, step) is not None:
-            raise TraceError(f"step {step} is left out by skip(): it has no records.")
-        pipeline, at = mark.pipeline, mark.cursor
-        if pipeline.aligned:
-            return cls(pipeline, Cursor((_position(mark, step),), (0,) * len(at.skips), at.notes), step, True)
-        if (jump := _jump(mark, step)) is not None:
-            return cls(pipeline, jump, step, True)
-        if step >= mark.step:
-            return cls(pipeline, at, mark.step, False)
-        if any(leaf.lineage.layers for leaf in pipeline.leaves):
-            raise _too_early(mark, step)
-        return cls(pipeline, pipeline.start, 0, False)
-
-
-def _jump(mark: Mark, step: int) -> Cursor | None:
-    """The cursor at a step of a run that did not change on its way, where no operation decides what is in a step."""
-    pipeline = mark.pipeline
-    as_begun = cursor_after(pipeline, pipeline.top, mark.step) == mark.cursor
-    return cursor_after(pipeline, pipeline.top, step) if as_begun else None
-
-
-def _position(mark: Mark, step: int) -> int:
-    """The local position at which a step of an aligned pipeline begins."""
-    unit, at = mark.pipeline.stages[0].unit, (mark.cursor.positions[0], mark.step)
-    if step >= mark.step:
-        return mark.skipped.position_of(step, at, unit)
-    if mark.pipeline.leaf.lineage.layers or mark.skipped.absorbed:
-        position = at[0] - (mark.step - step) * unit
-        if position < 0 or at[0] % unit or mark.skipped.steps:
-            raise _too_early(mark, step)
-        return position
-    if min(mark.step * unit, mark.pipeline.leaf.total) != at[0]:
-        raise _too_early(mark, step)
-    return step * unit
-
-
-def _too_early(mark: Mark, step: int) -> TraceError:
-    return TraceError(
-        f"step {step} came before the checkpoint, at step {mark.step}, and the number of shards or the batch size changed on "
-        "the way; pass a checkpoint of before that, or none for steps of the first run."
-    )

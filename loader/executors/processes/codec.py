@@ -18,12 +18,14 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from .....operations.protocol import ArraySpec
-from .....operations.trees import flatten
-from ....work.slabs import Lease, SlabPool, lease_of
-from ....work.stacked_rows import RowStack, StackedRows, side_by_side
-from ..tuned import TINY
-from .messages import ArrayPlace, Encoded, SlabName
+from ....operations.protocol import ArraySpec
+from ....operations.trees import flatten
+from ...work.slabs import Lease, SlabPool, lease_of
+from ...work.stacked_rows import RowStack, StackedRows, side_by_side
+from .channel import ArrayPlace, Encoded, SlabName
+
+TINY = 512
+"""Bytes of an array that is not worth a place on a slab. Chosen."""
 
 
 class Encoder:

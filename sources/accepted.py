@@ -1,15 +1,19 @@
-"""What people pass as a source and is none, though it may look like one; and what to write instead.
+"""Accepts what users pass as a source. In: any object. Out: a source, or an error that says what to write instead.
 
-In: any object. Out: nothing, or an error. Other libraries are told by the names of their classes: none is imported.
+Other libraries are known by the names of their classes: none is imported.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from ..common.messages import TEXT, a_kind_of, short_repr
+from .memory import MemorySource
+from .protocol import DataSource, is_asynchronous, is_hugging_face
 
 _READERS = {
     ".npy": "np.load(path, mmap_mode='r') if its rows are records, or headrace.TokenSource(path) for documents of tokens",
@@ -51,7 +55,44 @@ _TABLES = {
 }
 
 
-def refuse_no_source(data: Any) -> None:
+def as_source(data: Any) -> DataSource[Any]:
+    """Makes a source of what a user passes as one.
+
+    A list, tuple, range, dict of arrays or array becomes a `MemorySource`, a `datasets.Dataset` a
+    `HuggingFaceDataSource`, a source whose reads are coroutines an `AsyncSource`; anything else with `__len__` and
+    `__getitem__` is a source already and comes back as it is.
+
+    Raises:
+        TypeError: `data` has no random access (a generator, a set, an iterator), it is a path, a table or a
+            dict of datasets, or it is a tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
+        ValueError: `data` is empty, or its arrays have unequal lengths.
+
+    >>> as_source([1, 2, 3])[1]
+    2
+    """
+    _refuse_no_source(data)
+    if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
+        return MemorySource(data)
+    if is_hugging_face(data):
+        from .arrow.hugging_face import HuggingFaceDataSource
+
+        return HuggingFaceDataSource(data)
+    asynchronous = is_asynchronous(data)
+    needed = ("__len__",) if asynchronous else ("__len__", "__getitem__")
+    missing = [name for name in needed if not hasattr(type(data), name)]
+    if missing:
+        raise TypeError(
+            f"a data source needs __len__ and __getitem__; {type(data).__name__} has no {' and no '.join(missing)}; "
+            "collect an iterator into a list first: list(...)"
+        )
+    if asynchronous:
+        from .asynchronous.source import AsyncSource
+
+        return AsyncSource(data)
+    return cast(DataSource[Any], data)
+
+
+def _refuse_no_source(data: Any) -> None:
     """Raise for a path, a table, a stream, a class, or a dict of datasets or of lists.
 
     Raises:

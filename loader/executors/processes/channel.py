@@ -1,6 +1,7 @@
-"""One message is one packet, with the file descriptors that go along.
+"""Messages between the user's process, the zygote and the workers, and the channel that carries them.
 
-In: messages. Out: the same messages in the other process. A message too large for a packet travels in anonymous memory.
+In: messages, and file descriptors that go along. Out: the same in the other process. One message is one packet; one too large
+for a packet travels in anonymous memory.
 """
 
 from __future__ import annotations
@@ -12,10 +13,15 @@ import pickle
 import select
 import socket
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..tuned import PACKET
-from .messages import KINDS
+from ...work.tasks import PackedTags
+from ..pool.messages import Packed
+from ..pool.pool import Kill, Spawn
+from ..transport import Ready
+
+PACKET = 64 << 10
+"""Bytes of the largest packet. Chosen: messages have under 1 KB (measured), unless errors or rows of objects are in them."""
 
 MAX_DESCRIPTORS = 64
 """The most descriptors that one packet brings. Further ones come before, in packets without a message."""
@@ -23,6 +29,69 @@ MAX_DESCRIPTORS = 64
 _IN_PACKET, _IN_MEMORY, _AHEAD = b"p", b"m", b"d"
 
 MORE_DESCRIPTORS = "keep fewer batches, use smaller ones or fewer workers, or raise the limit (ulimit -n)"
+
+SlabName = tuple[int, int]
+"""A slab: the worker that made it, and its number there."""
+
+
+ArrayPlace = tuple[SlabName, int, tuple[int, ...], str, tuple[int, ...] | None, bool]
+"""Of an array: slab, offset in bytes, shape, name of the dtype, strides unless it is contiguous, whether it is writeable."""
+
+Encoded = tuple[list[ArrayPlace], bytes]
+"""The places of the arrays, and a pickle of the elements with their numbers, and dtypes that a name does not tell."""
+
+
+class Start(NamedTuple):
+    """To the zygote, first of all, with the payload's descriptor: what the user's process has, to be the same there."""
+
+    search_path: list[str]
+    environment: dict[str, str]
+
+
+class Exited(NamedTuple):
+    """From the zygote: worker `worker` is gone, with this status as `os.waitpid` gave it."""
+
+    worker: int
+    status: int
+
+
+class Broken(NamedTuple):
+    """From the zygote: the pipeline could not be unpacked; `error` is a pickled exception."""
+
+    error: bytes
+
+
+NamedEncoded = tuple[int, Encoded, int, int, PackedTags]
+"""As `NamedRows`: number of a block, its rows, which of them, and their tags."""
+
+
+class RunTasks(NamedTuple):
+    """To a worker: do tasks, one after the other."""
+
+    tasks: list[Packed]
+    named: list[NamedEncoded]
+    slabs: dict[SlabName, int]  # that the named rows are on, with their sizes
+    introduced: list[SlabName]  # those of them whose descriptors go along, in this order
+    forgotten: list[SlabName]  # slabs of others that are no more
+    released: list[int]  # slabs of its own that it may use again
+
+
+class Returned(NamedTuple):
+    """To a worker, while it may be at work: slabs of its own that it may use again."""
+
+    slabs: list[int]
+
+
+class Done(NamedTuple):
+    """From a worker: what came of a message's tasks."""
+
+    answers: list[tuple[Packed, Encoded, list[tuple[int, int]]]]  # headers, rows, and the slabs they are on, with sizes
+    introduced: list[int]  # slabs that are lent for the first time, whose descriptors go along, in this order
+    dropped: list[int]  # slabs that will not be used again
+
+
+KINDS: tuple[Any, ...] = (Start, Spawn, Kill, Exited, Broken, Ready, RunTasks, Returned, Done)
+"""Every message, by the number that stands for its kind on the way: all that crosses between the processes."""
 
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 

@@ -1,15 +1,17 @@
-"""Finds the element of a step, by running a pipeline with labels from the nearest place that is known.
+"""Finds the element of a step: runs what decides it from the nearest place that is known, and reads the table of its block.
 
-In: where a shard stands. Out: the label of the element, and the leaves that it tells of.
+In: where the run of a shard is. Out: the records that the element was made of.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
 
 from ...errors import TraceError
 from ...loader.epochs import epoch_of
@@ -17,9 +19,19 @@ from ...loader.iterator import run_here
 from ...loader.plan.leaf import Leaf
 from ...loader.state.loader_state import LoaderState
 from ...loader.state.mark import Mark
-from .labelled import labelled
-from .labels import Found, Label, found_in
-from .stand import Described, Place
+from ...loader.stream.provenance import Table
+from ...sources.used_records import UsedRecord, used_records
+from .places import Place
+from .reduced import reduced
+from .streams import Described
+
+
+class Found(NamedTuple):
+    """A record in an element, and the place, in the order of a leaf, of what it is a part of."""
+
+    used: UsedRecord
+    leaf: int
+    position: int
 
 
 @dataclass(frozen=True)
@@ -27,19 +39,14 @@ class Element:
     """What an element was made of.
 
     Attributes:
-        label: of the element.
+        records: in the order in which they are in the element.
         leaves: every leaf of its pipeline.
         ran_from: as of a `Trace`.
     """
 
-    label: Label
+    records: list[Found]
     leaves: Sequence[Leaf]
     ran_from: int | None
-
-    @cached_property
-    def records(self) -> list[Found]:
-        """The records, in the order in which they stand in the element."""
-        return found_in(self.label, self.leaves)
 
 
 @dataclass(frozen=True)
@@ -71,10 +78,10 @@ class Search:
         while True:
             place = Place.nearest(search.mark, left)
             began = step - left + place.step if began is None else began
-            label, passed = _run_to(place, left)
-            if label is not None:
-                ran = None if place.told else began
-                return Element(label, place.pipeline.every_leaf, ran)
+            table, passed = _run_to(place, left)
+            if table is not None:
+                leaves = place.pipeline.every_leaf
+                return Element(list(_records(table, leaves)), leaves, None if place.told else began)
             end = place.step + passed
             if search.epoch is None or not search._has_epoch(search.epoch + 1):
                 raise TraceError(f"step {step} is after the end of the stream, which has {step - left + end} elements.")
@@ -121,15 +128,30 @@ class Search:
         return leaf.endless or epoch * leaf.epoch_length < len(leaf.sampler)
 
 
-def _run_to(place: Place, step: int) -> tuple[Label | None, int]:
-    """The label of the element of a step, or None if the stream ends before; and how many elements came before it."""
+def _run_to(place: Place, step: int) -> tuple[Table | None, int]:
+    """The table of the element of a step, or None if the stream ends before; and how many elements came before it."""
     pipeline = place.pipeline
     if pipeline.aligned and pipeline.leaf.left_from(place.cursor.positions[0]) == 0:
         return None, pipeline.stages[0].outputs(pipeline.leaf.total) - place.step
     passed = 0
-    with closing(run_here(labelled(pipeline), place.cursor)) as elements:
-        for element, _, _ in elements:
+    with closing(run_here(reduced(pipeline), place.cursor)) as elements:
+        for _, rows, row in elements:
             if place.step + passed == step:
-                return element.label, passed
+                return rows.origin.table(np.array([row])), passed
             passed += 1
     return None, passed
+
+
+def _records(table: Table, leaves: Sequence[Leaf]) -> Iterator[Found]:
+    """The records of a table."""
+    for _, number, local, row, segment, tokens in zip(*(column.tolist() for column in table)):
+        leaf = leaves[number]
+        position = leaf.position(local)
+        if leaf.in_order:
+            used: Sequence[UsedRecord] = [UsedRecord(leaf.source.dataset, position)]
+        else:
+            used = used_records(leaf.source, int(leaf.record_keys(np.array([position]))[0]))
+        for each in used:
+            each = each.named(leaf.name)
+            each = each._replace(row=row) if row >= 0 else each
+            yield Found(each._replace(segment=segment, tokens=tokens) if segment else each, number, position)

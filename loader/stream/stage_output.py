@@ -5,7 +5,7 @@ In: blocks in order. Out: the same rows, in runs; rows that were delivered befor
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from ...errors import NothingPassesError
@@ -14,10 +14,10 @@ from ..plan.leaf import Leaf
 from ..plan.stages import Stage
 from ..timing.observer import Observer
 from ..work.notices import Notices
-from ..work.tasks import Block, Failure, input_count
+from ..work.tasks import Block, Failure, GroupTask, input_count
+from .ordered import Results
+from .provenance import NumberedBlock, Request, Rows
 from .pull import Ended
-from .requests import GroupRequest, Request, Results, SpanRequest
-from .rows import RowRun
 from .skipped import SkippedRecords
 
 BARREN_EPOCHS = 8
@@ -27,7 +27,7 @@ MIN_BARREN_GROUPS = 100
 """Groups in a row that may come to nothing, however few positions an epoch has."""
 
 
-class RowRuns:
+class StageOutput:
     """The rows of a stage, from a cursor on. No two blocks of an iterator share one of the `numbers`."""
 
     def __init__(
@@ -45,18 +45,19 @@ class RowRuns:
         self._before = 0  # rows of the task that is being done piece by piece
         self._skipped = skipped
         self._notices = Notices()
-        self._drought = Drought(leaf, start)
+        self._guard = EmptyStreamGuard(leaf, start)
         self._numbers = numbers
         self._observer = observer
         self._sums = observer.stage(stage.number)
         self._sums.batches = stage.groups
+        self._unit = stage.unit
         self._single = stage.leaf is None and not stage.groups  # rows are put in groups of any size
 
     def fill(self) -> None:
         """Have work begin, without waiting."""
         self._results.fill()
 
-    def next(self, wait: bool) -> RowRun | Ended | None:
+    def next(self, wait: bool) -> Rows | Ended | None:
         """The next rows, at least one."""
         while True:
             result = self._results.next(wait)
@@ -77,25 +78,28 @@ class RowRuns:
             skip, before = self._skipped_rows(request, block) if self._skip else 0, self._before
             self._before = before + block.count if request.pieces_left else 0
             if block.count:
-                self._drought.end(request)
+                self._guard.end(request)
                 if block.count > skip:
-                    return RowRun(request.origin(block, before), skip, block.count, 0, number, block)
+                    return request.rows(NumberedBlock(number, block), skip, before)
                 continue
             if block.failure is not None:
                 continue  # the results tell it next; how much came before it says nothing about what passes
-            if (failure := self._drought.go_on(request)) is not None:
+            if (failure := self._guard.go_on(request)) is not None:
                 return Ended(failure)
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
         """How many of the first rows were delivered before a restore."""
         skip = self._skip
-        if block.tags is not None and isinstance(request, SpanRequest):
-            skip = min(skip, bisect_right(block.tags.units, 0))  # never more than the unit that was being delivered
+        if block.tags is not None and request.origin.leaf is not None:
+            first_unit = bisect_left(
+                block.tags.inputs, self._unit
+            )  # what is before it; no more than that was delivered of
+            skip = min(skip, first_unit)
         self._skip = max(self._skip - block.count, 0) if request.pieces_left or self._single else 0
         return skip
 
 
-class Drought:
+class EmptyStreamGuard:
     """Notices when nothing passes the operations of an endless stream any more."""
 
     def __init__(self, leaf: Leaf, start: Cursor) -> None:
@@ -109,7 +113,7 @@ class Drought:
 
     def go_on(self, request: Request) -> Failure | None:
         """A task came to no rows. A failure when that has gone on for whole epochs of an endless stream."""
-        in_groups = isinstance(request, GroupRequest)
+        in_groups = isinstance(request.task, GroupTask)
         self._groups += in_groups
         enough = not in_groups or self._groups >= MIN_BARREN_GROUPS
         if not self._leaf.endless or not enough or request.stop < self._limit():
