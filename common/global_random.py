@@ -46,7 +46,7 @@ class LateTorch:
         self.seen = "torch" in sys.modules
 
     def has_come(self) -> bool:
-        """Whether it is there now, for the first time."""
+        """True once: the first time that the module is imported."""
         if self.seen or _torch() is None:
             return False
         self.seen = True
@@ -82,7 +82,7 @@ def states() -> tuple[Any, ...]:
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Whatever is drawn or seeded meanwhile, the generators go on as if nothing had been."""
+    """Restore the global generators afterwards, whatever was drawn or seeded meanwhile."""
     pythons, numpys, torchs = states()
     try:
         yield
