@@ -1,4 +1,4 @@
-"""What the user's loop holds: it opens runs, delivers batches that are on their devices, and knows where the user stands.
+"""The user's side of a feeder: opens runs, delivers batches on their devices, and keeps the user's position.
 
 In: an upstream iterator and a sharding. Out: trees of `jax.Array`, and at any moment the state from which the stream goes on.
 """
@@ -102,7 +102,7 @@ class DeviceFeeder(Standing):
         return self._mask
 
     def stats(self) -> FeederStats:
-        """How long you waited for batches and what for, and what the work for them took; `print` it for a table."""
+        """Seconds that you waited for batches, the reasons, and the time of the work; `print` it for a table."""
         return self._watch.stats(self._upstream.stats())
 
     def snapshot(self) -> Snapshot:
@@ -116,7 +116,7 @@ class DeviceFeeder(Standing):
         return self._upstream.host_iterator
 
     def last_records(self) -> Any:
-        """As that of iterators; of a batch that is filling alone: none."""
+        """The records of the last batch, as of iterators; none of a batch that is filling alone."""
         return np.empty(0, np.int64) if self._empty else super().last_records()
 
     @property
@@ -136,7 +136,7 @@ class DeviceFeeder(Standing):
             self._begin()
 
     def get_state(self) -> Any:
-        """Where you stand, after the batch that you received last: what the upstream iterator's `get_state` gives there.
+        """The upstream iterator's state after the batch that you received last.
 
         Raises:
             TypeError: the upstream iterator has no state.

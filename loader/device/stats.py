@@ -1,4 +1,4 @@
-"""Where the user's waiting time went.
+"""The user's waiting time by its reasons.
 
 In: for each batch, when the user waited and when it was read, transformed, agreed on and transferred. Out: seconds of waiting
 for each of these. What of the wait falls into none of them is hand-over: queues and the waking up of threads.
@@ -44,7 +44,7 @@ OPERATION_LINES = 3
 
 @dataclass(frozen=True)
 class FeederStats:
-    """What `feeder.stats()` tells; `print` it for a table of at most 15 lines.
+    """The result of `feeder.stats()`; `print` it for a table of at most 15 lines.
 
     Attributes:
         steps: batches that the user received.
@@ -104,7 +104,7 @@ _PARTS = (
 
 
 def split(began: float, ended: float, times: Times) -> StepTimes:
-    """What a wait from `began` to `ended` was spent on.
+    """Divide a wait from `began` to `ended` by its reasons.
 
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)
