@@ -35,7 +35,7 @@ from .stream.running import Elements, Running
 from .stream.skipped import SkippedRecords
 from .timing.listeners import begins
 from .timing.observer import Observer
-from .timing.summary import StageNames, stage_stats, worker_stats
+from .timing.snapshot import Snapshot, StageNames
 
 _LOGGER = logging.getLogger("headrace")
 
@@ -134,19 +134,41 @@ class DataLoaderIterator(Standing, Remarks):
         >>> iterator.stats().steps
         4
         """
-        observer, elapsed = self._observer, self._observer.waits.elapsed
-        stages = stage_stats(observer, _names(self._pipeline), elapsed)
+        observer, counted = self._observer, self.snapshot()
         return IteratorStats(
-            steps=self._step - self._first_step,
-            elapsed=elapsed,
-            waited=observer.waits.seconds,
-            worker_count=self._worker_count,
-            skipped=self._skipped.count,
-            stages=stages,
-            workers=worker_stats(observer) if stages else None,
+            **vars(counted),
+            workers=observer.worker_stats() if counted.stages else None,
             tasks=observer.last_tasks(),
             worker_events=observer.last_of_workers(),
         )
+
+    def snapshot(self) -> Snapshot:
+        """Counts and times since the start, or the last `set_state`, for less than `stats()` costs. Any thread may ask."""
+        return self._observer.snapshot(
+            _names(self._pipeline),
+            steps=self._step - self._first_step,
+            worker_count=self._worker_count,
+            skipped=self._skipped.count,
+        )
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """What runs, for tools that look into it."""
+        return self._pipeline
+
+    @property
+    def execution(self) -> ExecutionOptions:
+        """How it runs; a tool may set it before the work begins."""
+        return self._execution
+
+    @execution.setter
+    def execution(self, options: ExecutionOptions) -> None:
+        self._execution = options
+
+    @property
+    def host_iterator(self) -> DataLoaderIterator:
+        """What makes the elements: itself. Of a device feeder, what it reads from."""
+        return self
 
     @property
     def _worker_count(self) -> int:

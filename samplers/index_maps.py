@@ -24,7 +24,7 @@ Change = Literal["shuffles", "cuts", "freezes"]
 
 
 class IndexMap(Protocol):
-    """What a dataset of reordered elements is."""
+    """The indices of a dataset of reordered elements."""
 
     @property
     def length(self) -> int:
@@ -36,11 +36,11 @@ class IndexMap(Protocol):
 
     @property
     def keeps_indices(self) -> bool:
-        """Whether indices below are those above."""
+        """True if indices below are those above."""
 
     @property
     def change(self) -> Change | None:
-        """What it does to the elements of later epochs, if anything."""
+        """Its change to the elements of later epochs, or None."""
         return None
 
     def many(self, indices: Indices) -> Indices:
@@ -55,7 +55,7 @@ FEW = 24
 
 
 def parameters_of(index_map: IndexMap) -> list[Any]:
-    """What tells a map from others, in plain values."""
+    """The values that tell a map from others."""
     name = getattr(index_map, "fingerprint_name", type(index_map).__name__)
     return [name, *dataclasses.astuple(index_map)]  # type: ignore[call-overload]
 
@@ -78,16 +78,13 @@ class Shuffle:
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length
 
     @property
     def change(self) -> Change | None:
-        """As the protocol says."""
         return "shuffles" if self.reseeds else None
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         if len(indices) <= FEW:
             return np.array(list(map(self.one, indices.tolist())), dtype=np.int64)
         epochs = indices // self.length
@@ -98,7 +95,6 @@ class Shuffle:
         )
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         epoch, place = divmod(index, self.length)
         return permute_one(place, epoch if self.reseeds else 0, self.length, self.seed) + epoch * self.length
 
@@ -123,7 +119,6 @@ class ShuffledWindows:
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length
 
     @property
@@ -131,7 +126,6 @@ class ShuffledWindows:
         return -(-self.length // self.window)
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         if len(indices) <= FEW:
             return np.array(list(map(self.one, indices.tolist())), dtype=np.int64)
         epochs = indices // self.length
@@ -147,7 +141,6 @@ class ShuffledWindows:
         return result + starts
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         epoch, place = divmod(index, self.length)
         window, place = divmod(place, self.window)
         start = window * self.window
@@ -175,7 +168,6 @@ class BlockShuffle:
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length
 
     @property
@@ -183,7 +175,6 @@ class BlockShuffle:
         return -(-self.length // self.block)
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         epochs = indices // self.length
         small, missing = self._small_blocks(epochs), self._blocks * self.block - self.length
         starts = epochs * self.length
@@ -193,7 +184,7 @@ class BlockShuffle:
         return permute(blocks, epochs, self._blocks, self.seed) * self.block + places - blocks * self.block + starts
 
     def _small_blocks(self, epochs: Indices) -> Indices:
-        """Where the smaller block begins in the order of each epoch."""
+        """The beginning of the smaller block in the order of each epoch."""
         distinct, which = np.unique(epochs, return_inverse=True)
         begins = np.array([self._small_block(epoch) for epoch in distinct.tolist()], dtype=np.int64)
         return np.take(begins, which)
@@ -202,7 +193,6 @@ class BlockShuffle:
         return place_of(self._blocks - 1, epoch, self._blocks, self.seed) * self.block
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         return int(self.many(np.array([index], dtype=np.int64))[0])
 
 
@@ -222,32 +212,26 @@ class Repeat:
 
     @property
     def length(self) -> int:
-        """As the protocol says."""
         if self.epochs is None:
             return ENDLESS if self.below else 0
         return min(self.below * self.epochs, ENDLESS)
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return None
 
     @property
     def keeps_indices(self) -> bool:
-        """As the protocol says."""
         return self.reseeds
 
     @property
     def change(self) -> Change | None:
-        """As the protocol says."""
         return None if self.reseeds else "freezes"
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         return indices if self.reseeds else indices % self.below
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         return index if self.reseeds else index % self.below
 
 
@@ -269,7 +253,7 @@ class Slice:
 
     @classmethod
     def of(cls, part: slice, below: int) -> Slice:
-        """What a slice of Python's means for a dataset of this length. Of an endless one, an endless rest is endless."""
+        """A slice of Python's for a dataset of this length. Of an endless one, an endless rest is endless."""
         start, stop, step = part.indices(below)
         rest_is_endless = below >= ENDLESS and stop >= ENDLESS and step > 0 and start < ENDLESS // 2
         return cls(below, start, step, ENDLESS if rest_is_endless else len(range(start, stop, step)))
@@ -278,21 +262,18 @@ class Slice:
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length if self.length < ENDLESS else None
 
     @property
     def change(self) -> Change | None:
-        """As the protocol says. Every so manieth element is the part of a shard, which may well change."""
+        """Every n-th element is the part of a shard, which may well change."""
         return "cuts" if abs(self.step) == 1 and self.length < self.below < ENDLESS else None
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         epochs = indices // self.length
         return self.start + (indices - epochs * self.length) * self.step + epochs * self._epoch_below
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         epoch, place = divmod(index, self.length)
         return self.start + place * self.step + epoch * self._epoch_below
 

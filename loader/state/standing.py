@@ -96,6 +96,15 @@ class Standing(Resumable):
         """
         return self._here().len()
 
+    @property
+    def passed(self) -> int:
+        """How many of the `len()` elements come before the next one; the step, where an operation decides how many there are.
+
+        Raises:
+            TypeError: nobody knows, as it feeds from something else than a loader.
+        """
+        return self._here().passed
+
     def __bool__(self) -> bool:
         return True
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
-from ...loader.timing.stats import StageStats
+from ...loader.timing.snapshot import StageStats
 from ...loader.timing.times import Look, TaskEvent
 from ...loader.work.explain import place
 from ...loader.work.stopwatch import Stopwatch
@@ -168,9 +168,12 @@ class Work:
             return None
         if any(leaf.in_order for leaf in self.pipeline.every_leaf) or self.pipeline.formers:
             return None
-        worker = Worker(self.pipeline, stopwatch=lambda: Looking(0))
+        worker, leaf = (
+            Worker(self.pipeline, stopwatch=lambda: Looking(0)),
+            self.pipeline.stages[tasks[0].stage].leaf or 0,
+        )
         try:
-            block = worker.run(SpanTask(tasks[0].stage, tasks[0].start, tasks[0].stop))
+            block = worker.run(SpanTask(tasks[0].stage, tasks[0].start, tasks[0].stop, leaf))
             return block.times.look if block.times is not None and block.failure is None else None
         finally:
             worker.close()

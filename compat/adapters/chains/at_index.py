@@ -18,7 +18,7 @@ from .orders import WORD
 
 
 class Below(NamedTuple):
-    """What Grain's state of an operation says of the elements that come to it.
+    """The part of Grain's state of an operation that describes the elements that come to it.
 
     Attributes:
         state: of the dataset below, from which these elements begin.
@@ -36,7 +36,7 @@ class HasState(Protocol):
     """An operation whose iterators have states of their own in Grain."""
 
     def below(self, state: dict[str, Any]) -> Below:
-        """What a state says of what comes to it."""
+        """The part of a state that describes the operation's input."""
 
 
 class AtIndex(Operation):
@@ -59,7 +59,7 @@ class AtIndex(Operation):
         return repr(self.transform)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """As the base says; the number of positions is that of a batch, which tells itself."""
+        """Without the number of positions, which is the batch's own."""
         return {name: value for name, value in vars(self).items() if name not in ("unit", "generators")}
 
     def applied(self) -> Callable[[int, Any], Any]:
@@ -67,7 +67,6 @@ class AtIndex(Operation):
         return self.transform.function
 
     def below(self, state: dict[str, Any]) -> Below:
-        """As of `HasState`."""
         counts = [state[name] for name in ("index_for_rng", "counter") if name in state]
         return Below(state["parent"], *counts)
 
@@ -99,7 +98,6 @@ class RandomAtIndex(AtIndex):
         self.generators = OfDataset(seed)
 
     def applied(self) -> Callable[[int, Any], Any]:
-        """As the base says."""
         function, at = self.transform.function, self.generators.at
         return lambda index, element: function(element, at(index))
 
@@ -118,11 +116,10 @@ class ShuffledWindows(WindowShuffle):
         self.unit = unit
 
     def identity_parameters(self) -> dict[str, Any]:
-        """As of `AtIndex`."""
         return {name: value for name, value in vars(self).items() if name != "unit"}
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """As the base says; Grain takes them from the end."""
+        """Grain takes them from the end."""
         own, positions = self.seed or 0, self.unit * self.window_size
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:
@@ -132,7 +129,7 @@ class ShuffledWindows(WindowShuffle):
         return order
 
     def below(self, state: dict[str, Any]) -> Below:
-        """As of `HasState`; the number of a window that was given to its end is that of the next one."""
+        """A finished window counts as the next one."""
         given = state["pos_in_window"]
         number = state["window_index"] - (given == self.window_size)
         return Below(state["parent_window_start_state"], number * self.window_size, given)

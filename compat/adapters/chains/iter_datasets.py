@@ -94,7 +94,6 @@ class TakenApart(FlatMap):
         return applied(self, counted(stream)[0])
 
     def below(self, state: dict[str, Any]) -> Below:
-        """As of `HasState`."""
         return Below(state["parent"], given=state[self.told_as])
 
 
@@ -153,5 +152,5 @@ def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential
 
 
 def apply_transformations(ds: Any, transformations: Any) -> Any:
-    """What a transform, or each of a list, makes of a dataset: `ds.apply(transformations)`."""
+    """Apply a transform, or each of a list, to a dataset: `ds.apply(transformations)`."""
     return ds.apply(transformations)

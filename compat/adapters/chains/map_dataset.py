@@ -141,7 +141,7 @@ class Chain(MapDataset[T], OurChain[T]):
     """A dataset that one of the methods made."""
 
     def __getitem__(self, index: Any) -> Any:
-        """As the base says; errors in Grain's words."""
+        """The element at an index; errors have Grain's words."""
         try:
             return super().__getitem__(index)
         except StructureError as error:

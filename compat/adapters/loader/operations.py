@@ -23,7 +23,7 @@ Records = Iterator[Record[Any]]
 
 @runtime_checkable
 class IteratorOperation(Protocol):
-    """What a user's own operation is: it makes an iterator of records of another."""
+    """A user's own operation: it makes an iterator of records of another."""
 
     def __call__(self, input_iterator: Records) -> Records: ...
 

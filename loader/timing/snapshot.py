@@ -1,11 +1,9 @@
-"""What was found out, for users: of stages, of their operations, and of workers.
-
-In: nothing. Out: frozen values.
-"""
+"""Counts and times of a loop: what stats, log, metrics, the terminal's line, reports and verdicts read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -98,3 +96,76 @@ class WorkerStats:
     ended: int
     slab_bytes: int
     most_slab_bytes: int
+
+
+class StepTimes(NamedTuple):
+    """Seconds for which the user waited, and what for; the parts add up to `waited`.
+
+    Attributes:
+        waited: in `next`.
+        reading: the host iterator had yet to give the batch.
+        transforming: `transform` had yet to return.
+        agreeing: other hosts had yet to say what they have.
+        transfer: the batch was on its way to the devices.
+        hand_over: the rest: queues and the waking up of threads.
+    """
+
+    waited: float
+    reading: float
+    transforming: float
+    agreeing: float
+    transfer: float
+    hand_over: float
+
+
+PARTS_OF_A_WAIT = ("waited", "reading", "transforming", "agreeing", "transfer", "hand_over")
+"""The fields of `StepTimes`."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Counts and times of a loop since its start, or since the last `set_state`; from `snapshot()` of an iterator or a feeder.
+
+    It costs less than `stats()`, which adds the single tasks. Records, bytes and stages are of the tasks whose results your
+    process took, which may be some more than you received the elements of.
+
+    Attributes:
+        steps: elements that you received.
+        elapsed: seconds in which you received them, your own work in between included.
+        waited: seconds of these that you spent in `next`. Without workers your thread does the operations there.
+        worker_count: of the loader, now.
+        skipped: records or batches left out because they failed.
+        stages: what the tasks of each stage took; none with `ExecutionOptions(observe=False)`.
+        records: positions whose records were read.
+        nbytes: bytes of the elements; estimated where their sizes differ.
+        shared_bytes: memory that workers share with your process now.
+        feeding: of a device feeder, the parts of `waited`.
+    """
+
+    steps: int
+    elapsed: float
+    waited: float
+    worker_count: int = 0
+    skipped: int = 0
+    stages: tuple[StageStats, ...] = ()
+    records: int = 0
+    nbytes: int = 0
+    shared_bytes: int = 0
+    feeding: StepTimes | None = None
+
+    def since(self, before: Snapshot) -> Snapshot:
+        """With what was added after `before`; all of it, if the loop began anew."""
+        added = {name: getattr(self, name) - getattr(before, name) for name in _COUNTED}
+        return self if any(added[name] < 0 for name in _COUNTED[:-1]) else replace(self, **added)
+
+
+_COUNTED = ("steps", "elapsed", "waited", "records", "nbytes")  # the last one is estimated, and may shrink
+
+
+class StageNames(NamedTuple):
+    """What a stage is made of."""
+
+    first: int  # number of its first operation in the pipeline
+    operations: tuple[str, ...]
+    reads: bool  # it is given positions, whose records it reads
+    ends: bool  # what it makes are elements, or rows that are joined to be elements
