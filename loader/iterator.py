@@ -35,7 +35,7 @@ from .stream.run_handle import Elements, RunHandle
 from .stream.skipped import SkippedRecords
 from .timing.listeners import begins
 from .timing.observer import Observer
-from .timing.snapshot import Snapshot, StageNames, snapshot_of, worker_stats
+from .timing.snapshot import Snapshot, StageNames
 
 _LOGGER = logging.getLogger("headrace")
 
@@ -137,15 +137,14 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         observer, counted = self._observer, self.snapshot()
         return IteratorStats(
             **vars(counted),
-            workers=worker_stats(observer) if counted.stages else None,
+            workers=observer.worker_stats() if counted.stages else None,
             tasks=observer.last_tasks(),
             worker_events=observer.last_of_workers(),
         )
 
     def snapshot(self) -> Snapshot:
         """Counts and times since the start, or the last `set_state`, for less than `stats()` costs. Any thread may ask."""
-        return snapshot_of(
-            self._observer,
+        return self._observer.snapshot(
             _names(self._pipeline),
             steps=self._step - self._first_step,
             worker_count=self._worker_count,

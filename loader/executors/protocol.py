@@ -69,7 +69,7 @@ class Executor(Protocol):
     def close(self) -> None:
         """Stop; drop what is not finished. Nothing else is called after it.
 
-        Called by `stream.run_handle` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or
+        Called by `run_handle` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or
         is closed; again if that was interrupted. An executor that is dropped without it leaves nothing either.
         """
 

@@ -147,7 +147,7 @@ class Pipeline:
         """The part of each leaf that is this process's."""
         return self.leaves[0].shard
 
-    @property
+    @cached_property
     def aligned(self) -> bool:
         """Every position gives exactly one row, so that a span is a batch."""
         return len(self.stages) == 1 and self.stages[0].one_to_one and not self.joins and not self.skips_errors

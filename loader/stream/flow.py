@@ -8,30 +8,30 @@ In: a pipeline, the cursor to start from, an executor. Out: elements in order, e
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Iterator, Sequence
+import sys
+from collections.abc import Generator, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import count
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
 from ..plan.cursor import Cursor, Leftover
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
-from ..plan.stages import MIN_SPAN, Stage, spans
+from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.ranges import Ranges, kept
 from ..plan.subtree import Subtree
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
-from ..work.tasks import SpanTask
 from .cache import CacheReader, CacheWriter
 from .in_order import InOrder
 from .join import JoinedRuns
-from .ordered import OnDemand, Ordered, Results
-from .pull import Ended, FromIterator, Pull
+from .ordered import OnDemand, Ordered, Results, Spans
+from .pull import Ended, Pull
 from .regroup import Regroup
 from .room import with_room
-from .rows import Request, Rows, span_request
+from .rows import Request, Rows
 from .skipped import SkippedRecords
 from .stage_output import StageOutput
 from .unfinished_runs import UnfinishedRuns
@@ -91,7 +91,7 @@ class Flow:
             return self._runs_of(results_, self._pipeline.leaves[stage.leaf], start, stage)
         requests: Pull[Request]
         if stage.input is None:
-            requests = FromIterator(self._spans(stage, start.positions[0], former))
+            requests = self._spans(stage, start.positions[0], former)
         else:
             inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former)
             whole = self._whole and (not self._pipeline.joins or stage.number == self._pipeline.top.stage)
@@ -125,14 +125,10 @@ class Flow:
     def _at_most(self, rows: int) -> int:
         return min(rows, self._executor.most_rows())
 
-    def _spans(self, stage: Stage, start: int, former: int) -> Iterator[Request]:
-        assert stage.leaf is not None, "only stages on leaves are given spans"
+    def _spans(self, stage: Stage, start: int, former: int) -> Spans:
         leaf = self._pipeline.read_by(stage.number, former)
         total = start + stage.useful(self._pipeline.every_leaf[leaf].left_from(start))
-        number = stage.number
-        parts = (spans(*part, partial(self._executor.inputs, number)) for part in kept(self._unread, start, total))
-        for span in chain.from_iterable(parts):
-            yield span_request(SpanTask(number, *span, former=former), leaf, stage)
+        return Spans(stage, leaf, kept(self._unread, start, total), self._executor.inputs)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""
@@ -145,16 +141,23 @@ class Flow:
         """
         waits = self._observer.waits
         while True:
-            waits.begin(time.perf_counter())
-            with profiled("next rows"):
-                run = self._runs.next(wait=True)
-                assert run is not None, "it was waited for"
-                if not isinstance(run, Ended):
-                    run.unpack()
-            waits.end(time.perf_counter())
+            waits.begin(perf_counter())
+            if "jax.profiler" in sys.modules:
+                with profiled("next rows"):
+                    run = self._next()
+            else:
+                run = self._next()
+            waits.end(perf_counter())
             if isinstance(run, Ended):
                 if run.failure is not None:
                     raise run.failure.error
                 return
             for row in range(run.start, run.stop):
                 yield run.take(row), run, row
+
+    def _next(self) -> Rows | Ended:
+        run = self._runs.next(wait=True)
+        assert run is not None, "it was waited for"
+        if not isinstance(run, Ended):
+            run.unpack()
+        return run

@@ -44,7 +44,7 @@ class InOrder:
             unit = self._stage.unit
             length = unit if self._position < self._singly_until else self._executor.inputs(self._stage.number)
             stop = self._position + length
-            task = SpanTask(self._stage.number, self._position, stop, since)
+            task = SpanTask(self._stage.number, self._position, stop, self._leaf, since)
             moment = perf_counter()
             self._submitted = task, self._executor.submit(task), moment
 
@@ -82,14 +82,14 @@ class InOrder:
             if self._lost == task.start - self._stage.unit:
                 self._ended = Ended(Failure(_unreachable(self._lost, task.start)))
                 return self._ended
-            return span_request(task, self._leaf, self._stage, (before,), (before,)), block
+            return span_request(task, self._stage, (before,), (before,)), block
         self._position = task.stop
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)
         if block.failure is not None or block.stand is None or block.stand.ended:
             self._ended = Ended(block.failure)
         self.fill()
-        return span_request(task, self._leaf, self._stage, (before,), (self._note,)), block
+        return span_request(task, self._stage, (before,), (self._note,)), block
 
 
 def _was_not_done(block: Block) -> bool:

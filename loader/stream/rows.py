@@ -175,13 +175,13 @@ class Request:
             origin = dataclasses.replace(self.origin, first=part.first - self.task.first)
             return dataclasses.replace(self, task=part, origin=origin, pieces_left=left)
         assert self.origin.leaf is not None, "a span of a leaf"
-        whole = span_request(part, self.origin.leaf, self.origin.stage)
+        whole = span_request(part, self.origin.stage)
         return whole if part.only is None else dataclasses.replace(whole, pieces_left=left)
 
 
 def span_request(
-    task: SpanTask, leaf: int, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = ()
+    task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = ()
 ) -> Request:
-    """A request for a span of a leaf, by its number among every leaf; with the notes of cursors before and after it."""
+    """A request for a span of a leaf; with the notes of cursors before and after it."""
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
-    return Request(task, Provenance(stage, start, stop, leaf))
+    return Request(task, Provenance(stage, start, stop, task.leaf))

@@ -106,8 +106,8 @@ class Chain:
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Push the inputs of a span; `read_failure` says why they are not all."""
-        self._read, self._context.only = self._pipeline.read_by(span.stage, span.former), span.only
-        leaf = self._pipeline.every_leaf[self._read]
+        self._read, self._context.only = span.leaf, span.only
+        leaf = self._pipeline.every_leaf[span.leaf]
 
         def positions() -> NDArray[np.int64]:
             return leaf.positions(span.start, span.stop)[:: self._positions_per_input]

@@ -159,14 +159,14 @@ class Block(BlockHeader):
 
 
 class SpanTask(NamedTuple):
-    """Read the records at local positions `[start, stop)` of a stage's leaf, and do what the stage does to them."""
+    """Read the records at local positions `[start, stop)` of a leaf, and apply the operations of a stage to them."""
 
     stage: int
     start: int
     stop: int
+    leaf: int = 0  # its number, among every leaf: of this shard, or of a former one whose local positions these are
     since: tuple[int, str] | None = None  # of what is run through: an earlier position, and its state
-    former: int = 0  # number of the former shard, from 1, whose local positions these are; 0: of the shard of now
-    only: int | None = None  # of the elements of its one window, only that at this place goes on; None: all
+    only: int | None = None  # the place in its one window of the only element that is kept; None: all are
 
 
 class RowRange(NamedTuple):
@@ -186,8 +186,8 @@ class GroupTask(NamedTuple):
         None  # their numbers among these, `int32[n]`, in the order in which they come; None: as they stand
     )
     first: int = 0  # where they come from a join, the number of the first one there
-    former: int = 0  # as of a `SpanTask`
-    only: int | None = None  # likewise
+    former: int = 0  # number of the former shard, from 1, whose rows these are; 0: this shard
+    only: int | None = None  # as of a `SpanTask`
 
 
 Task: TypeAlias = SpanTask | GroupTask

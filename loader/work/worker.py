@@ -83,6 +83,7 @@ class Worker:
         self._run_throughs = run_throughs_of(pipeline) if run_throughs is None else run_throughs
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
+        self._only_columns = self._columns is not None and pipeline.aligned and len(pipeline.operations) == 1
         self._notices = Notices()
         self._seeds_globals = seeds_globals
         self._owns_globals = owns_globals
@@ -108,7 +109,8 @@ class Worker:
         Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
         """
         block = self._run_alone(task, blocks, read_ahead)
-        return self._with_torch(task, blocks, block) if self._torch.has_come() else block
+        late = not self._torch.seen and "torch" in sys.modules and self._torch.has_come()
+        return self._with_torch(task, blocks, block) if late else block
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
         """Do a task again in which torch was loaded: it begins with the same state in every process."""
@@ -158,7 +160,8 @@ class Worker:
         block.waited = waited
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
-        block.notices = self._notices.take()
+        if self._notices.new:
+            block.notices = self._notices.take()
         return block
 
     def _may_skip(self, failure: Failure) -> bool:
@@ -185,7 +188,8 @@ class Worker:
         block.stand = stand
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
-        block.notices = self._notices.take()
+        if self._notices.new:
+            block.notices = self._notices.take()
         return block
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
@@ -243,7 +247,7 @@ class Worker:
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
         whole = Block([], None if self._pipeline.aligned else RowOrigins())
-        self._readers[self._pipeline.read_by(task.stage, task.former)].expect(task)
+        self._readers[task.leaf].expect(task)
         stacks = self._stacks_rows[task.stage]
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
         for span in spans(task.start, task.stop, lambda: self._span(task)):
@@ -291,15 +295,17 @@ class Worker:
         began = perf_counter()
         records, failure = self._records(task, read)
         self._reading += perf_counter() - began
+        if self._only_columns and failure is None:
+            return Block(records)
         block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
-        leaf = self._pipeline.every_leaf[self._pipeline.read_by(task.stage, task.former)]
+        leaf = self._pipeline.every_leaf[task.leaf]
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
         """The records of a span, or batches of columns; after a failure those before it, and why."""
         if read is not None and self._columns is None and not read.unread:
             return read.records, None
-        reader = self._readers[self._pipeline.read_by(task.stage, task.former)]
+        reader = self._readers[task.leaf]
         if read is not None and self._columns is None:
             return reader.all_but_unread(task, read)
         try:

@@ -60,7 +60,7 @@ def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
     """Positions and record keys of a task."""
     stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
-        leaf = pipeline.every_leaf[pipeline.read_by(task.stage, task.former)]
+        leaf = pipeline.every_leaf[task.leaf]
         return _keys_told(leaf, leaf.positions(task.start, task.stop))
     parts = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
     tags = list(dict.fromkeys(chain.from_iterable(parts)))

@@ -133,7 +133,7 @@ def _place(block: Block, task: Task, pipeline: Pipeline, row: int) -> str:
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"
-        leaf = pipeline.every_leaf[pipeline.read_by(task.stage, task.former)]
+        leaf = pipeline.every_leaf[task.leaf]
         return place(leaf, leaf.position(task.start + row * stage.unit))
     tag = block.tags.positions[row]
     if pipeline.is_below_join(stage) and not stage.on_join:
