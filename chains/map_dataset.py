@@ -30,7 +30,7 @@ from .nodes.source import Source
 if TYPE_CHECKING:
     from ..loader import DataLoaderIterator, ReadOptions
     from ..samplers import ShardOptions
-    from ..sources.used_records import UsedRecord
+    from ..sources.provenance import UsedRecord
     from .iter_dataset import IterDataset
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from ...operations.identity import fingerprint
 from ...operations.protocol import Context
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.used_records import UsedRecord, in_row
+from ...sources.provenance import UsedRecord, in_row
 from .line import Line
 from .node import Get, Node, OnOne, telling_datasets
 from .packed import Packed

@@ -19,7 +19,7 @@ from ...common.messages import first_few
 from ...errors import BatchError, PackError
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.used_records import UsedRecord
+from ...sources.provenance import UsedRecord
 from .line import Line
 from .seeds import Seeds, nearest_first
 

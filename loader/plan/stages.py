@@ -20,7 +20,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...operations import Operation
-from .parts import Part
+from .subtree import Subtree
 
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
@@ -40,8 +40,8 @@ class Stage:
     leaf: int | None  # number of the leaf whose spans are the input; None where rows are
     first: int  # number of the first operation in the whole pipeline
     operations: tuple[Operation, ...]  # in order
-    part: Part  # what ends with it
-    input: Part | None = None  # the part whose rows are the input; None where a leaf's spans are
+    part: Subtree  # what ends with it
+    input: Subtree | None = None  # the part whose rows are the input; None where a leaf's spans are
 
     @cached_property
     def on_join(self) -> bool:

@@ -18,7 +18,7 @@ from ...operations import Operation
 from ...operations.protocol import Element
 
 
-class Passage:
+class FusedMapFilter:
     """Records on their way.
 
     `compress`, which drops nothing here, counts what comes to an operation; `lefts` has, by such a count, how many records were
