@@ -71,7 +71,7 @@ _REMEDY = (
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """The differences of the state's pipeline and this one; a batch size may differ, but not of a batch that is being taken apart."""
+    """Differences of the two pipelines; batch sizes may differ, except of a batch that is being taken apart."""
     saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint_like(state.fingerprint))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         fixed = sizes_in_use(pipeline, state)
