@@ -59,7 +59,7 @@ class Awaits(Waits):
 
     async def __getitem__(self, key):
         with _READS:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
         return _READS.told()
 
 
