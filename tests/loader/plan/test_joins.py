@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from pipelines import stream
-from trees import TREES, InTurn, Joined, Together, apply, flat, iterate, mix, numbers, three
+from trees import TREES, InTurn, Joined, ZipRows, apply, flat, iterate, mix, numbers, three
 
 from headrace import Filter, NoSharding, ShardOptions, WindowShuffle
 from headrace.errors import CheckpointError, JoinError
@@ -86,7 +86,7 @@ def test_a_mix_takes_rows_in_proportion():
 @pytest.mark.parametrize(("counts", "wording"), [((5, 3), "argument 2 is shorter"), ((3, 5), "argument 1 is shorter")])
 def test_a_strict_zip_of_unequal_lengths_says_which_is_shorter(counts, wording):
     """After the elements that there are."""
-    node = apply(Joined((numbers(0, counts[0]), numbers(10, counts[1])), InTurn(2)), Together(2))
+    node = apply(Joined((numbers(0, counts[0]), numbers(10, counts[1])), InTurn(2)), ZipRows(2))
     iterator = iterate(node)
     assert len([next(iterator) for _ in range(3)]) == 3
     with pytest.raises(JoinError, match=wording):
