@@ -15,9 +15,9 @@ from ..timing.observer import Observer
 from .protocol import Executor
 
 if TYPE_CHECKING:
-    from .auto.executor import Team
-    from .auto.tuning import Tuning
+    from .auto import Team
     from .pool.pooled import PooledExecutor
+    from .tuner import Tuning
 
 
 def make_executor(
@@ -32,8 +32,8 @@ def make_executor(
 
         return InlineExecutor(pipeline, options)
     if isinstance(options.worker_count, Auto):
-        from .auto.executor import AutoExecutor
-        from .auto.tuning import Tuning
+        from .auto import AutoExecutor
+        from .tuner import Tuning
 
         return AutoExecutor(
             pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning or Tuning()

@@ -21,7 +21,7 @@ from .chain import Chain
 from .explain import explained, name_of, told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
-from .run_through import RunThrough, run_throughs_of
+from .sequential import RunThrough, run_throughs_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
 from .stopwatch import OperationClock, ReadSeconds, Stopwatch
