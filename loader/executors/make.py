@@ -72,5 +72,6 @@ def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -
         raise MissingExtraError('worker_kind="ray" needs ray; pip install "headrace[ray]".') from error
     from .pool.pooled import PooledExecutor
     from .ray.transport import RayTransport
+    from .ray.worker import RayWorker
 
-    return PooledExecutor(pipeline, options, observer, RayTransport(pipeline, options))
+    return PooledExecutor(pipeline, options, observer, RayTransport(pipeline, options, RayWorker))
