@@ -247,7 +247,7 @@ class WorkerProcess:
             return True
         self._own.release(message.released)
         tasks = [unpack_task(fields) for fields in message.tasks]
-        reading = self._runner.begin(tasks) if isinstance(tasks[0], SpanTask) else NOT_AHEAD
+        reading = self._runner.begin(tasks)
         self._waiting.append((message, tasks, descriptors, reading))
         return True
 
