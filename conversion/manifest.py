@@ -1,4 +1,4 @@
-"""What a conversion came to. In: receipts. Out: `manifest.json`, and the same as an object."""
+"""The result of a conversion. In: receipts. Out: `manifest.json`, and the same as an object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KIND, VERSION = "headrace conversion", 1
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `headrace.convert` made.
+    """The result of `headrace.convert`.
 
     Attributes:
         source: which data was converted: the files with sizes and times of change, or a source's fingerprint.
@@ -32,17 +32,17 @@ class Manifest:
 
     @property
     def records(self) -> int:
-        """How many records were written."""
+        """Records written."""
         return sum(shard.records for shard in self.shards)
 
     @property
     def left_out(self) -> int:
-        """How many damaged records were left out."""
+        """Damaged records left out."""
         return sum(shard.left_out for shard in self.shards)
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """Bytes of all files."""
         return sum(file.bytes for shard in self.shards for file in shard.files)
 
     @property
@@ -51,7 +51,6 @@ class Manifest:
         return tuple(text for shard in self.shards for text in shard.damage)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         sums = {"records": self.records, "bytes": self.bytes, "left_out": self.left_out}
         told = {"source": self.source, "options": self.options, "shards": [shard.to_json() for shard in self.shards]}
         return {"kind": KIND, "version": VERSION, "headrace": version("headrace"), **sums, **told}

@@ -1,4 +1,4 @@
-"""What is to be done, from what the user asked for. In: arguments. Out: a job, and its identity in plain JSON values."""
+"""Turns the user's arguments into a job. In: arguments. Out: a job, and its identity in plain JSON values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .apart import check_apart
 from .inputs.find import find_input
 from .inputs.formats import Opening
 from .inputs.from_files import FileInput
-from .job import Input, Job, OnDamage, Output, Part
+from .job import ConversionJob, InputPart, OnDamage, Output, RecordInput
 from .outputs.array_record import ArrayRecordOutput
 from .outputs.parquet import LOOKED_AT, ParquetOutput, schema_of
 from .outputs.tokens import TokensOutput
@@ -50,7 +50,7 @@ class Wanted:
     max_expansion: int = MAX_EXPANSION
 
 
-def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
+def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]]:
     """The job, and what it is: two with one identity write the same bytes.
 
     Raises:
@@ -78,7 +78,7 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
         "on_error": wanted.on_error,
     }
     identity = json.loads(json.dumps({"source": found.identity(), "options": options}, default=str))
-    return Job(found, output, steps, skips, target, storage), identity
+    return ConversionJob(found, output, steps, skips, target, storage), identity
 
 
 def _check(wanted: Wanted) -> None:
@@ -113,25 +113,25 @@ def _document_length(wanted: Wanted) -> int | None:
     )
 
 
-def _decoding(wanted: Wanted, found: Input) -> str | None:
+def _decoding(wanted: Wanted, found: RecordInput) -> str | None:
     """TFRecord files hold examples, which are taken apart where the target needs what is in them."""
     if wanted.decode is not None:
         return None if wanted.decode == "bytes" else wanted.decode
     return "example" if wanted.to != "array_record" and _format(found) == "tfrecord" else None
 
 
-def _format(found: Input) -> str | None:
+def _format(found: RecordInput) -> str | None:
     return found.form.name if isinstance(found, FileInput) else None
 
 
-def _steps(wanted: Wanted, decode: str | None, found: Input, skips: bool) -> tuple[Step, ...]:
+def _steps(wanted: Wanted, decode: str | None, found: RecordInput, skips: bool) -> tuple[Step, ...]:
     steps: tuple[Step, ...] = () if decode is None else (DECODERS[decode],)
     if decode == "example" and wanted.to == "parquet":
         steps += (SingleNumbers(_first(found, steps, skips)),)
     return steps if wanted.transform is None else (*steps, wanted.transform)
 
 
-def _output(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -> Output:
+def _output(wanted: Wanted, found: RecordInput, steps: tuple[Step, ...], skips: bool) -> Output:
     if wanted.to == "tokens":
         return TokensOutput(wanted.tokenizer, wanted.column, {**_dtype(wanted, found, steps, skips), **wanted.options})
     if wanted.to == "array_record":
@@ -141,7 +141,7 @@ def _output(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) 
     return ParquetOutput(schema or schema_of(_first(found, steps, skips)), wanted.options)
 
 
-def _dtype(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -> dict[str, str]:
+def _dtype(wanted: Wanted, found: RecordInput, steps: tuple[Step, ...], skips: bool) -> dict[str, str]:
     """Tokens of `.npy` files keep their dtype."""
     if wanted.tokenizer is not None or _format(found) != "npy":
         return {}
@@ -150,7 +150,7 @@ def _dtype(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -
     return {"dtype": str(dtype)} if dtype is not None and dtype.kind in "iu" else {}
 
 
-def _first(found: Input, steps: tuple[Step, ...], skips: bool) -> list[Any]:
+def _first(found: RecordInput, steps: tuple[Step, ...], skips: bool) -> list[Any]:
     """The first records, as they are after some steps; of long values as much as tells their types."""
     return list(map(_short, islice(_prepared(found, steps, _ignored if skips else None), LOOKED_AT)))
 
@@ -167,8 +167,8 @@ def _begin(value: Any) -> Any:
     return value[:_BEGIN] if isinstance(value, (bytes, str)) else value
 
 
-def _prepared(found: Input, steps: tuple[Step, ...], on_damage: OnDamage) -> Iterator[Any]:
-    for part in map(Part, found.names()):
+def _prepared(found: RecordInput, steps: tuple[Step, ...], on_damage: OnDamage) -> Iterator[Any]:
+    for part in map(InputPart, found.names()):
         for chunk in found.read(part, on_damage):
             for place, record in chunk.records:
                 try:

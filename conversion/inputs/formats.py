@@ -30,7 +30,7 @@ Records = Iterator[tuple[int, Any]]
 
 @dataclass(frozen=True)
 class Opening:
-    """What is needed to open files besides their paths."""
+    """The arguments to open files with, besides their paths."""
 
     types: Mapping[str, str]
     """Of the columns of CSV files."""
@@ -45,7 +45,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one format are read: as a stream, or by a source with random access. Some have both."""
+    """A format of files: read as a stream, or by a source with random access. Some have both."""
 
     name: str
     suffixes: tuple[str, ...]
