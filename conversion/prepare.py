@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import glob
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
-from ..common.messages import short_repr
+from ..common.messages import short_repr, shorten
 from ..common.validation import one_of, whole_number
 from ..errors import ConversionError
+from ..files.paths import text_of
 from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..files.streams import MAX_EXPANSION
-from .apart import check_apart
-from .inputs.find import find_input
+from ..files.urls import is_remote, local_path
+from .inputs.find import find_input, is_paths
 from .inputs.formats import Opening
 from .inputs.from_files import FileInput
 from .job import ConversionJob, InputPart, OnDamage, Output, RecordInput
@@ -59,7 +63,7 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
         SourceError: the source cannot be read.
     """
     _check(wanted)
-    check_apart(wanted.source, target)
+    _check_apart(wanted.source, target)
     storage = storage_options_of(wanted.storage_options)
     as_bytes = wanted.to == "array_record" and wanted.transform is None
     index_dir = Target(target, storage).folder.index_dir
@@ -79,6 +83,42 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
     }
     identity = json.loads(json.dumps({"source": found.identity(), "options": options}, default=str))
     return ConversionJob(found, output, steps, skips, target, storage), identity
+
+
+def _check_apart(source: Any, target: str) -> None:
+    """Hold a source against the target. A source that is no path is nowhere.
+
+    Raises:
+        ConversionError: the target is a folder of the source, or lies in one: its files would be taken for the source's.
+    """
+    for folder in _folders(source):
+        if _place(target).is_relative_to(_place(folder)):
+            raise ConversionError(
+                f"the target {shorten(target)} is the source {shorten(folder)}, or lies in it, and its files would be taken "
+                "for the source's; pass a target outside of it."
+            )
+
+
+def _folders(source: Any) -> Iterator[str]:
+    """The folders whose files are read, those of a `**` with all that is in them."""
+    if not is_paths(source):
+        return
+    for path in map(text_of, source if isinstance(source, (list, tuple)) else [source]):
+        if is_remote(path) or os.path.lexists(path):
+            yield path
+        elif "**" in path:
+            yield next(part for part in _above(path) if not glob.has_magic(part))
+
+
+def _above(path: str) -> Iterator[str]:
+    while path != os.path.dirname(path):
+        yield path
+        path = os.path.dirname(path)
+    yield path or "."
+
+
+def _place(path: str) -> PurePath:
+    return PurePath(path) if is_remote(path) else PurePath(os.path.realpath(local_path(path)))
 
 
 def _check(wanted: Wanted) -> None:

@@ -111,7 +111,7 @@ def _npy(path: str, opening: Opening) -> Any:
 
 
 def _npy_schema(path: str, opening: Opening) -> Any:
-    from .columns import schema_of_columns
+    from .from_source import schema_of_columns
 
     return schema_of_columns(getattr(_npy(path, opening), "columns", None))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,7 @@ import numpy as np
 from ...sources import HuggingFaceDataSource, as_source, fingerprint_of, reader_of
 from ..job import Chunk, InputPart, OnDamage
 from ..outputs.arrow_values import pyarrow
-from ..outputs.parquet import LOOKED_AT, schema_of
-from .columns import schema_of_columns
+from ..outputs.parquet import LOOKED_AT, VALUE, schema_of
 
 CHUNK_RECORDS = 256
 CHUNK_BYTES = 1 << 22
@@ -97,3 +96,33 @@ def _one_by_one(read: Any, keys: list[int], done: float, on_damage: OnDamage) ->
                 raise
             on_damage(error)
     return Chunk(records, done)
+
+
+def schema_of_columns(columns: Any) -> Any:
+    """The types of columns that are arrays whose first axis counts records; further axes are lists of a fixed size.
+
+    Args:
+        columns: an array, which becomes the column `value`, or a dict of arrays.
+
+    Returns:
+        An Arrow schema; None for anything else, and if Arrow does not know a dtype.
+
+    >>> print(schema_of_columns(np.zeros((5, 2, 3), np.float32)))
+    value: fixed_size_list<item: fixed_size_list<item: float>[3]>[2]
+      child 0, item: fixed_size_list<item: float>[3]
+          child 0, item: float
+    """
+    named = columns if isinstance(columns, Mapping) else {VALUE: columns}
+    if not all(isinstance(name, str) and isinstance(array, np.ndarray) for name, array in named.items()):
+        return None
+    try:
+        return pyarrow().schema([(name, _type(array)) for name, array in named.items()])
+    except pyarrow().ArrowException:
+        return None
+
+
+def _type(array: Any) -> Any:
+    kind = pyarrow().from_numpy_dtype(array.dtype)
+    for size in reversed(array.shape[1:]):
+        kind = pyarrow().list_(kind, size or -1)  # of no fixed size: Arrow does not read back lists of size 0
+    return kind
