@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class FilePlace(NamedTuple):
-    """The place of a record, as `source.file_place(key)` gives it.
+    """The place of a record in a file, as `source.file_place(key)` gives it.
 
     Attributes:
         file: path or URL.

@@ -23,7 +23,7 @@ MAX_ROWS = 1 << 60
 
 
 class Cursor(NamedTuple):
-    """Where a pipeline goes on, or the part of one that ends with some stage or join.
+    """The place from which a pipeline goes on, or the part of one that ends with some stage or join.
 
     Leaves, stages and joins are numbered so that the inputs of each stand right before it (see `compile`). So the cursor of
     a part of the pipeline is that of its inputs, one after the other, and what its last stage or join adds.
@@ -86,7 +86,7 @@ class Leftover:
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:
-        """What tells the run and the shard from others."""
+        """The identity of the run and the shard."""
         return self.shard, self.lineages, self.mix
 
 
@@ -105,5 +105,5 @@ def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
 
 
 def are_numbers(note: JoinState) -> bool:
-    """Whether a note, which a state may tell, has no text in it, and no number that is too large to count further."""
+    """True if a note, which a state may hold, has no text in it, and no number that is too large to count further."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in note)

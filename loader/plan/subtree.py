@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 
 class NodeCounts(NamedTuple):
-    """How many leaves, stages and joins there are in a part of a pipeline."""
+    """The numbers of leaves, stages and joins in a part of a pipeline."""
 
     leaves: int
     stages: int
     joins: int
 
     def plus(self, other: NodeCounts) -> NodeCounts:
-        """That of two parts."""
+        """The numbers of two parts together."""
         return NodeCounts(*(one + two for one, two in zip(self, other)))
 
 

@@ -1,4 +1,4 @@
-"""What a shard had begun when the shards changed: a window, or a batch that is taken apart, which no other shard could make.
+"""Leftover work of a previous run's shard: a window, or a batch that is taken apart, which no other shard could make.
 
 In: the place where that shard stood. Out: a place from which any shard can go on, and what comes before that: the rest of
 what was begun, which one of the new shards has made anew. Where a window of records ends is known; to find the end of what is
@@ -31,7 +31,7 @@ Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], N
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
-    """Where other shards can go on after one, or the same with another mix.
+    """The cursor from which other shards can go on after one, or the same shard with another mix.
 
     Args:
         loaders: the pipeline as its loader made it.
@@ -123,7 +123,7 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
 
 
 def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
-    """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
+    """True if a place is after the end; once this came one position later for some shards that now are equally long."""
     ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
     joins = pipeline.joins[part.joins]
@@ -141,7 +141,7 @@ def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Lef
 
 
 def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """What is unfinished, and what was when that was begun."""
+    """The leftovers, and those that each of them has itself."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)

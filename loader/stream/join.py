@@ -37,7 +37,7 @@ class Input:
         self.ended: Ended | None = None  # what came after these, if all are at hand
 
     def has(self, count: int, wait: bool) -> bool:
-        """Whether so many rows are at hand, or all that there are; False: not without waiting."""
+        """True if `count` rows are at hand, or all that there are; False: not without waiting."""
         if self._pull is None:
             self._pull = self._open(self.cursor)
         while self.at_hand < count and self.ended is None:

@@ -98,7 +98,7 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
 
 
 def _window(stage: Stage) -> int | None:
-    """How many rows come of a unit of a stage; None if an operation decides it."""
+    """The number of rows of a unit of a stage; None if an operation decides it."""
     others = [operation for operation in stage.operations if not operation.one_to_one]
     if not others:
         return 1
