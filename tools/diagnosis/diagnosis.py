@@ -9,12 +9,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.units import format_bytes, format_count, format_seconds
-from .judging.change import Change
+from ...common.units import format_bytes, format_count, format_seconds, format_share
 from .judging.changes import HELPED_BY_WORKERS, changes
-from .judging.model import all_cores_work, enough_workers, share_waited
-from .judging.under_way import possible, slowed, under_way
-from .judging.verdict import Finding, found
+from .judging.model import all_cores_work, enough_workers, possible, share_waited, slowed, under_way
+from .judging.verdict import Change, Finding, found
 from .measured import Dropped, Measured, Part
 
 MOST_PARTS = 6
@@ -93,7 +91,7 @@ class Diagnosis:
         measured = self.measured
         if not measured.step_known:
             return f"Batches come {format_count(1 / measured.elapsed)} a second, one every {format_seconds(measured.elapsed)}"
-        return f"Your step waits {_percent(measured.share_waited)} of its time"
+        return f"Your step waits {format_share(measured.share_waited)} of its time"
 
     def _cause(self) -> str:
         measured, finding = self.measured, self.finding
@@ -141,7 +139,7 @@ class Diagnosis:
     def _told(self, change: Change) -> str:
         measured = self.measured
         times = f"{'up to ' * change.at_most}{measured.elapsed / change.seconds:.1f} times the steps"
-        waits = f", waits {_percent(share_waited(measured, change.seconds))}" if measured.step_known else ""
+        waits = f", waits {format_share(share_waited(measured, change.seconds))}" if measured.step_known else ""
         return f"  {change.what}: {times}, {format_seconds(change.seconds)} each{waits}"
 
 
@@ -195,7 +193,7 @@ def _filter(measured: Measured, dropped: Dropped) -> str:
         (*(("reading",) if dropped.before > dropped.operations else ()), *(f"`{name}`" for name in dropped.after))
     )
     each = format_seconds(dropped.before / max(measured.records, 1e-9))
-    return f"`{dropped.name}` drops {_percent(dropped.share)} of the records, after {work} took {each} for each,"
+    return f"`{dropped.name}` drops {format_share(dropped.share)} of the records, after {work} took {each} for each,"
 
 
 def _waiting(measured: Measured, finding: Finding) -> str:
@@ -304,7 +302,3 @@ def _each(measured: Measured, part: Part) -> str:
 def _line(name: str, seconds: float, whole: float, each: str = "") -> str:
     share = seconds / whole if whole else 0.0
     return f"  {name[:32]:32} {format_seconds(seconds):>10} {share:7.0%}   {each}".rstrip()
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")

@@ -23,11 +23,10 @@ from ...loader.timing.times import TaskEvent
 from ...reporting.loops import host_iterator
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
-from .judging.under_way import slowed
+from .judging.model import slowed
 from .machine import Processors, processors, taken_by_others
 from .measured import Feeding, Measured, Part
-from .slow_reads import slow_reads
-from .work import Work, grown
+from .work import Work, grown, slow_reads
 
 MUCH_READING = 0.25
 """Share of the work: below it, the source is not asked how fast it is."""

@@ -7,11 +7,13 @@ with a clock on each operation: where the loop was too short to have timed them,
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
 from ...loader.timing.snapshot import StageStats
@@ -21,11 +23,12 @@ from ...loader.work.stopwatch import Stopwatch
 from ...loader.work.tasks import SpanTask
 from ...loader.work.worker import Worker
 from ...operations import Filter
+from ...sources.protocol import reader_of
 from .facts import called, kinds_of
-from .measured import Dropped, Part, PartKind, Rare
+from .measured import Dropped, Measured, Part, PartKind, Rare
 
 LONG = 5.0
-"""A task is one of the few long ones, if each of its records takes so many times what it takes in the middle one."""
+"""A task, or a read, is a slow one if it takes so many times what the middle one takes for each record."""
 
 LIKE = 3.0
 """… and not so many times less than in the slowest."""
@@ -38,6 +41,13 @@ TRIES = 2
 
 AGAIN_SECONDS = 5.0
 """A task that took longer is not done again."""
+
+
+READ_SECONDS = 3.0
+"""For which records are read again. Chosen."""
+
+READ_RECORDS = 512
+"""That are read again, at most."""
 
 
 class Looking(Stopwatch):
@@ -197,3 +207,42 @@ def _inside(task: TaskEvent) -> float:
 
 def _each(task: TaskEvent) -> float:
     return _took(task) / task.times.inputs
+
+
+def slow_reads(measured: Measured, leaf: Leaf, tasks: Sequence[TaskEvent]) -> Rare | None:
+    """The slowest read of the task whose records took longest, if it is slow whenever it is read; None if there is none."""
+    reading = [task for task in tasks if task.times.under_way and task.stop > task.start and not task.made_of]
+    if leaf.in_order or not reading:
+        return None
+    slowest = max(reading, key=lambda task: task.times.under_way / (task.stop - task.start))
+    try:
+        return _slowest_read(measured, leaf, range(slowest.start, min(slowest.stop, slowest.start + READ_RECORDS)))
+    except Exception:  # of the user's source: the loop that was measured has told of it, or went without these records
+        return None
+
+
+def _slowest_read(measured: Measured, leaf: Leaf, positions: range) -> Rare | None:
+    until, seconds = time.monotonic() + READ_SECONDS, dict[int, float]()
+    for position in positions:
+        seconds[position] = _read(leaf, position)
+        if time.monotonic() > until:
+            break
+    usual = statistics.median(seconds.values())
+    slow = {position: each for position, each in seconds.items() if each > LONG * usual}
+    if not slow:
+        return None
+    worst = max(slow, key=lambda position: slow[position])
+    again = _read(leaf, worst)
+    if again < LONG * usual:
+        return None  # it was the machine
+    each = measured.read_seconds / measured.records
+    rest = min(usual / each, 1.0)
+    where = place(leaf, leaf.position(worst))
+    return Rare("reading", min(again, slow[worst]), where, 1 - rest, len(slow) / len(seconds), rest)
+
+
+def _read(leaf: Leaf, position: int) -> float:
+    keys = leaf.record_keys(leaf.positions(position, position + 1))
+    began = time.perf_counter()
+    reader_of(leaf.source)(keys)
+    return time.perf_counter() - began

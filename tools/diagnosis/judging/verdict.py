@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..measured import Measured, Part
-from .under_way import is_limited, waits_for_reads
+from .model import is_limited, waits_for_reads
 
 Kind: TypeAlias = Literal[
     "step",
@@ -88,6 +88,23 @@ class Finding:
     kind: Kind
     stage: str
     part: Part | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something to do.
+
+    Attributes:
+        what: to do, as it stands in a list.
+        seconds: of a step after it.
+        at_most: it is not known how much of the time it saves: a step takes so long where it saves all.
+        cure: how it ends the sentence on what was found, "5 workers would hide it"; "" for one that does not.
+    """
+
+    what: str
+    seconds: float
+    at_most: bool = False
+    cure: str = ""
 
 
 def found(measured: Measured) -> Finding:
