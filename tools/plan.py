@@ -34,7 +34,7 @@ LISTED = 8
 
 @dataclass(frozen=True)
 class Needs:
-    """What the batch of one step takes.
+    """The batch of one step, and the step.
 
     Attributes:
         work: seconds of workers.
@@ -53,7 +53,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Machines:
-    """What there is.
+    """The machines at hand.
 
     Attributes:
         cores: of this machine, for workers.
@@ -68,7 +68,7 @@ class Machines:
 
 @dataclass(frozen=True)
 class Plan:
-    """What hides the work of a step.
+    """Workers and nodes that hide the work of a step.
 
     Attributes:
         workers: how many; with fewer, the step waits.
@@ -157,7 +157,7 @@ class Plan:
 
 
 def step_seconds(needs: Needs, machines: Machines, workers: int, nodes: int) -> float:
-    """Seconds of a step with so many workers, on nodes, or with none on this machine."""
+    """Seconds of a step with these workers; 0 nodes mean this machine."""
     cores = machines.cores_per_node * nodes or machines.cores
     network = needs.nbytes / machines.bandwidth if nodes else 0.0
     return max(needs.step + needs.hand_over, needs.work / workers, needs.processor / cores, network)

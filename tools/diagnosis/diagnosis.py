@@ -1,4 +1,4 @@
-"""What `diagnose` gives: one sentence, a table, and what would change it.
+"""The verdict as text: one sentence, a table, and what would change it.
 
 In: what was measured. Out: a frozen value, and its text.
 """
@@ -25,7 +25,7 @@ BUSY = 0.25
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What your step waits for, and what would change that; `print` it.
+    """The verdict on a step, and what would change it; `print` it.
 
     Attributes:
         finding: what is waited for: its `kind`, and its `stage`, such as an operation's name.
@@ -47,7 +47,7 @@ class Diagnosis:
 
     @property
     def sentence(self) -> str:
-        """What is waited for, and what would hide it."""
+        """The finding, and its cure."""
         cure = (self.changes[0].cure if self.changes else "") or self._limit()
         return f"{self._waits()}: {self._cause()}{'; ' * bool(cure)}{cure}."
 
@@ -72,7 +72,7 @@ class Diagnosis:
         return f"Measured: {batch}, {rates}{loops}; this machine has {measured.cores} cores.{start}{self._others()}"
 
     def _others(self) -> str:
-        """What other programs took, if that is much."""
+        """The processors that other programs took, if these were many."""
         others, cores = self.measured.others, self.measured.cores
         if others < BUSY * cores:
             return ""
@@ -177,7 +177,7 @@ def _subject(measured: Measured, finding: Finding) -> str:
 
 
 def _seconds_each(measured: Measured, part: Part) -> float:
-    """Of a call, or a read: those ahead of the work are not waited for as long as they take."""
+    """Seconds of a call, or of a read, as long as it takes ahead of the work."""
     if part.kind != "reading":
         return part.seconds / max(part.calls, 1e-9)
     return max(measured.read_seconds, part.seconds) / max(measured.records, 1e-9)
@@ -206,14 +206,14 @@ def _waiting(measured: Measured, finding: Finding) -> str:
 
 
 def _reads(measured: Measured) -> list[str]:
-    """How many reads are under way, where records are read ahead."""
+    """A line on the reads under way, where records are read ahead."""
     if not measured.reads_ahead or not measured.read_seconds:
         return []
     return [f"  {'reads under way':32} {under_way(measured):10.1f}           of {possible(measured):,} possible"]
 
 
 def _rows(measured: Measured) -> str:
-    """What a step is made of: so many records; or rows, of more or fewer records."""
+    """The records of a step; or its rows, where they are of more or fewer records."""
     rows, records = measured.batch, measured.records
     if not measured.rows or 0.5 < records / max(rows, 1e-9) < 2:
         return f"{rows:,.0f} records"
@@ -289,7 +289,7 @@ def _who(measured: Measured) -> str:
 
 
 def _each(measured: Measured, part: Part) -> str:
-    """What it takes for a record, or a batch."""
+    """Seconds for a record, or for a batch."""
     if part.kind == "reading" and measured.reads_ahead and measured.read_seconds and measured.records:
         return f"{format_seconds(measured.read_seconds / measured.records)} a record"
     if part.kind in ("batch", "stacking", "packing") or not measured.records:

@@ -1,4 +1,4 @@
-"""What workers did for a step: in each operation, and for rare records.
+"""Splits the work of a step into operations, and finds rare records that take long.
 
 In: what a loop's iterator told at two times. Out: parts, and what rare records cost. One task may be done once more, here,
 with a clock on each operation: where the loop was too short to have timed them, and to find the record that made a task slow.
@@ -59,7 +59,7 @@ class Looking(Stopwatch):
 
 @dataclass(frozen=True)
 class Work:
-    """What a loop's workers did between two looks at it, over so many elements."""
+    """The work of a loop between two looks at it, over `elements`."""
 
     pipeline: Pipeline
     before: IteratorStats
@@ -100,7 +100,7 @@ class Work:
         ]
 
     def _shares(self, stats: StageStats) -> list[float]:
-        """Of the time that a stage takes without reading and packing, that of each operation, and that between them."""
+        """Shares of a stage's time without reading and packing: of each operation, and last between them."""
         seconds = [operation.seconds for operation in stats.operations]
         between = stats.between
         if not any(operation.timed for operation in stats.operations):
@@ -110,7 +110,7 @@ class Work:
         return [part / whole for part in (*seconds, between)]
 
     def rare(self) -> Rare | None:
-        """What rare records cost: those of the few tasks that take far longer than others; None if there are none."""
+        """The cost of rare records, in the few tasks that take far longer than others; None if there are none."""
         reading = [
             task for task in self.tasks if self.pipeline.stages[task.stage].leaf is not None and task.times.inputs
         ]
@@ -135,7 +135,7 @@ class Work:
         return Rare(called(operation), seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
 
     def dropped(self) -> Dropped | None:
-        """What a filter leaves out of the records that were read, and what was done for these; None where there is none."""
+        """The records that a filter leaves out, and the work for these; None where there is none."""
         stats = next((stats for stats in self.after.stages if stats.reads), None)
         if stats is None:
             return None
@@ -174,7 +174,7 @@ class Work:
         return 0.0
 
     def _again(self, tasks: Sequence[TaskEvent]) -> Look | None:
-        """What is found when the first of the tasks is done again; None where that cannot be done."""
+        """Do the first of the tasks again; None where that cannot be done."""
         if not tasks or self.pipeline.stages[tasks[0].stage].leaf is None or _took(tasks[0]) > AGAIN_SECONDS:
             return None
         if any(leaf.in_order for leaf in self.pipeline.every_leaf) or self.pipeline.formers:

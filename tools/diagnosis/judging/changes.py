@@ -1,4 +1,4 @@
-"""What would change a loop, each with the effect that it would have. Pure.
+"""Proposes changes of a loop, each with its effect. Pure.
 
 In: what was measured, and what was found. Out: changes: that which cures what was found first, then by their effect.
 """
@@ -48,7 +48,7 @@ DEFAULT_BUFFER = 500
 
 
 def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
-    """What is worth doing; the first one is the cure."""
+    """The changes that are worth it; the first one is the cure."""
     now = measured.elapsed
     known = [change for change in _known(measured, finding) if change.seconds * WORTH < now]
     first = [change for change in known if change.cure][:1]
@@ -99,7 +99,7 @@ def _more_workers(measured: Measured) -> Iterator[Change]:
 
 
 def effect(measured: Measured, what: str, seconds: float) -> str:
-    """What a change does, as the end of a sentence."""
+    """The effect of a change, as the end of a sentence."""
     does = "hide it" if _hides(measured, seconds) else f"give {measured.elapsed / seconds:.1f} times the batches"
     return f"{what} would {does}"
 
@@ -109,7 +109,7 @@ def _hides(measured: Measured, seconds: float) -> bool:
 
 
 def _limit(measured: Measured, count: int) -> str:
-    """What stands beside a number of workers that have no more cores."""
+    """A note beside a number of workers that fill all cores."""
     used = measured.processor / measured.work * count if measured.work else 0.0
     return f" (all that {measured.cores} cores can)" if measured.worker_kind != "ray" and used >= measured.cores else ""
 
@@ -132,7 +132,7 @@ def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def at_most(measured: Measured, what: str, cure: str = "") -> Change:
-    """What would be gained, if nothing else were in the way.
+    """The gain, if nothing else were in the way.
 
     Workers and the loop never wait for each other, a read takes no longer than alone, and our own work takes no time.
 
@@ -228,7 +228,7 @@ def _more_reads(measured: Measured, effect: Callable[[Measured, str, float], str
 
 
 def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
-    """What has so many reads under way in each place: to be told in a list, and in a sentence."""
+    """The options for `count` reads under way in each place: for a list, and for a sentence."""
     source = measured.source
     buffer = count * max(round(measured.records), 1) if source.whole_batches else count
     options = []

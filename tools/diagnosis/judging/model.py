@@ -1,4 +1,4 @@
-"""How long a step would take, were something else than it is. Arithmetic on what was measured.
+"""Computes the length of a step after a change, from what was measured.
 
 In: what was measured, and a change. Out: seconds of a step.
 
@@ -116,35 +116,35 @@ def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") 
 
 
 def all_cores_work(measured: Measured) -> bool:
-    """Whether the processors of this machine have hardly anything left to give."""
+    """The processors of this machine have hardly anything left to give."""
     needed = measured.processor + measured.own_processor
     return measured.worker_kind != "ray" and needed > FULL * measured.cores * measured.elapsed
 
 
 def share_waited(measured: Measured, seconds: float) -> float:
-    """Of a step of so many seconds."""
+    """Share of a step of this length."""
     return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
 
 
 def _feeding(measured: Measured) -> float:
-    """What a device feeder does while nobody else works at the batch."""
+    """Seconds of a device feeder while nobody else works at the batch."""
     fed = measured.feeding
     return 0.0 if fed is None else fed.transforming + fed.agreeing + fed.transfer
 
 
 def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
-    """How many reads may be under way at a time, in all places; with other numbers of workers, or of reads in each."""
+    """Reads that may be under way at a time in all places; with other numbers of workers, or of reads in each."""
     each = measured.source.reads if reads is None else reads
     return max(each, 1) * places(measured, measured.workers if workers is None else workers)
 
 
 def places(measured: Measured, workers: int) -> int:
-    """Who reads ahead: each process, or actor, for itself."""
+    """Number of places that read ahead: each process, or actor, for itself."""
     return 1 if measured.worker_kind == "thread" else max(workers, 1)
 
 
 def under_way(measured: Measured) -> float:
-    """How many reads were under way, on average."""
+    """Reads under way, on average."""
     return measured.read_seconds / measured.elapsed if measured.elapsed else 0.0
 
 
@@ -159,19 +159,19 @@ def reading_seconds(measured: Measured, workers: int, reads: int | None = None) 
 
 
 def waits_for_reads(measured: Measured) -> bool:
-    """Whether places that work wait for records that are read ahead."""
+    """Places that work wait for records that are read ahead."""
     return measured.reads_ahead and measured.seconds_of("reading") > LAGS * max(measured.workers, 1) * measured.elapsed
 
 
 def lag(measured: Measured) -> float:
-    """How many times fewer reads were under way than might have been, while places waited for them."""
+    """Possible reads for each that was under way, while places waited for them."""
     if not waits_for_reads(measured):
         return 1.0
     return min(max(possible(measured) / max(under_way(measured), 1e-9), 1.0), MOST_LAG)
 
 
 def slowed(measured: Measured) -> float:
-    """How many times as long a read takes among others as alone; 1 where that is not known."""
+    """Length of a read among others, for one alone; 1 where that is not known."""
     alone = measured.source.random
     if not (measured.source.singly and alone and measured.records and measured.reads_ahead):
         return 1.0
@@ -179,23 +179,23 @@ def slowed(measured: Measured) -> float:
 
 
 def is_limited(measured: Measured) -> bool:
-    """Whether reads wait for one another, and not for the processors or the interpreter."""
+    """Reads wait for one another, and not for the processors or the interpreter."""
     at_work = measured.reading_processor / measured.places
     return slowed(measured) > SLOWED and at_work < measured.elapsed / 2 and under_way(measured) > SLOWED
 
 
 def served(measured: Measured) -> float:
-    """How many reads at a time a source serves that has a limit."""
+    """Reads at a time that a source with a limit serves."""
     return max(under_way(measured) / slowed(measured), 1.0)
 
 
 def most_reads(measured: Measured) -> int:
-    """That are proposed for a place."""
+    """Reads that are proposed for a place, at most."""
     return MOST_COROUTINES if measured.source.in_event_loop else MOST_THREADS
 
 
 def enough_reads(measured: Measured, goal: float) -> int:
-    """How many in each place read the records of a step in `goal` seconds; as many as are proposed, at most."""
+    """Reads in each place that read the records of a step in `goal` seconds; those that are proposed, at most."""
     needed = measured.read_seconds * lag(measured) / measured.places / max(goal, 1e-9)
     now = max(measured.source.reads, 1)
     most = most_reads(measured) if measured.step_known else min(most_reads(measured), AT_ONCE * now)
