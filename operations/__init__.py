@@ -43,4 +43,5 @@ __getattr__ = names_from(
         "RandomResizedCrop": "images.random",
         "Resize": "images.sizes",
     },
+    entry_points="headrace.operations",
 )

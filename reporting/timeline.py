@@ -1,4 +1,4 @@
-"""Who did what when, over the last tasks of a loop.
+"""Turns the last tasks of a loop into spans of time, by thread.
 
 In: what was noted of tasks, and of a feeder's steps. Out: tracks of spans; each names what goes through it. Pure.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..loader.device.stats import BatchTimes, FeederStats
 from ..loader.stats import IteratorStats
@@ -20,7 +20,8 @@ Kind: TypeAlias = Literal[
 ]
 
 
-class Span(NamedTuple):
+@dataclass(frozen=True)
+class Span:
     """Something that took time, in seconds of `time.perf_counter`."""
 
     kind: Kind
@@ -33,7 +34,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Track:
-    """What one thread did, in order; a span may stand within the one before it."""
+    """The spans of one thread, in order; a span may lie within the one before it."""
 
     name: str
     spans: tuple[Span, ...]
@@ -41,7 +42,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What a loop did.
+    """The tracks of a loop.
 
     Attributes:
         tracks: that of the user's loop, those of a feeder, those of the workers.
@@ -53,12 +54,12 @@ class Timeline:
 
     @property
     def loop(self) -> Track:
-        """What the user's loop did."""
+        """The track of the user's loop."""
         return self.tracks[0]
 
 
 def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Timeline:
-    """Of the last tasks, and of a feeder's last steps."""
+    """Make it of the last tasks, and of a feeder's last steps."""
     tasks = stats.tasks if stats is not None else ()
     names = {} if stats is None else {stage.number: _stage_name(stage.operations) for stage in stats.stages}
     last = {stage.number for stage in stats.stages if stage.ends} if stats is not None else set()
@@ -92,10 +93,10 @@ def _with_own_work(waits: Sequence[Span], whole: Sequence[bool]) -> Iterator[Spa
     for wait, follows in zip(waits, whole):
         if wait.began > ended:
             own = Span("own work", "your own work", ended, wait.began)
-            yield own if follows else own._replace(kind="not timed", name="steps that were not timed")
+            yield own if follows else replace(own, kind="not timed", name="steps that were not timed")
         began = max(wait.began, ended)
         ended = max(wait.ended, began)
-        yield wait._replace(began=began, ended=ended)
+        yield replace(wait, began=began, ended=ended)
 
 
 def _feeder(steps: Sequence[BatchTimes], taken: Sequence[TaskEvent]) -> tuple[Track, ...]:

@@ -1,18 +1,16 @@
-"""What flows in the user's process is pulled: items, an end, or nothing yet.
+"""Items are pulled through the user's process: an item, the end, or nothing yet.
 
-In: an iterator. Out: `next(wait)`.
+In: nothing. Out: `next(wait)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ..work.tasks import Failure
 
 T = TypeVar("T", covariant=True)
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +21,7 @@ class Ended:
 
 
 class Pull(Protocol[T]):
-    """Where a stage gets its items from."""
+    """A supply of items for a stage."""
 
     def next(self, wait: bool) -> T | Ended | None:
         """The next item; `Ended`, ever again; None if `wait` is False and there is none at hand."""
-
-
-class FromIterator(Generic[Item]):
-    """Items that are at hand."""
-
-    def __init__(self, items: Iterator[Item]) -> None:
-        self._items = items
-
-    def next(self, wait: bool) -> Item | Ended:
-        """The next item."""
-        for item in self._items:
-            return item
-        return Ended()

@@ -16,8 +16,8 @@ from ..timing.observer import Observer
 from ..work.notices import Notices
 from ..work.tasks import Block, Failure, GroupTask, input_count
 from .ordered import Results
-from .provenance import NumberedBlock, Request, Rows
 from .pull import Ended
+from .rows import NumberedBlock, Request, Rows
 from .skipped import SkippedRecords
 
 BARREN_EPOCHS = 8
@@ -88,7 +88,7 @@ class StageOutput:
                 return Ended(failure)
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
-        """How many of the first rows were delivered before a restore."""
+        """The number of the first rows that were delivered before a restore."""
         skip = self._skip
         if block.tags is not None and request.origin.leaf is not None:
             first_unit = bisect_left(

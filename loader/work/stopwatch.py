@@ -42,14 +42,14 @@ TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
 
 
 class ReadSeconds(NamedTuple):
-    """How long a task read."""
+    """The reading of a task."""
 
     waited: float  # by the worker, which read the records or waited for them
     under_way: float  # of all reads together, those ahead of the work too
 
 
 class Stopwatch:
-    """That of one worker, number `worker`, for one stage.
+    """Times the tasks of one worker, number `worker`, in one stage.
 
     Attributes:
         share: of the time, what timing operations may take.
@@ -69,7 +69,7 @@ class Stopwatch:
         self._began = perf_counter()
 
     def may_look(self, calls: int) -> bool:
-        """Whether so many calls are to be timed one by one."""
+        """The time budget allows this number of calls to be timed one by one."""
         cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
             return False
@@ -101,7 +101,7 @@ class EachTask(Stopwatch):
 
 
 def stopwatches(worker: int, observe: bool | str) -> Callable[[], Stopwatch] | None:
-    """What makes those of a worker, as `ExecutionOptions.observe` asks."""
+    """Make stopwatches of a worker, as `ExecutionOptions.observe` asks; None: none are wanted."""
     return partial(EachTask if observe == "each" else Stopwatch, worker) if observe else None
 
 
@@ -152,7 +152,7 @@ class OperationClock:
         self._looked -= self._since
 
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
-        """All were pushed, which are so many `inputs` of the stage; `tag_of` names one by how many were left after it."""
+        """All `inputs` of the stage were pushed; `tag_of` names one by how many were left after it."""
         now = perf_counter()
         self._seconds[-1] += now - self._since
         self._looked += now
@@ -164,7 +164,7 @@ class OperationClock:
         self._left = iter(())
 
     def take(self) -> Look | None:
-        """What was found since the last call, without what the timing itself takes."""
+        """The times since the last call, without those of the timing itself."""
         if not self._inputs:
             return None
         own = self.calls(self._inputs) * CALL_SECONDS / (self._single + 1)
@@ -177,7 +177,7 @@ class OperationClock:
         return look
 
     def calls(self, inputs: int) -> int:
-        """How many calls so many inputs are: those of all steps that get them one by one."""
+        """The number of calls for these inputs, of all steps that get them one by one."""
         return inputs * (self._single + 1)
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline is made of, as far as a verdict needs it; and how fast its source is, beside its neighbours and alone.
+"""Facts of a pipeline that a verdict needs; and the speed of its source, in the sampler's order and beside neighbours.
 
 In: a pipeline. Out: names and kinds of operations; a `Source`. Records are read only where `timed` is called.
 """
@@ -18,11 +18,10 @@ from ...chains.nodes.node import Evaluated
 from ...loader.executors.pace import reads_under_way
 from ...loader.options import ExecutionOptions
 from ...loader.plan.leaf import Leaf
-from ...loader.plan.parts import Part as PlanPart
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
+from ...loader.plan.subtree import Subtree as PlanPart
 from ...loader.work.processor import kept_seconds
-from ...operations import Operation
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource
 from ...sources.protocol import Reader, is_in_event_loop, reader_of, reads_singly
@@ -37,40 +36,20 @@ PROBE_SECONDS = 0.2
 """If one record takes longer, few are read."""
 
 
-def called(operation: Operation) -> str:
-    """The name by which a user knows an operation: that of its function, or of its class.
-
-    >>> from headrace import Batch, MapTransform
-    >>> def decode(record):
-    ...     return record
-    >>> called(MapTransform(decode)), called(Batch(2)), called(Batch(2, batch_fn=decode)), called(MapTransform(lambda x: x))
-    ('decode', 'Batch', 'decode', 'lambda')
-    """
-    function = _makes_batches(operation) or getattr(operation, "function", operation)
-    function = operation if getattr(function, "__self__", None) is operation else getattr(function, "func", function)
-    name = getattr(function, "__name__", None) or type(function).__name__
-    return "lambda" if name == "<lambda>" else str(name)
-
-
 def kinds_of(pipeline: Pipeline, stage: Stage) -> list[PartKind]:
-    """What each operation of a stage works on."""
+    """The kinds of the operations of a stage."""
     kinds: list[PartKind] = []
     batched = _batched_below(pipeline, stage.input)
     for operation in stage.operations:
         takes = operation.takes is not None
-        stacks = takes and _makes_batches(operation) is None
+        stacks = takes and operation.user_function is None
         kinds.append("stacking" if stacks else "batch" if batched or takes else "record")
         batched = batched or takes
     return kinds
 
 
-def _makes_batches(operation: Operation) -> Any:
-    """The function of the user's that makes its batches, if there is one."""
-    return getattr(operation, "batch_fn", None)
-
-
 def _batched_below(pipeline: Pipeline, below: PlanPart | None) -> bool:
-    """Whether the rows of a part are made of several."""
+    """The rows of a part are made of several."""
     if below is None:
         return False
     stages = pipeline.stages[below.stages.start : below.stages.stop]
@@ -78,7 +57,7 @@ def _batched_below(pipeline: Pipeline, below: PlanPart | None) -> bool:
 
 
 def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> Source:
-    """What is known of the first source without reading it."""
+    """Facts of the first source that need no reading."""
     leaf = pipeline.leaves[0]
     source, reading = leaf.source, execution.reading
     says = getattr(source, "reads_ahead", True)
@@ -124,7 +103,7 @@ def with_sampler(source: Source, pipeline: Pipeline) -> Source:
 
 
 def _key_seconds(leaf: Leaf, number: int, count: int) -> float:
-    """For so many keys, at a place of their own."""
+    """Seconds for `count` keys, at a place of their own."""
     start = number * PROBED % (leaf.total - PROBED)
     positions = leaf.positions(start, start + count)
     began = time.perf_counter()
@@ -147,7 +126,7 @@ def timed(source: Source, pipeline: Pipeline) -> Source:
 
 
 class _Took(NamedTuple):
-    """What a record takes."""
+    """The cost of a record."""
 
     seconds: float
     needed: float  # of these, this process was at work, or kept from it
@@ -171,7 +150,7 @@ def _timed(source: Source, leaf: Leaf) -> Source:
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
-    """The keys at so many positions of a leaf, or at its last ones."""
+    """The keys at `count` positions of a leaf, or at its last ones."""
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 
