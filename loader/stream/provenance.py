@@ -57,7 +57,7 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
     return whole.taken(np.argsort(whole.of, kind="stable"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Provenance:
     """The origin of the rows of a block: a span of a leaf, or a group of earlier rows.
 
@@ -94,6 +94,10 @@ class Provenance:
     def sources(self) -> Sequence[Provenance]:
         """As of a `Selection`: this one."""
         return (self,)
+
+    def complete(self, columns: RowOrigins | None, count: int, alone: bool, before: int, open_: bool) -> None:
+        """Set what is known when the block is there; called once."""
+        self.columns, self.count, self.alone, self.before, self.open = columns, count, alone, before, open_
 
     def cursor_after(self, row: int) -> Cursor:
         """The cursor from which the stream goes on after a row of the block."""
