@@ -12,9 +12,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..stats import LITTLE, IteratorStats
+from ..stats import LITTLE, IteratorStats, table
 from ..timing.snapshot import PARTS_OF_A_WAIT, Snapshot, StepTimes
-from ..timing.tables import table
 from ..timing.waits import Waits
 from .tuned import KEPT
 
