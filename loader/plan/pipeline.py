@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
-from ...sources.mixed.columns import MixedColumn
 from .cursor import Cursor, Unfinished
 from .fingerprint import Fingerprint
 from .identity import Identity
 from .joins import Join
 from .leaf import Leaf
 from .parts import Part
-from .stages import COLUMN_UNITS, MIXED_UNITS, Stage, column_span_length, span_length
+from .stages import Stage, column_span_length, span_length
 
 
 class Former(NamedTuple):
@@ -199,10 +198,7 @@ class Pipeline:
         stage = self.stage_on(leaf)
         if self.columns is None:
             return span_length(stage, self._following(stage))
-        columns = flatten(self.columns)[0]
-        row_bytes = sum(column.nbytes // len(column) for column in columns)
-        mixed = any(isinstance(column, MixedColumn) for column in columns)
-        return column_span_length(stage.unit, row_bytes, MIXED_UNITS if mixed else COLUMN_UNITS)
+        return column_span_length(stage.unit, sum(column.nbytes // len(column) for column in flatten(self.columns)[0]))
 
     def _following(self, stage: Stage) -> Stage | None:
         """The stage that takes the rows of another one."""

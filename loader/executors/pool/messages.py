@@ -80,6 +80,7 @@ def unpack_block(header: Packed, rows: Any) -> Block:
     block.rows, block.count = rows, count
     block.failure = None if error is None else errors.EncodedFailure(error)
     block.skipped, block.notices, block.stand = skipped, notices, stand
-    block.times = None if times is None else TaskTimes.unpacked(times)
+    if times is not None:
+        block.times = TaskTimes._make(times) if times[-1] is None else TaskTimes.unpacked(times)
     block.waited, block.seconds, block.nbytes = waited, seconds, nbytes
     return block
