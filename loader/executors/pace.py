@@ -126,7 +126,9 @@ class Pace:
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
     def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
-        """A task took `seconds`, of which it waited some for records, and gave `rows` of `size` bytes. True if anything changes.
+        """A task took `seconds`, of which it waited some for records, and gave `rows`, of `size` bytes.
+
+        True if the length of tasks or messages, or whether tasks wait, changes by it.
 
         What is done together grows twofold at a time. Waiting is part of it: else all that came meanwhile would come at once.
         """

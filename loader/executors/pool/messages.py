@@ -58,7 +58,7 @@ def pack_header(block: Block) -> Packed:
     """The header of a block to be sent."""
     tags = None if block.tags is None else block.tags.packed()
     error = None if block.failure is None else errors.encode(block.failure.error)
-    times = None if block.times is None else block.times.packed()
+    times = block.times
     return (
         block.count,
         tags,
@@ -67,7 +67,7 @@ def pack_header(block: Block) -> Packed:
         block.notices,
         block.stand,
         block.waited,
-        times,
+        None if times is None else tuple(times) if times.look is None else times.packed(),
         block.seconds,
         block.nbytes,
     )

@@ -18,10 +18,9 @@ from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease
-from ...work.tasks import Block, Blocks, RowTags, SpanTask, Task
+from ...work.tasks import Block, Blocks, RecordsAhead, RowTags, SpanTask, Task
 from ..pool.messages import unpack_task
 from ..pool.task_runner import TaskRunner
-from ..reads import NOT_AHEAD, AheadOfWork
 from ..transport import Ready
 from .channel import Channel, Done, Encoded, Returned, RunTasks, SlabName
 from .codec import Encoder, decode
@@ -38,7 +37,7 @@ class WorkerProcess:
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
         self._runner = TaskRunner(number, pipeline, options, self._allocate, self._encode)
-        self._waiting: deque[tuple[RunTasks, list[Task], list[int], AheadOfWork]] = deque()
+        self._waiting: deque[tuple[RunTasks, list[Task], list[int], RecordsAhead | None]] = deque()
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
@@ -80,7 +79,7 @@ class WorkerProcess:
             return True
         self._own.release(message.released)
         tasks = [unpack_task(fields) for fields in message.tasks]
-        reading = self._runner.begin(tasks) if isinstance(tasks[0], SpanTask) else NOT_AHEAD
+        reading = self._runner.begin(tasks) if isinstance(tasks[0], SpanTask) else None
         self._waiting.append((message, tasks, descriptors, reading))
         return True
 
@@ -100,7 +99,7 @@ class WorkerProcess:
         rows, leases = self._encoder.encode(elements)
         return (rows, leases), sum(len(lease.slab.memory) for lease in leases)
 
-    def _answer(self, tasks: Sequence[Task], blocks: Blocks, reading: AheadOfWork) -> None:
+    def _answer(self, tasks: Sequence[Task], blocks: Blocks, reading: RecordsAhead | None) -> None:
         answers = []
         for task in tasks:
             header, (rows, leases) = self._runner.run(task, blocks, reading)
