@@ -301,7 +301,13 @@ def test_files_in_a_cache_are_not_read_from_the_store_again(stored, clean, tmp_p
     assert not (home / PRESENT).exists() or PRESENT == FORMER
 
 
-BESIDE = ("CHANGELOG.md", "common/former_names.py", "tests/former/", "tests/states_of_version_1.json", "tests/version_1.json")
+BESIDE = (
+    "CHANGELOG.md",
+    "common/former_names.py",
+    "tests/former/",
+    "tests/states_of_version_1.json",
+    "tests/version_1.json",
+)
 """Where the old word may stand: what was, and what is written about it."""
 
 
