@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import a_kind_of, shown
+from ..common.messages import a_kind_of, short_repr
 from ..common.validation import warn, whole_number
 from ..errors import SeedError
 from ..samplers.protocol import ENDLESS
@@ -101,7 +101,7 @@ def indices_of(indices: Any) -> NDArray[np.int64]:
         return array.astype(np.int64)
     listed = indices.tolist() if isinstance(indices, np.ndarray) else list(indices)
     if array.ndim != 1 or not all(_is_whole(index) for index in listed):
-        raise TypeError(f"indices {shown(indices)} are no list of whole numbers; pass dataset[[3, 1, 4]].")
+        raise TypeError(f"indices {short_repr(indices)} are no list of whole numbers; pass dataset[[3, 1, 4]].")
     return np.array([checked_index(int(index)) for index in listed], dtype=np.int64)
 
 
@@ -114,7 +114,7 @@ def checked_index(index: int) -> int:
     if -ENDLESS - 1 <= index <= ENDLESS:
         return index
     raise IndexError(
-        f"index {shown(index)} is too large: indices go from -2**63 to 2**63 - 1; pass index % len(dataset) for the "
+        f"index {short_repr(index)} is too large: indices go from -2**63 to 2**63 - 1; pass index % len(dataset) for the "
         "element of the first epoch."
     )
 
@@ -140,11 +140,11 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     for name in names or ():
         if not isinstance(name, str):
             raise TypeError(
-                f"{method}: the name {shown(name)} is {a_kind_of(name)}; pass a dict with names of type str."
+                f"{method}: the name {short_repr(name)} is {a_kind_of(name)}; pass a dict with names of type str."
             )
     listed = list(datasets.values()) if isinstance(datasets, Mapping) else datasets
     if not isinstance(listed, (list, tuple)):
-        raise TypeError(f"{method}({shown(datasets)}): pass a list of datasets, or a dict of them by name.")
+        raise TypeError(f"{method}({short_repr(datasets)}): pass a list of datasets, or a dict of them by name.")
     streams = not hasattr(kind, "to_iter_dataset")
     if streams:
         listed = [each.to_iter_dataset() if hasattr(each, "to_iter_dataset") else each for each in listed]

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any, Literal
 
 from ..common.fingerprint_values import MAX_ITEMS, digest
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import JoinError
 from ..loader.options import ExecutionOptions
@@ -110,8 +110,8 @@ def sharded(stream: Stream, shard: ShardOptions) -> Stream:
     def of_shard(leaf: Any) -> Any:
         if leaf.shard.shard_count > 1:
             raise ValueError(
-                f"shard({shown(shard)}): the dataset has {shown(leaf.shard)} already, from a shard() or shard_options= before, "
-                "and a shard is not divided again; give the options of this process once."
+                f"shard({short_repr(shard)}): the dataset has {short_repr(leaf.shard)} already, from a shard() or "
+                "shard_options= before, and a shard is not divided again; give the options of this process once."
             )
         return dataclasses.replace(leaf, sampler=leaf.sampler.with_shard_options(shard), shard=shard)
 

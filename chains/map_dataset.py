@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import first_few, shown
+from ..common.messages import first_few, short_repr
 from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..sources import RangeDataSource, as_source
@@ -268,7 +268,9 @@ class MapDataset(MapMethods[T], Remarks, ABC):
         nodes = _nodes("zip", datasets)
         lengths = {name: node.length for name, node in nodes.items()}
         if len({*lengths.values()}) > 1:
-            raise ValueError(f"zip: the datasets must have one length, not {shown(lengths)}; slice the longer ones.")
+            raise ValueError(
+                f"zip: the datasets must have one length, not {short_repr(lengths)}; slice the longer ones."
+            )
         return Chain(Zipped(tuple(nodes.values()), tuple(datasets) if isinstance(datasets, Mapping) else ()))
 
     def _many(self, indices: NDArray[np.int64]) -> list[Any]:
@@ -324,7 +326,7 @@ class Chain(MapDataset[T]):
         def warning(index: int) -> Any:
             if not (warned or 0 <= index < node.length):
                 warned.append(True)
-                warn_of_exchange(node, f"index {shown(index)} of {node.length} elements")
+                warn_of_exchange(node, f"index {short_repr(index)} of {node.length} elements")
             return get(index)
 
         return warning

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..common.validation import true_or_false, whole_number
 from ..migration_hints.decorators import explains_arguments
 from ..operations import Batch, Filter, MapTransform, MapWithIndexTransform, Pack, RandomMapTransform
@@ -138,7 +138,7 @@ class MapMethods(Generic[T]):
         """
         if not isinstance(sl, builtins.slice):
             raise TypeError(
-                f"slice({shown(sl)}): pass a slice, slice(start, stop, step), or write dataset[start:stop]."
+                f"slice({short_repr(sl)}): pass a slice, slice(start, stop, step), or write dataset[start:stop]."
             )
         return self._reordered(Slice.of(sl, self._node.length))
 

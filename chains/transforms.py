@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..operations import (
     Batch,
     Filter,
@@ -43,7 +43,7 @@ def as_kind(kind: type[KindT], transform: Any) -> KindT:
     function = transform if method is None else method
     if isinstance(transform, Operation) or _is_class(transform) or not callable(function):
         raise TypeError(
-            f"{kind.method}({shown(transform)}): pass a function, a headrace.{kind.__name__}, or an object that has "
+            f"{kind.method}({short_repr(transform)}): pass a function, a headrace.{kind.__name__}, or an object that has "
             f"{kind.method}()."
         )
     return kind(function)
@@ -80,7 +80,7 @@ def method_for(dataset: Any, transform: Any) -> Callable[[], Any]:
     if callable(transform) and not isinstance(transform, Operation) and not _is_class(transform):
         return lambda: dataset.map(transform)
     raise TypeError(
-        f"apply({shown(transform)}): pass a transform, as MapTransform, Filter or Batch, a function, or a list of these."
+        f"apply({short_repr(transform)}): pass a transform, as MapTransform, Filter or Batch, a function, or a list of these."
     )
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..errors import MissingExtraError
 from .state_file import StateFile
 
@@ -64,7 +64,7 @@ def from_grain_state(state: bytes | dict[str, Any], loader: DataLoader) -> DataL
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(
-            f"module 'headrace.checkpoint' has no attribute {shown(name)}; it has {', '.join(__all__)}."
+            f"module 'headrace.checkpoint' has no attribute {short_repr(name)}; it has {', '.join(__all__)}."
         )
     try:
         from . import orbax as orbax_handlers

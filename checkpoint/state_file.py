@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..common.messages import TEXT, brief
+from ..common.messages import TEXT, shorten
 from ..errors import CheckpointError, ClosedError
 from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with_state
 
@@ -105,7 +105,7 @@ class StateFile:
         try:
             iterator.set_state(from_bytes(content.rstrip(), iterator), **as_said(strict))
         except CheckpointError as error:
-            raise CheckpointError(f"{brief(self._path)}: {brief(error, 400)}") from None
+            raise CheckpointError(f"{shorten(self._path)}: {shorten(error, 400)}") from None
         iterator.start_prefetch()
         return True
 
@@ -140,7 +140,7 @@ class StateFile:
             return
         if (found.st_dev, found.st_ino) != self._identity:
             raise CheckpointError(
-                f"{brief(self._path)}: another file has taken the place of the one that was written to; give each iterator a "
+                f"{shorten(self._path)}: another file has taken the place of the one that was written to; give each iterator a "
                 "path of its own, and make a new StateFile after moving files."
             )
 
@@ -180,7 +180,7 @@ def _told_briefly(error: OSError) -> OSError:
     """The error, or one like it where its paths are too long for a message."""
     if len(str(error)) <= 2 * TEXT:
         return error
-    return OSError(error.errno, error.strerror, brief(error.filename))
+    return OSError(error.errno, error.strerror, shorten(error.filename))
 
 
 def _resolved(path: str | os.PathLike[str]) -> Path:
@@ -188,9 +188,9 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
         resolved = Path(path).resolve()
         is_folder = resolved.is_dir()
     except FileNotFoundError:
-        raise CheckpointError(f"{brief(path)}: the current folder was deleted; pass an absolute path.") from None
+        raise CheckpointError(f"{shorten(path)}: the current folder was deleted; pass an absolute path.") from None
     except OSError as error:
-        raise CheckpointError(f"{brief(path)}: {error.strerror}; pass another path.") from None
+        raise CheckpointError(f"{shorten(path)}: {error.strerror}; pass another path.") from None
     if is_folder:
-        raise CheckpointError(f"{brief(resolved)} is a folder; pass the path of a file in it.")
+        raise CheckpointError(f"{shorten(resolved)} is a folder; pass the path of a file in it.")
     return resolved

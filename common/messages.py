@@ -17,10 +17,10 @@ VALUE, TEXT = 80, 200
 """Characters of a value, and of a text from elsewhere: a path, or what another error says."""
 
 
-def shown(value: Any, limit: int = VALUE) -> str:
+def short_repr(value: Any, limit: int = VALUE) -> str:
     """`repr(value)`, cut to `limit` characters; containers are cut before they are written out.
 
-    >>> shown(list(range(10**6))), shown("x" * 10**6, 9)
+    >>> short_repr(list(range(10**6))), short_repr("x" * 10**6, 9)
     ('[0, 1, 2, 3, 4, 5, ...]', "'xxx…xxx'")
     """
     brief_repr = _Repr()
@@ -30,7 +30,7 @@ def shown(value: Any, limit: int = VALUE) -> str:
         text = brief_repr.repr(value)
     except Exception:  # a repr of the user's, or an int with more digits than Python writes
         text = f"<{type(value).__qualname__}>"
-    return brief(text, limit)
+    return shorten(text, limit)
 
 
 class _Repr(reprlib.Repr):
@@ -55,10 +55,10 @@ def _hidden(name: Any, value: Any) -> Any:
     return HIDDEN if isinstance(name, str) and isinstance(value, str) and is_secret_name(name) else value
 
 
-def brief(text: Any, limit: int = TEXT) -> str:
+def shorten(text: Any, limit: int = TEXT) -> str:
     """A text on one line, with its middle left out where it is longer than `limit` characters.
 
-    >>> brief("a path or an error", 11)
+    >>> shorten("a path or an error", 11)
     'a pat…error'
     """
     line = " ".join(redacted(str(text)).split())
@@ -84,5 +84,5 @@ def first_few(values: Collection[Any], count: int = 3) -> str:
     >>> first_few(range(7))
     '0, 1, 2 and 4 more'
     """
-    few = ", ".join(brief(value, VALUE) for value in islice(values, count))
+    few = ", ".join(shorten(value, VALUE) for value in islice(values, count))
     return few if len(values) <= count else f"{few} and {len(values) - count} more"

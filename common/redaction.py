@@ -1,6 +1,7 @@
 """Hides credentials in what people read: messages, reprs, logs, reports. In: any text. Out: the same with *** in their place.
 
-Every path, URL and text of another library that is shown passes through here, most of them by `messages.brief` and `shown`.
+Every path, URL and text of another library that a message shows passes through here, mostly from `messages.shorten` and
+`short_repr`.
 """
 
 from __future__ import annotations

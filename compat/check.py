@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from .replaced import grain_replaced
 
 _PACKAGE = str(Path(__file__).parent.parent)
@@ -63,7 +63,7 @@ class _Watched(ModuleType):
         try:
             value = getattr(ours, name)
         except AttributeError as error:
-            uses.missing[asked] = f"not here: {brief(error)}"
+            uses.missing[asked] = f"not here: {shorten(error)}"
             raise
         if isinstance(value, ModuleType):
             return sys.modules.get(asked, value)
@@ -120,7 +120,7 @@ def _raised(uses: Uses, program: str, failure: BaseException) -> dict[str, str]:
     if not any(frame.filename.startswith(_PACKAGE) for frame in frames[last + 1 : last + 2]):
         return {}
     mentioned = _mentioned(Path(program).read_text(encoding="utf-8"), frames[last].lineno or 0)
-    told = f"raised {type(failure).__name__}: {brief(failure)}"
+    told = f"raised {type(failure).__name__}: {shorten(failure)}"
     return {name: told for name in uses.found if name.rpartition(".")[2] in mentioned}
 
 

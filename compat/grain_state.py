@@ -14,7 +14,7 @@ import json
 import re
 from typing import Any
 
-from ..common.messages import first_few, shown
+from ..common.messages import first_few, short_repr
 from ..errors import CheckpointError
 from ..loader.plan.cursor import Cursor
 from ..loader.plan.pipeline import Pipeline
@@ -73,7 +73,7 @@ def _inside_flat_map(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
         if type(reached) is not int or type(taken) is not int or min(reached, taken) < 0:
             raise TypeError
     except (KeyError, TypeError):
-        raise CheckpointError(f"Grain's state is damaged: {shown(state)}.") from None
+        raise CheckpointError(f"Grain's state is damaged: {short_repr(state)}.") from None
     after = after_records((reached,), pipeline)
     skips = (taken, *after.cursor.skips[1:])
     return dataclasses.replace(after, cursor=after.cursor._replace(skips=skips))
@@ -108,10 +108,12 @@ def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
     if isinstance(state, dict) and (_TAKEN in state or _WORKERS in state):
         return state  # of a loader with a FlatMap: it has neither version nor sampler
     if not isinstance(state, dict) or "last_seen_indices" not in state:
-        raise CheckpointError(f"this is not the state of a Grain DataLoader: {shown(state)} has no last_seen_indices.")
+        raise CheckpointError(
+            f"this is not the state of a Grain DataLoader: {short_repr(state)} has no last_seen_indices."
+        )
     if state.get("version") != VERSION:
         raise CheckpointError(
-            f"Grain's state has version {shown(state.get('version'))}; version {VERSION} can be read."
+            f"Grain's state has version {short_repr(state.get('version'))}; version {VERSION} can be read."
         )
     return state
 
@@ -125,7 +127,7 @@ def _reached(state: dict[str, Any], pipeline: Pipeline) -> tuple[int, ...]:
         if not all(type(index) is int for index in last):
             raise TypeError
     except (KeyError, TypeError):
-        raise CheckpointError(f"Grain's state is damaged: last_seen_indices={shown(seen)}.") from None
+        raise CheckpointError(f"Grain's state is damaged: last_seen_indices={short_repr(seen)}.") from None
     reached = []
     for worker, index in enumerate(last):
         first, stride = shard.shard_index + worker * shard.shard_count, shard.shard_count * workers
@@ -148,7 +150,7 @@ def _check_sampler(told: str, sampler: Any) -> None:
     here = _kind_of(sampler)
     there = next((kind for kind in _KINDS if told.startswith(f"{kind}(")), None)
     if there is not None and there != here:
-        raise CheckpointError(f"Grain's state belongs to another sampler, {shown(told)}; pass the same one.")
+        raise CheckpointError(f"Grain's state belongs to another sampler, {short_repr(told)}; pass the same one.")
     changed = _changed(dict(_ARGUMENT.findall(told)), sampler) if there is not None else []
     if changed:
         raise CheckpointError(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import ConversionError
 from ..files.paths import text_of
 from ..files.urls import is_remote, local_path
@@ -24,8 +24,8 @@ def check_apart(source: Any, target: str) -> None:
     for folder in _folders(source):
         if _place(target).is_relative_to(_place(folder)):
             raise ConversionError(
-                f"the target {brief(target)} is the source {brief(folder)}, or lies in it, and its files would be taken for "
-                "the source's; pass a target outside of it."
+                f"the target {shorten(target)} is the source {shorten(folder)}, or lies in it, and its files would be taken "
+                "for the source's; pass a target outside of it."
             )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal
 
-from ..common.messages import brief, first_few, shown
+from ..common.messages import first_few, short_repr, shorten
 from ..common.validation import whole_number
 from ..errors import ConversionError, MissingExtraError
 from ..files.paths import PathLike, text_of
@@ -116,7 +116,7 @@ def convert(
     job, identity = prepared(wanted, path)
     make: _Make = partial(_on_this_machine, workers=_workers(workers))
     if runner is not None and not isinstance(runner, str):
-        raise TypeError(f'runner={shown(runner)} must be the name of a runner of Beam, such as "DirectRunner".')
+        raise TypeError(f'runner={short_repr(runner)} must be the name of a runner of Beam, such as "DirectRunner".')
     if runner is not None:
         make = partial(_on_beam, runner=runner, options=tuple(runner_options))
     elif runner_options:
@@ -209,7 +209,7 @@ def _with_names(target: Target, job: Job, kept: Mapping[str, Any]) -> list[Shard
     foreign = [name for name in parts if name not in known and label_of(name) not in known]
     if foreign:
         raise ConversionError(
-            f"the plan in {brief(target.path)} is of {first_few(foreign)}, which the source does not have; remove what is "
+            f"the plan in {shorten(target.path)} is of {first_few(foreign)}, which the source does not have; remove what is "
             "there, or pass another target."
         )
 
@@ -243,7 +243,7 @@ def _check_free(target: Target, job: Job, plan: Sequence[Shard]) -> None:
     there = target.there([file for shard in plan for file in job.output.files_of(shard.name)])
     if there:
         raise ConversionError(
-            f"{brief(target.path)}: {first_few(there)} would be overwritten; remove what is there, or pass another target."
+            f"{shorten(target.path)}: {first_few(there)} would be overwritten; remove what is there, or pass another target."
         )
 
 
@@ -258,7 +258,7 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
     ]
     if different:
         raise ConversionError(
-            f"{brief(target.path)} holds another conversion, which differs in: {', '.join(different)}. Remove it, or pass "
+            f"{shorten(target.path)} holds another conversion, which differs in: {', '.join(different)}. Remove it, or pass "
             "another target."
         )
 

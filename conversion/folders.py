@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import ConversionError, SourceNotFoundError
 from ..files.paths import file_system_of
 from ..files.stamps import stamp_of
@@ -168,7 +168,7 @@ class LocalFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise ConversionError(
-                    f"another process converts to {brief(self.path)} now; wait for it, or pass another target."
+                    f"another process converts to {shorten(self.path)} now; wait for it, or pass another target."
                 ) from None
             self._clear()
             try:
@@ -294,12 +294,12 @@ def _check_folder(path: str) -> None:
     except OSError as error:
         raise _not_writable(path, error) from error
     if not is_folder:
-        raise ConversionError(f"{brief(path)} is no folder; pass one as the target, or a new name.")
+        raise ConversionError(f"{shorten(path)} is no folder; pass one as the target, or a new name.")
 
 
 def _not_writable(path: str, error: OSError) -> ConversionError:
     return ConversionError(
-        f"the folder {brief(path)} cannot be made, or not be written to: {brief(error)}; pass a target where you may write."
+        f"the folder {shorten(path)} cannot be made, or not be written to: {shorten(error)}; pass a target where you may write."
     )
 
 

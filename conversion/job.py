@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..files.storage_options import StorageOptions
 from ..files.urls import stays_inside
 
@@ -28,7 +28,7 @@ def check_names(names: Sequence[str]) -> None:
     """
     outside = [name for name in names if not stays_inside(name)]
     if outside:
-        raise ValueError(f"{shown(outside[0])} leads out of the folder")
+        raise ValueError(f"{short_repr(outside[0])} leads out of the folder")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from ..common.former_names import formerly
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import ConversionError
 from .job import Receipt
 from .target import MANIFEST, Target
@@ -81,5 +81,5 @@ def manifest_in(target: Target) -> Manifest | None:
         return Manifest.from_json(values)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConversionError(
-            f"{brief(target.folder.place(MANIFEST))} is none that this version of headrace wrote ({brief(error)})."
+            f"{shorten(target.folder.place(MANIFEST))} is none that this version of headrace wrote ({shorten(error)})."
         ) from error

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..common.messages import brief, first_few
+from ..common.messages import first_few, shorten
 from ..errors import ConversionError
 from ..files.urls import is_remote, name_of, stays_inside
 from .folders import WORKPLACE
@@ -34,15 +34,17 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
         shard = posixpath.normpath(posixpath.join(*place.split(os.sep), f"{stem}{number}{suffix}"))
         if shard.partition("/")[0] == WORKPLACE:
             raise ConversionError(
-                f"{brief(name)} would become {brief(shard)}, where a conversion keeps what it needs until its end; pass "
+                f"{shorten(name)} would become {shorten(shard)}, where a conversion keeps what it needs until its end; pass "
                 "shards=, or convert it on its own."
             )
         if not stays_inside(shard):
-            raise ConversionError(f"{brief(name)} would be written out of the target, as {brief(shard)}; rename it.")
+            raise ConversionError(
+                f"{shorten(name)} would be written out of the target, as {shorten(shard)}; rename it."
+            )
         if shard in shards:
             raise ConversionError(
-                f"{brief(name)} and {brief(shards[shard].parts[0].name)} would both become {brief(shard)}; pass shards=, or "
-                "convert them on their own."
+                f"{shorten(name)} and {shorten(shards[shard].parts[0].name)} would both become {shorten(shard)}; pass shards=, "
+                "or convert them on their own."
             )
         shards[shard] = Shard(shard, (Part(name),))
     return list(shards.values())

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..common.validation import one_of, whole_number
 from ..errors import ConversionError
 from ..files.storage_options import StorageOptionsLike, storage_options_of
@@ -89,14 +89,14 @@ def _check(wanted: Wanted) -> None:
     if wanted.encode is not None and not callable(wanted.encode):
         one_of("encode", wanted.encode, "example", "json")
     if wanted.transform is not None and not callable(wanted.transform):
-        raise TypeError(f"transform={shown(wanted.transform)} must be a function of a record.")
+        raise TypeError(f"transform={short_repr(wanted.transform)} must be a function of a record.")
     if wanted.shards is not None:
         whole_number("shards", wanted.shards, 1, None, "a number of files, such as 16")
     whole_number(
         "max_expansion", wanted.max_expansion, 1, None, "how many times its size a file may unpack to, such as 1000"
     )
     if not isinstance(wanted.options, Mapping):
-        raise TypeError(f"options={shown(wanted.options)} must be a dict, {{name: value}}.")
+        raise TypeError(f"options={short_repr(wanted.options)} must be a dict, {{name: value}}.")
     for name, value, to in (
         ("encode", wanted.encode, "array_record"),
         ("tokenizer", wanted.tokenizer, "tokens"),

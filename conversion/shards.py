@@ -6,7 +6,7 @@ import os
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from .job import Chunk, Job, OnDamage, Part, Receipt, Report, Shard, ShardWriter
 from .steps import raised_at
 from .target import Target, writes_to
@@ -80,7 +80,7 @@ class _Writing:
     def _leave_out(self, why: object) -> None:
         self._left_out += 1
         if len(self._damage) < TOLD:
-            self._damage.append(brief(why, 300))
+            self._damage.append(shorten(why, 300))
 
     def _encoded(self, chunk: Chunk, part: Part) -> tuple[Any, int]:
         """Records as they are written, and how many; at a failure one by one, to know which it was."""
@@ -101,7 +101,7 @@ class _Writing:
         except Exception as error:
             where = self._job.input.place(part, place)
             if self._job.skips:
-                self._leave_out(f"{where}: {brief(error)}")
+                self._leave_out(f"{where}: {shorten(error)}")
                 return False
             raised_at(error, where)
         return True

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from ..common.fingerprint_values import described, digest
-from ..common.messages import brief, shown
+from ..common.messages import short_repr, shorten
 from ..errors import ConversionError, HeadraceError, StopIterationError
 
 Step: TypeAlias = Callable[[Any], Any]
@@ -20,7 +20,7 @@ Step: TypeAlias = Callable[[Any], Any]
 def raised_at(error: Exception, where: str) -> NoReturn:
     """Raise what went wrong with a record: our own error with its place, one of a user's function as it is, with a note."""
     if isinstance(error, HeadraceError):
-        raise type(error)(f"{where}: {brief(error, 400)}") from error
+        raise type(error)(f"{where}: {shorten(error, 400)}") from error
     if isinstance(error, StopIteration):  # it would end whoever reads the records
         raise StopIterationError(
             f"{where}: transform= or encode= raised StopIteration; give next(…) a default, or use a loop."
@@ -41,7 +41,7 @@ def decode_json(record: Any) -> Any:
     try:
         return json.loads(_bytes(record, "json"))
     except (ValueError, RecursionError) as error:
-        raise ConversionError(f"a record is no JSON: {brief(error)}; it begins {shown(record)}.") from error
+        raise ConversionError(f"a record is no JSON: {shorten(error)}; it begins {short_repr(record)}.") from error
 
 
 DECODERS: dict[str, Step] = {"example": decode_example, "json": decode_json}
@@ -51,7 +51,8 @@ def _bytes(record: Any, name: str) -> Any:
     if isinstance(record, (bytes, bytearray, memoryview, str)):
         return record
     raise ConversionError(
-        f'decode="{name}" is for records of bytes, and one is a {type(record).__name__} ({shown(record)}); leave decode= out.'
+        f'decode="{name}" is for records of bytes, and one is a {type(record).__name__} ({short_repr(record)}); '
+        "leave decode= out."
     )
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import ConversionError, HeadraceError
 from ..files.storage_options import StorageOptions, storage_options_of
 from ..sources.parts import of_each
@@ -118,11 +118,11 @@ class Target:
             return None if data is None else parse(json.loads(data))
         except OSError as error:
             raise ConversionError(
-                f"{brief(self.folder.place(name))} cannot be read: {brief(error)}; mend that, or pass another target."
+                f"{shorten(self.folder.place(name))} cannot be read: {shorten(error)}; mend that, or pass another target."
             ) from error
         except (ValueError, TypeError, KeyError) as error:
             raise ConversionError(
-                f"{brief(self.folder.place(name))} cannot be read: {brief(error)}; remove it, and convert anew."
+                f"{shorten(self.folder.place(name))} cannot be read: {shorten(error)}; remove it, and convert anew."
             ) from error
 
 
@@ -150,6 +150,6 @@ def writes_to(target: Target, name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise ConversionError(
-            f"{brief(target.folder.place(name))} cannot be written: {brief(error)}. Nothing of it is left, and what was whole "
-            "stays: run the same again when that is mended."
+            f"{shorten(target.folder.place(name))} cannot be written: {shorten(error)}. Nothing of it is left, and what was "
+            "whole stays: run the same again when that is mended."
         ) from error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import ConversionError, SourceError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike, storage_options_of
@@ -49,9 +49,9 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
 def _no_manifest(folder: Target) -> str:
     plan: Any = folder.plan()
     if plan is None:
-        return f"{brief(folder.path)} has no {MANIFEST}; pass a folder that headrace convert wrote to."
+        return f"{shorten(folder.path)} has no {MANIFEST}; pass a folder that headrace convert wrote to."
     return (
-        f"the conversion to {brief(folder.path)} is not done: {len(folder.receipts())} of {len(plan['shards'])} shards are "
+        f"the conversion to {shorten(folder.path)} is not done: {len(folder.receipts())} of {len(plan['shards'])} shards are "
         "whole; run it again to go on."
     )
 
@@ -63,7 +63,7 @@ def _difference(folder: Target, file: WrittenFile) -> str | None:
             return f"{file.name} has {size:,} bytes, not {file.bytes:,}" if size >= 0 else f"{file.name} is missing"
         return None if folder.folder.digest(file.name) == file.sha256 else f"{file.name} has another content (SHA-256)"
     except (OSError, SourceError) as error:
-        return f"{file.name} cannot be read: {brief(error)}"
+        return f"{file.name} cannot be read: {shorten(error)}"
 
 
 def _unknown(folder: Target, files: list[WrittenFile]) -> Iterator[str]:

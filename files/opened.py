@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import TEXT, brief, shown
+from ..common.messages import TEXT, short_repr, shorten
 from ..errors import SourceError, SourceNotFoundError
 from .stamps import Stamp, check_unchanged, stamp_of
 from .storage_options import StorageOptionsLike, storage_options_of
@@ -124,10 +124,10 @@ class LocalFile:
             self.path, self.stamp = path, stamp_of(path)
             os.pread(self._descriptor, 0, 0)  # a folder can be opened, but not read
         except FileNotFoundError:
-            raise SourceNotFoundError(f"no file {shown(path, TEXT)}") from None
+            raise SourceNotFoundError(f"no file {short_repr(path, TEXT)}") from None
         except OSError as error:
             self.close()
-            raise SourceError(f"{brief(path)} cannot be opened: {brief(error)}") from error
+            raise SourceError(f"{shorten(path)} cannot be opened: {shorten(error)}") from error
         self.size = self.stamp.size
 
     def read(self, offset: int, length: int) -> bytes:
@@ -139,7 +139,7 @@ class LocalFile:
             ):
                 found += more  # one call gives 2 GiB at most
         except OSError as error:
-            raise SourceError(f"{brief(self.path)} cannot be read at byte {offset}: {brief(error)}") from error
+            raise SourceError(f"{shorten(self.path)} cannot be read at byte {offset}: {shorten(error)}") from error
         if len(found) < length:
             raise too_short(self.path, offset, length, len(found))
         return found
@@ -179,6 +179,6 @@ class LocalFile:
 def too_short(path: str, offset: int, length: int, found: int) -> SourceError:
     """The error of a read that went past the end."""
     return SourceError(
-        f"{brief(path)}: {length} bytes were asked for at byte {offset}, and there are {found}; the file is cut off, or was "
+        f"{shorten(path)}: {length} bytes were asked for at byte {offset}, and there are {found}; the file is cut off, or was "
         "changed since it was opened."
     )

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from ..common.messages import TEXT, brief, first_few, shown
+from ..common.messages import TEXT, first_few, short_repr, shorten
 from ..errors import SourceError, SourceNotFoundError
 from .patterns import found_locally
 from .storage_options import StorageOptionsLike, storage_options_of
@@ -143,7 +143,7 @@ def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[
     except SourceNotFoundError:
         raise
     except OSError as error:
-        raise SourceError(f"{shown(name, TEXT)} cannot be looked up: {brief(error)}") from error
+        raise SourceError(f"{short_repr(name, TEXT)} cannot be looked up: {shorten(error)}") from error
     for file in found:
         _check_name(file)
     return found
@@ -157,10 +157,10 @@ def _found(name: str, file_system: FileSystem, patterns: Sequence[str]) -> list[
     if glob.has_magic(name):
         found = sorted(file_system.glob(name))
         if not found:
-            raise SourceNotFoundError(f"no file matches the pattern {shown(name, TEXT)}")
+            raise SourceNotFoundError(f"no file matches the pattern {short_repr(name, TEXT)}")
         return found
     hint = "; pass a URL as a string, as Path takes a slash out of it" if _LOST_SLASH.match(name) else ""
-    raise SourceNotFoundError(f"no file or directory {shown(name, TEXT)}{hint}")
+    raise SourceNotFoundError(f"no file or directory {short_repr(name, TEXT)}{hint}")
 
 
 def _check_name(file: str) -> None:
@@ -168,7 +168,7 @@ def _check_name(file: str) -> None:
         file.encode()
     except UnicodeEncodeError:
         raise SourceError(
-            f"{shown(file, TEXT)}: the name is not UTF-8, and the file's library takes no other; rename it"
+            f"{short_repr(file, TEXT)}: the name is not UTF-8, and the file's library takes no other; rename it"
         ) from None
 
 
@@ -184,14 +184,16 @@ def text_of(path: Any) -> str:
     try:
         return os.path.expanduser(local_path(os.fsdecode(path)))
     except TypeError:
-        raise TypeError(f"a path must be a string or os.PathLike, not {type(path).__name__} ({shown(path)})") from None
+        raise TypeError(
+            f"a path must be a string or os.PathLike, not {type(path).__name__} ({short_repr(path)})"
+        ) from None
 
 
 def _in_directory(directory: str, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
     names = [name for name in file_system.names_in(directory) if _counts(name, patterns)]
     if not names:
         named = first_few(patterns, 8)
-        raise SourceNotFoundError(f"the directory {shown(directory, TEXT)} holds no file named {named}")
+        raise SourceNotFoundError(f"the directory {short_repr(directory, TEXT)} holds no file named {named}")
     return [f"{directory.rstrip('/') or ''}/{name}" for name in sorted(names)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import SourceError
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote
@@ -58,7 +58,7 @@ def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
         return
     told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"
     raise SourceError(
-        f"{brief(path)}: the file was changed after the source was made ({told}); make the source anew, and write new "
+        f"{shorten(path)}: the file was changed after the source was made ({told}); make the source anew, and write new "
         "versions of files under new names."
     )
 
@@ -78,5 +78,5 @@ def check_open_file(path: str, before: Stamp) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SourceError(f"{brief(path)}: the file cannot be read any more: {brief(error)}") from error
+        raise SourceError(f"{shorten(path)}: the file cannot be read any more: {shorten(error)}") from error
     check_unchanged(path, before, now)

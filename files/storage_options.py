@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..common.former_names import folder_of, variable
-from ..common.messages import a_kind_of, shown
+from ..common.messages import a_kind_of, short_repr
 from ..common.validation import whole_number
 
 CACHE_BYTES = 32 << 30
@@ -84,10 +84,10 @@ def _from_environment() -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{name}={shown(text)} is no whole number of bytes.") from None
+        raise ValueError(f"{name}={short_repr(text)} is no whole number of bytes.") from None
 
 
 def _seconds(value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
         return float(value)
-    raise ValueError(f"timeout={shown(value)} must be a positive number of seconds.")
+    raise ValueError(f"timeout={short_repr(value)} must be a positive number of seconds.")

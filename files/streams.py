@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..common.validation import one_of
 from ..errors import CutOffError, ExpansionError, MissingExtraError, SourceError
 from .opened import OpenFile, open_file
@@ -156,12 +156,14 @@ class _Unpacked(io.RawIOBase):
 
     def _too_much(self) -> SourceError:
         return ExpansionError(
-            f"{brief(self._path)} has {self._size} bytes, and unpacks to more than max_expansion={self._max_expansion} times "
+            f"{shorten(self._path)} has {self._size} bytes, and unpacks to more than max_expansion={self._max_expansion} times "
             f"as many (and {EXPECTED_BYTES}); if that is what it is, pass a larger number to convert (--max-expansion)."
         )
 
     def _cut_off(self, error: Exception) -> SourceError:
-        where = f"{brief(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {brief(error)}"
+        where = (
+            f"{shorten(self._path)} cannot be unpacked, near byte {self._packed.tell()} of the file: {shorten(error)}"
+        )
         if self._begun or isinstance(error, EOFError):  # the bytes that are there are such as they should be
             return CutOffError(f"{where}; it is cut off or damaged, and what follows is lost.")
         return SourceError(f"{where}; it is cut off or damaged, or is compressed in another way than its name says.")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import brief, first_few, shown
+from ..common.messages import first_few, short_repr, shorten
 from ..errors import SourceError
 
 
@@ -71,7 +71,7 @@ class Decoder:
     def __init__(self, features: Mapping[str, Any] | None = None) -> None:
         if features is not None and not isinstance(features, Mapping):
             raise TypeError(
-                f'features={shown(features)} must be a dict, such as {{"image": bytes, "label": np.int64}}.'
+                f'features={short_repr(features)} must be a dict, such as {{"image": bytes, "label": np.int64}}.'
             )
         self._converts = None
         if features is not None:
@@ -113,20 +113,22 @@ def _convert(name: str, wanted: Any) -> Convert:
         return _Numbers(np.dtype(dtype), None if shape is None else tuple(-1 if n is None else int(n) for n in shape))
     except (TypeError, ValueError):
         raise TypeError(
-            f"features[{shown(name)}]={shown(wanted)}: pass bytes, list (of bytes), a dtype, or (dtype, shape)."
+            f"features[{short_repr(name)}]={short_repr(wanted)}: pass bytes, list (of bytes), a dtype, or (dtype, shape)."
         ) from None
 
 
 def _all_bytes(name: str, value: Any) -> list[bytes]:
     if isinstance(value, list):
         return value
-    raise SourceError(f"feature {shown(name)} has numbers ({value.dtype}), not bytes.")
+    raise SourceError(f"feature {short_repr(name)} has numbers ({value.dtype}), not bytes.")
 
 
 def _one_bytes(name: str, value: Any) -> bytes:
     several = _all_bytes(name, value)
     if len(several) != 1:
-        raise SourceError(f"feature {shown(name)} has {len(several)} byte strings, not one; use list for any number.")
+        raise SourceError(
+            f"feature {short_repr(name)} has {len(several)} byte strings, not one; use list for any number."
+        )
     return several[0]
 
 
@@ -141,15 +143,15 @@ class _Numbers:
 
     def __call__(self, name: str, value: Any) -> Any:
         if isinstance(value, list) and value:
-            raise SourceError(f"feature {shown(name)} has bytes, not numbers.")
+            raise SourceError(f"feature {short_repr(name)} has bytes, not numbers.")
         numbers = np.asarray(value, self._dtype)
         if self._shape is None and len(numbers) == 1:
             return numbers[0]
         try:
             return numbers.reshape(() if self._shape is None else self._shape)
         except ValueError:
-            wanted = "one" if self._shape is None else f"the shape {brief(self._shape)}"
-            raise SourceError(f"feature {shown(name)} has {len(numbers)} numbers, not {wanted}.") from None
+            wanted = "one" if self._shape is None else f"the shape {shorten(self._shape)}"
+            raise SourceError(f"feature {short_repr(name)} has {len(numbers)} numbers, not {wanted}.") from None
 
 
 def _features(data: bytes) -> dict[str, Any]:
@@ -160,7 +162,7 @@ def _features(data: bytes) -> dict[str, Any]:
             for first, end in _only(data, start, stop)
         )
     except (LookupError, ValueError) as error:
-        raise SourceError(f"{len(data)} bytes, which begin {shown(data[:16])}, are no tf.train.Example") from error
+        raise SourceError(f"{len(data)} bytes, which begin {short_repr(data[:16])}, are no tf.train.Example") from error
 
 
 def _entry(data: bytes, start: int, stop: int) -> tuple[str, Any]:
@@ -273,7 +275,7 @@ def encode_example(record: Mapping[str, Any]) -> bytes:
 
 def _name(name: Any) -> bytes:
     if not isinstance(name, str):
-        raise TypeError(f"feature {shown(name)} has a name that is no string.")
+        raise TypeError(f"feature {short_repr(name)} has a name that is no string.")
     return name.encode()
 
 
@@ -288,7 +290,7 @@ def _feature(name: str, value: Any) -> bytes:
     if numbers.dtype.kind in "biu" and not (numbers.size and numbers.max() > _MOST):
         return _field(_field(_written(numbers)), _INTEGERS)
     raise TypeError(
-        f"feature {shown(name)}={shown(value)}: pass bytes, strings, integers of int64 or floats, or arrays of them."
+        f"feature {short_repr(name)}={short_repr(value)}: pass bytes, strings, integers of int64 or floats, or arrays of them."
     )
 
 

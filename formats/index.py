@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..common.former_names import formerly
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..common.validation import warn
 from ..files.folders import private_folder
 from ..files.mmap_files import map_readable
@@ -125,8 +125,8 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
             continue
         return index
     warn(
-        f"{brief(file.path)}: its index can be kept nowhere, and is made anew by each process; pass index_dir=, a folder that "
-        "can be written to."
+        f"{shorten(file.path)}: its index can be kept nowhere, and is made anew by each process; pass index_dir=, a folder "
+        "that can be written to."
     )
     return index
 

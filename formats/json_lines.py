@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import brief, shown
+from ..common.messages import short_repr, shorten
 from ..errors import SourceError
 from ..files.opened import OpenFile
 from .damage import OnDamage, leave_out
@@ -63,7 +63,7 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
         return json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode())
     except (ValueError, RecursionError) as error:
         raise SourceError(
-            f"{brief(name)}: the line at byte {offset} is no JSON: {brief(error)}; it begins {shown(line)}."
+            f"{shorten(name)}: the line at byte {offset} is no JSON: {shorten(error)}; it begins {short_repr(line)}."
         ) from error
 
 
@@ -75,7 +75,7 @@ def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
     """
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(
-            f"{brief(file.path)} is compressed with gzip: single lines cannot be read from it. Unpack it, or "
+            f"{shorten(file.path)} is compressed with gzip: single lines cannot be read from it. Unpack it, or "
             "convert it under a name that ends in .gz."
         )
     found, starts_at, has_text = [], 0, False

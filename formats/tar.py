@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from ..common.messages import brief, shown
+from ..common.messages import short_repr, shorten
 from ..errors import CutOffError, SourceError
 from .damage import OnDamage, leave_out
 
@@ -89,8 +89,8 @@ def read_samples(
     """
     for torn, parts in _groups(members):
         if torn:
-            key = shown(parts[0].key)
-            leave_out(SourceError(f"{brief(name)}: a part of sample {key} may be lost; it is left out."), on_damage)
+            key = short_repr(parts[0].key)
+            leave_out(SourceError(f"{shorten(name)}: a part of sample {key} may be lost; it is left out."), on_damage)
         elif len({part.extension for part in parts}) < len(parts):
             leave_out(_twice(name, parts), on_damage)
         else:
@@ -119,7 +119,7 @@ def _twice(name: str, parts: list[Part]) -> SourceError:
     extensions = [part.extension for part in parts]
     twice = next(extension for extension in extensions if extensions.count(extension) > 1)
     return SourceError(
-        f"{brief(name)}: sample {shown(parts[0].key)} at byte {parts[0].member.offset} has {shown(twice)} twice; "
+        f"{shorten(name)}: sample {short_repr(parts[0].key)} at byte {parts[0].member.offset} has {short_repr(twice)} twice; "
         "members of other samples stand between those of one, or two samples have one key."
     )
 
@@ -282,22 +282,22 @@ class _Extended:
         if failure is not None:
             return failure
         if header.type == tarfile.GNUTYPE_SPARSE or any(name.startswith("GNU.sparse") for name in said):
-            named = shown(said.get("GNU.sparse.name", path))
-            return SourceError(f"{brief(self._file)}: {named} is a sparse file; write the archive without --sparse.")
+            named = short_repr(said.get("GNU.sparse.name", path))
+            return SourceError(f"{shorten(self._file)}: {named} is a sparse file; write the archive without --sparse.")
         if header.type == _REST_OF_A_MEMBER:
             return SourceError(
-                f"{brief(self._file)}: {shown(path)} is the rest of a member of another volume; write one archive."
+                f"{shorten(self._file)}: {short_repr(path)} is the rest of a member of another volume; write one archive."
             )
         if not (_has_content(header) or size.isdigit()):  # it stands for nothing
             return path, 0
         if not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
             return SourceError(
-                f"{brief(self._file)}: {shown(path)} has a size of {shown(size)} bytes; its header is damaged."
+                f"{shorten(self._file)}: {short_repr(path)} has a size of {short_repr(size)} bytes; its header is damaged."
             )
         return path, int(size)
 
     def _damaged(self, why: str) -> SourceError:
-        return SourceError(f"{brief(self._file)}: an extended header (pax) is damaged: it {why}.")
+        return SourceError(f"{shorten(self._file)}: an extended header (pax) is damaged: it {why}.")
 
     def _pairs(self, content: bytes) -> dict[str, str]:
         r"""Of lines like `18 path=some name\n`: a length, which counts itself, a name and a value."""
@@ -368,18 +368,18 @@ class _Blocks:
 
 def _no_tar(name: str, block: bytes) -> SourceError:
     if not block:
-        return SourceError(f"{brief(name)}: the file is empty (0 bytes)")
+        return SourceError(f"{shorten(name)}: the file is empty (0 bytes)")
     if block.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
         return SourceError(
-            f"{brief(name)} is compressed: single samples cannot be read from it. Unpack it (the members of most samples are "
+            f"{shorten(name)} is compressed: single samples cannot be read from it. Unpack it (the members of most samples are "
             "compressed already), or convert it."
         )
-    return SourceError(f"{brief(name)}: not a tar file, or damaged at its beginning.")
+    return SourceError(f"{shorten(name)}: not a tar file, or damaged at its beginning.")
 
 
 def _after_the_end(name: str, end: int, offset: int) -> SourceError:
     return SourceError(
-        f"{brief(name)}: after the mark of its end (zeros) at byte {end} more follows at byte {offset}; the file is damaged, "
+        f"{shorten(name)}: after the mark of its end (zeros) at byte {end} more follows at byte {offset}; the file is damaged, "
         "or is several tar files behind one another: unpack it by tar --ignore-zeros, and write it anew."
     )
 
@@ -387,6 +387,6 @@ def _after_the_end(name: str, end: int, offset: int) -> SourceError:
 def _damaged(name: str, offset: int, cut_off: bool) -> SourceError:
     if cut_off:
         return SourceError(
-            f"{brief(name)}: the file ends at byte {offset} without the mark of its end; it was cut off."
+            f"{shorten(name)}: the file ends at byte {offset} without the mark of its end; it was cut off."
         )
-    return SourceError(f"{brief(name)}: the header at byte {offset} is damaged.")
+    return SourceError(f"{shorten(name)}: the header at byte {offset} is damaged.")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import MissingExtraError, SourceError
 from ..files.opened import OpenFile
 from .damage import OnDamage, leave_out
@@ -232,20 +232,20 @@ def _length_at(buffer: bytes, at: int) -> int | None:
 def _no_length(begin: bytes, name: str, offset: int) -> SourceError:
     if offset:
         return SourceError(
-            f"{brief(name)}: the length of the record at byte {offset} is damaged; nobody knows where the next one begins."
+            f"{shorten(name)}: the length of the record at byte {offset} is damaged; nobody knows where the next one begins."
         )
     if begin.startswith(b"\x1f\x8b"):
         return SourceError(
-            f"{brief(name)} is compressed with gzip: single records cannot be read from it. Unpack it, or "
+            f"{shorten(name)} is compressed with gzip: single records cannot be read from it. Unpack it, or "
             "convert it under a name that ends in .gz."
         )
-    return SourceError(f"{brief(name)}: not a TFRecord file, or damaged at its beginning.")
+    return SourceError(f"{shorten(name)}: not a TFRecord file, or damaged at its beginning.")
 
 
 def wrong_checksum(name: str, offset: int) -> SourceError:
     """The error of a damaged record."""
-    return SourceError(f"{brief(name)}: the record at byte {offset} is damaged: its checksum is wrong.")
+    return SourceError(f"{shorten(name)}: the record at byte {offset} is damaged: its checksum is wrong.")
 
 
 def _cut_off(name: str, offset: int) -> SourceError:
-    return SourceError(f"{brief(name)}: the file ends inside the record at byte {offset}; it was cut off.")
+    return SourceError(f"{shorten(name)}: the file ends inside the record at byte {offset}; it was cut off.")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
 from typing import Any, Literal, TypedDict
 
-from ..common.messages import a_kind_of, shown
+from ..common.messages import a_kind_of, short_repr
 from ..common.validation import one_of, warn, whole_number
 from ..errors import SeedError
 from ..samplers.block_shuffle import BlockShuffle
@@ -62,7 +62,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
     if isinstance(operations, (list, tuple)):
         return operations
     raise TypeError(
-        f"{name}={shown(operations)} is {a_kind_of(operations)}; pass a list, {name}=[…], also for a single one."
+        f"{name}={short_repr(operations)} is {a_kind_of(operations)}; pass a list, {name}=[…], also for a single one."
     )
 
 
@@ -72,7 +72,7 @@ def skips(on_error: Any, max_errors: int | None) -> bool:
     if max_errors is not None:
         whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")
         if on_error == "raise":
-            raise ValueError(f'max_errors={shown(max_errors)} goes with on_error="skip".')
+            raise ValueError(f'max_errors={short_repr(max_errors)} goes with on_error="skip".')
     return bool(on_error == "skip")
 
 
@@ -94,7 +94,7 @@ def warn_of_no_effect(execution: ExecutionOptions) -> None:
     if execution.timeout is not None and no_process:
         where = "worker_count=0" if execution.worker_count == 0 else 'worker_kind="thread"'
         warn(
-            f"timeout={shown(execution.timeout)} does nothing with {where}: only a worker process can be stopped. "
+            f"timeout={short_repr(execution.timeout)} does nothing with {where}: only a worker process can be stopped. "
             'Pass worker_count=1 or more and worker_kind="process", or leave timeout out.'
         )
     if execution.worker_init_fn is not None and no_process:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Unpack
 
-from ..common.messages import first_few, shown
+from ..common.messages import first_few, short_repr
 from ..common.validation import true_or_false, whole_number
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..operations import Batch, Operation
@@ -323,7 +323,7 @@ def _number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
         if len(found) > 1:
             raise ValueError(
                 f"with_batch_size cannot know which of {len(found)} batches you mean, "
-                f"{first_few([shown(operations[number]) for number in found])}; say its number, batch=0 for the first, "
+                f"{first_few([short_repr(operations[number]) for number in found])}; say its number, batch=0 for the first, "
                 "batch=-1 for the last."
             )
         return found[0]

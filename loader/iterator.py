@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import NotHere, Remarks
 from .executors.auto.tuning import Tuning
@@ -261,7 +261,7 @@ class DataLoaderIterator(Standing, Remarks):
 
     def _told_at(self, mark: Mark) -> str:
         place, source = f"step={mark.step}, epoch={mark.epoch}", self._pipeline.leaves[0].source
-        return f"{place}, worker_count={self._worker_count}, data_source={shown(source)}"
+        return f"{place}, worker_count={self._worker_count}, data_source={short_repr(source)}"
 
     def _go_back(self, mark: Mark) -> None:
         """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
@@ -287,7 +287,7 @@ def _names(pipeline: Pipeline) -> list[StageNames]:
     return [
         StageNames(
             stage.first,
-            tuple(shown(operation) for operation in stage.operations),
+            tuple(short_repr(operation) for operation in stage.operations),
             stage.leaf is not None,
             stage.number not in pipeline.regrouped,
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal, TypeVar
 
-from ..common.messages import a_kind_of, shown
+from ..common.messages import a_kind_of, short_repr
 from ..common.validation import one_of, true_or_false, warn, whole_number
 
 T = TypeVar("T")
@@ -45,8 +45,9 @@ class ReadOptions:
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 0, None, "an int, 0 for none"))
         if 0 < self.prefetch_buffer_size < self.num_threads:
             warn(
-                f"prefetch_buffer_size={shown(self.prefetch_buffer_size)} is below num_threads={shown(self.num_threads)}, "
-                "so that not all threads have a record to read; pass a larger buffer, or fewer threads."
+                f"prefetch_buffer_size={short_repr(self.prefetch_buffer_size)} is below "
+                f"num_threads={short_repr(self.num_threads)}, so that not all threads have a record to read; pass a larger "
+                "buffer, or fewer threads."
             )
 
 
@@ -60,7 +61,9 @@ def as_read_options(options: Any) -> ReadOptions:
         return options or ReadOptions()
     if hasattr(options, "num_threads") and hasattr(options, "prefetch_buffer_size"):
         return ReadOptions(options.num_threads, options.prefetch_buffer_size)
-    raise TypeError(f"read_options={shown(options)} is {a_kind_of(options)}; pass headrace.ReadOptions(num_threads=…).")
+    raise TypeError(
+        f"read_options={short_repr(options)} is {a_kind_of(options)}; pass headrace.ReadOptions(num_threads=…)."
+    )
 
 
 INSIDE_A_TASK: ContextVar[bool] = ContextVar("headrace_inside_a_task", default=False)
@@ -150,7 +153,7 @@ class ExecutionOptions:
     def __post_init__(self) -> None:
         if self.worker_init_fn is not None and not callable(self.worker_init_fn):
             raise TypeError(
-                f"worker_init_fn={shown(self.worker_init_fn)} is {a_kind_of(self.worker_init_fn)}; pass a function of a "
+                f"worker_init_fn={short_repr(self.worker_init_fn)} is {a_kind_of(self.worker_init_fn)}; pass a function of a "
                 "worker's number and how many there are."
             )
         checked = {
@@ -191,12 +194,14 @@ def _worker_count(count: Any, kind: str) -> int | Literal["cluster"] | Auto:
     if isinstance(count, Auto) or (isinstance(count, str) and count == "auto"):
         if kind == "ray":
             raise ValueError(
-                f'worker_count={shown(count)} goes with processes and threads; with "ray", pass "cluster".'
+                f'worker_count={short_repr(count)} goes with processes and threads; with "ray", pass "cluster".'
             )
         return count if isinstance(count, Auto) else Auto()
     if isinstance(count, str) and count == "cluster":
         if kind != "ray":
-            raise ValueError(f'worker_count="cluster" goes with worker_kind="ray"; with {shown(kind)}, pass a number.')
+            raise ValueError(
+                f'worker_count="cluster" goes with worker_kind="ray"; with {short_repr(kind)}, pass a number.'
+            )
         return "cluster"
     count = os.cpu_count() or 1 if count is None else count
     return whole_number("worker_count", count, 0, None, 'a number of workers, "auto", or None for one per CPU')
@@ -219,10 +224,10 @@ def _ray_options(options: Any, kind: str) -> Mapping[str, Any] | None:
         return None
     if not isinstance(options, Mapping):
         raise TypeError(
-            f'ray_options={shown(options)} is {a_kind_of(options)}; pass a dict, such as {{"num_cpus": 1}}.'
+            f'ray_options={short_repr(options)} is {a_kind_of(options)}; pass a dict, such as {{"num_cpus": 1}}.'
         )
     if taken := [name for name in options if name in OURS]:
-        raise ValueError(f"ray_options= has {shown(taken[0])}, which headrace sets itself; leave it out.")
+        raise ValueError(f"ray_options= has {short_repr(taken[0])}, which headrace sets itself; leave it out.")
     return _with_ray("ray_options", dict(options), kind)
 
 
@@ -230,10 +235,10 @@ def _address(address: Any, kind: str) -> str | None:
     if address is None:
         return None
     if not isinstance(address, str):
-        raise TypeError(f'address={shown(address)} is {a_kind_of(address)}; pass "host:port", "auto", or None.')
+        raise TypeError(f'address={short_repr(address)} is {a_kind_of(address)}; pass "host:port", "auto", or None.')
     if address not in ("auto", "local") and not re.fullmatch(r"[^/]+:\d+", address):
         raise ValueError(
-            f"address={shown(address)} is no address of a Ray cluster that this machine can be a node of; pass "
+            f"address={short_repr(address)} is no address of a Ray cluster that this machine can be a node of; pass "
             '"host:port", as `ray start --head` printed it, "auto", or None.'
         )
     return _with_ray("address", address, kind)
@@ -241,19 +246,19 @@ def _address(address: Any, kind: str) -> str | None:
 
 def _with_ray(name: str, value: T, kind: str) -> T:
     if kind != "ray":
-        raise ValueError(f'{name}= goes with worker_kind="ray"; leave it out with worker_kind={shown(kind)}.')
+        raise ValueError(f'{name}= goes with worker_kind="ray"; leave it out with worker_kind={short_repr(kind)}.')
     return value
 
 
 def _observe(value: Any) -> Any:
     if not isinstance(value, bool) and not (isinstance(value, str) and value in ("log", "each")):
-        raise TypeError(f'observe={shown(value)} is {a_kind_of(value)}; pass True, False, "log" or "each".')
+        raise TypeError(f'observe={short_repr(value)} is {a_kind_of(value)}; pass True, False, "log" or "each".')
     return value
 
 
 def _time_limit(seconds: float | None) -> float | None:
     if seconds is not None and not isinstance(seconds, Real):
-        raise TypeError(f"timeout={shown(seconds)} is {a_kind_of(seconds)}; pass seconds, or None for no limit.")
+        raise TypeError(f"timeout={short_repr(seconds)} is {a_kind_of(seconds)}; pass seconds, or None for no limit.")
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"timeout={shown(seconds)} must be a positive number of seconds, or None for no limit.")
+        raise ValueError(f"timeout={short_repr(seconds)} must be a positive number of seconds, or None for no limit.")
     return seconds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..common.messages import brief, first_few
+from ..common.messages import first_few, shorten
 
 _BATCH = "a Batch among the operations, `operations=[function, headrace.Batch(32)]`, or `headrace.load(source, batch_size=32)`"
 _BOTH = "use `operations=[function]`, or `headrace.load(source, transformations=[function])`"
@@ -201,7 +201,7 @@ def unknown_argument(function: str, name: str, known: Sequence[str]) -> TypeErro
     >>> unknown_argument("load", "num_epoch", ["source", "num_epochs"])
     TypeError('load has no argument num_epoch=; use num_epochs=.')
     """
-    return TypeError(f"{function} has no argument {brief(name)}=; {argument_instead(function, name, known)}.")
+    return TypeError(f"{function} has no argument {shorten(name)}=; {argument_instead(function, name, known)}.")
 
 
 def argument_instead(function: str, name: str, known: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ In: a name that the package has not. Out: the end of the message of an error.
 
 from __future__ import annotations
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 
 _CHAINS = "what it does is a method of headrace.MapDataset or headrace.IterDataset, as far as it is here"
 
@@ -104,4 +104,4 @@ def remark(name: str) -> str:
 
 def no_attribute(name: str) -> AttributeError:
     """The error for a name that the package has not."""
-    return AttributeError(f"module 'headrace' has no attribute {shown(name)}{remark(name)}")
+    return AttributeError(f"module 'headrace' has no attribute {short_repr(name)}{remark(name)}")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..common.validation import true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
 from .padding import batch_and_pad, pad_batch
@@ -58,7 +58,7 @@ class Batch(Operation):
         )
         _check_called(batch_fn)
         if batch_fn is not None and not callable(batch_fn):
-            raise TypeError(f"batch_fn={shown(batch_fn)} must be a function from a list of elements to a batch.")
+            raise TypeError(f"batch_fn={short_repr(batch_fn)} must be a function from a list of elements to a batch.")
         self.batch_fn = batch_fn
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import a_kind_of, brief
+from ..common.messages import a_kind_of, shorten
 from ..errors import BatchError, StructureError
 from .protocol import ArraySpec, Tell
 
@@ -47,7 +47,7 @@ class Column:
     _joined: NDArray[Any]  # the same memory, for np.concatenate: [rows * first axis of a row, …]
 
     def __init__(self, name: str, size: int, example: Any, tell: Tell) -> None:
-        self.name = brief(name or "of the element", 100)
+        self.name = shorten(name or "of the element", 100)
         leaf = as_array(example, self.name)
         self._tell = tell
         self.spec = ArraySpec((size, *leaf.shape), np.result_type(leaf.dtype))
@@ -220,4 +220,4 @@ def _are_numbers(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
 
 
 def _named(dtype: np.dtype[Any], kind: type) -> str:
-    return f"object ({brief(kind.__name__, 60)})" if dtype.hasobject else brief(dtype, 60)
+    return f"object ({shorten(kind.__name__, 60)})" if dtype.hasobject else shorten(dtype, 60)

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import BatchMemoryError
 from .protocol import Allocate, ArraySpec
 
@@ -41,8 +41,8 @@ def _too_large(specs: Sequence[ArraySpec], names: Sequence[str]) -> BatchMemoryE
     total = sum(map(_bytes, specs))
     of_these = f", {size:,} of these" if len(specs) > 1 else ""
     return BatchMemoryError(
-        f"there is no memory for a batch of {total:,} bytes: leaf {brief(name or 'of the element', 100)} has shape "
-        f"{spec.shape} and dtype {brief(spec.dtype, 60)}{of_these}. Pass a smaller batch_size, keep fewer batches, or raise "
+        f"there is no memory for a batch of {total:,} bytes: leaf {shorten(name or 'of the element', 100)} has shape "
+        f"{spec.shape} and dtype {shorten(spec.dtype, 60)}{of_these}. Pass a smaller batch_size, keep fewer batches, or raise "
         "the limit (ulimit -v, or the container's memory)."
     )
 

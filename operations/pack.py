@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..common.keyed_random import child_row
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..common.validation import whole_number
 from ..errors import PackError
 from ..migration_hints.decorators import explains_init
@@ -105,7 +105,7 @@ class Pack(Operation):
         return self.window
 
     def __repr__(self) -> str:
-        return f"Pack({shown(self.settings.length)}, {self.settings.strategy!r}, window={self.window})"
+        return f"Pack({short_repr(self.settings.length)}, {self.settings.strategy!r}, window={self.window})"
 
     def identity_parameters(self) -> dict[str, Any]:
         """All but the window: a stream may go on with another one."""
@@ -146,7 +146,8 @@ class Pack(Operation):
             return BARE
         if len(self.settings.length) > 1:
             raise PackError(
-                f"lengths are given for one leaf, and length={shown(self.settings.length)} has several; pass a dict of lengths."
+                f"lengths are given for one leaf, and length={short_repr(self.settings.length)} has several; pass a dict of "
+                "lengths."
             )
         return next(iter(self.settings.length))
 

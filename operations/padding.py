@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import VALUE, brief, first_few, shown
+from ..common.messages import VALUE, first_few, short_repr, shorten
 from ..common.validation import whole_number
 from ..errors import BatchError
 from .column import as_array
@@ -122,7 +122,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
             named = {column.name: value for column in columns if column.below(key)}
             if not named:
                 raise BatchError(
-                    f"pad_batch(value=…) names {shown(key)}, but elements have no such key; they have "
+                    f"pad_batch(value=…) names {short_repr(key)}, but elements have no such key; they have "
                     f"{first_few([column.told for column in columns])}."
                 )
             values |= named
@@ -149,7 +149,7 @@ class _Column:
 
     def __init__(self, name: str, leaves: Sequence[NDArray[Any]]) -> None:
         self.name = name
-        self.told = brief(name, VALUE) or "of the element"
+        self.told = shorten(name, VALUE) or "of the element"
         self.leaves = leaves
         self.has_axis = any(leaf.ndim for leaf in leaves)
         self.lengths = [len(leaf) if leaf.ndim else 0 for leaf in leaves]
@@ -231,7 +231,7 @@ def batch_and_pad(
 def _with_mask(batch: Element, key: str, mask: NDArray[np.bool_]) -> Element:
     if not isinstance(batch, dict) or key in batch:
         raise BatchError(
-            f"the mask is added as batch[{shown(key)}], but batches are {type(batch).__name__}s"
+            f"the mask is added as batch[{short_repr(key)}], but batches are {type(batch).__name__}s"
             f"{' with that key' if isinstance(batch, dict) else ''}; pass another mask_key=, or mask_key=None."
         )
     return {**batch, key: mask}

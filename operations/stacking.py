@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import BatchError, NoElementError, StructureError
 from .column import Column
 from .memory import allocated
@@ -226,7 +226,7 @@ def _check(element: Element) -> None:
         raise _no_element()
     for name in bare_lists(element):
         raise BatchError(
-            f"leaf {brief(name or 'of the element', 100)} is a list without an array in it, which would be stacked item by "
+            f"leaf {shorten(name or 'of the element', 100)} is a list without an array in it, which would be stacked item by "
             "item. Map it to an array, np.asarray(…), and where lengths differ pass Batch(…, batch_fn=headrace.pad_batch()); "
             "or map it to a tuple, whose items are stacked one by one."
         )
@@ -240,4 +240,4 @@ def _no_element() -> NoElementError:
 
 def _shown(structure: Structure) -> str:
     text = str(structure)
-    return brief(text.removeprefix("PyTreeSpec(").split(", namespace=")[0].removesuffix(")"), 120)
+    return shorten(text.removeprefix("PyTreeSpec(").split(", namespace=")[0].removesuffix(")"), 120)

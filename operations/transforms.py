@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..common.keyed_random import KeyedGenerator, child_row
-from ..common.messages import a_kind_of, shown
+from ..common.messages import a_kind_of, short_repr
 from ..common.validation import whole_number
 from ..errors import FanOutError
 from .protocol import Context, Element, Operation, Step
@@ -29,7 +29,7 @@ class FunctionOperation(Operation):
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
         if function is not None and not callable(function):
             raise TypeError(
-                f"{type(self).__name__}({shown(function)}): pass a function, or subclass and define {self.method}."
+                f"{type(self).__name__}({short_repr(function)}): pass a function, or subclass and define {self.method}."
             )
         self._function = function
 
@@ -53,7 +53,7 @@ class FunctionOperation(Operation):
 
     def __repr__(self) -> str:
         function = self._function
-        name = "" if function is None else getattr(function, "__qualname__", None) or shown(function)
+        name = "" if function is None else getattr(function, "__qualname__", None) or short_repr(function)
         return f"{type(self).__name__}({name})"
 
 
@@ -215,11 +215,13 @@ class FlatMap(FunctionOperation):
             try:
                 children = function(element)
                 if children is None:
-                    raise TypeError(f"{shown(self)} gave None for an element; return a list, [] to drop the element.")
+                    raise TypeError(
+                        f"{short_repr(self)} gave None for an element; return a list, [] to drop the element."
+                    )
                 for index, child in enumerate(children):
                     if index == limit:
                         raise FanOutError(
-                            f"{shown(self)} made more than max_fan_out={limit} elements of one; raise it or return fewer."
+                            f"{short_repr(self)} made more than max_fan_out={limit} elements of one; raise it or return fewer."
                         )
                     context.row = child_row(row, index)
                     then(child)
@@ -246,6 +248,6 @@ def as_operation(operation: Any) -> Operation:
     if callable(operation):
         return MapTransform(operation)
     raise TypeError(
-        f"operations has {shown(operation)}, {a_kind_of(operation)}; pass a function (a map), or one of MapTransform, "
+        f"operations has {short_repr(operation)}, {a_kind_of(operation)}; pass a function (a map), or one of MapTransform, "
         "RandomMapTransform, MapWithIndexTransform, Filter, FlatMap, Batch."
     )

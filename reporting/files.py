@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import OutputError
 from ..files.streams import written_whole
 
@@ -54,7 +54,7 @@ def _told(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = brief(error.strerror or error)
+        reason = shorten(error.strerror or error)
         raise OutputError(
-            f"{brief(path)} cannot be written: {reason}; name a file in a folder that you may write to."
+            f"{shorten(path)} cannot be written: {reason}; name a file in a folder that you may write to."
         ) from error

@@ -12,8 +12,8 @@ from typing import Any
 
 from tqdm.std import tqdm
 
+from ..common.units import format_bytes
 from ..loader.state.standing import Resumable
-from ..loader.timing.tables import in_bytes
 from .loops import NOTHING, passed, seen
 
 SECONDS = 0.5
@@ -127,7 +127,7 @@ class Progress(Resumable):
             return
         new, self._before = now.since(self._before), now
         each = 1 / new.elapsed if new.elapsed > 0 else 0.0
-        rates = [f"{new.records * each:,.0f} records/s", f"{in_bytes(new.nbytes * each)}/s"] if now.records else []
+        rates = [f"{new.records * each:,.0f} records/s", f"{format_bytes(new.nbytes * each)}/s"] if now.records else []
         words = [*rates, f"waited {new.waited * each:.1%}", *_epoch(self._iterator)]
         bar.set_postfix_str(", ".join(words))
 

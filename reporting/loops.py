@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..loader.device.stats import FeederStats
 from ..loader.iterator import DataLoaderIterator
 from ..loader.stats import IteratorStats
@@ -68,7 +68,7 @@ def check_loop(loop: Any) -> None:
         TypeError: it is neither.
     """
     if host_iterator(loop) is None and not hasattr(without_line(loop), "_watch"):
-        raise TypeError(f"{shown(loop)} is no loop of headrace; pass iter(loader), or iter(loader.to_device(…)).")
+        raise TypeError(f"{short_repr(loop)} is no loop of headrace; pass iter(loader), or iter(loader.to_device(…)).")
 
 
 def seen(loop: Any) -> Seen | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..common.messages import brief, shown
+from ..common.messages import short_repr, shorten
 from ..common.validation import whole_number
 from ..errors import MissingExtraError, PortError
 from ..loader.iterator import DataLoaderIterator
@@ -72,7 +72,7 @@ class Server:
         try:
             self._http, self._thread = _prometheus().start_http_server(port, addr=address, registry=registry)
         except OSError as error:
-            raise PortError(f"port={port} of address={shown(address)}: {brief(error)}; {_REMEDY}") from error
+            raise PortError(f"port={port} of address={short_repr(address)}: {shorten(error)}; {_REMEDY}") from error
         self.port: int = self._http.server_port
         self.url = f"http://{address}:{self.port}/metrics"
         self._listening = ExitStack()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.messages import brief
+from ..common.messages import shorten
 from ..errors import MissingExtraError
 from ..loader.timing.stats import StageStats
 from .recording import Recording, Sample
@@ -159,7 +159,7 @@ def _work(stages: Sequence[StageStats]) -> list[tuple[str, str, float]]:
     rows = []
     for stage in stages:
         rows += [("reading", "reading", stage.reading)] if stage.reads else []
-        rows += [(brief(operation.name, NAME), "task", operation.seconds) for operation in stage.operations]
+        rows += [(shorten(operation.name, NAME), "task", operation.seconds) for operation in stage.operations]
     between, packing = (sum(getattr(stage, name) for stage in stages) for name in ("between", "packing"))
     return [*rows, ("between operations", "not timed", between), ("packing", "packing", packing)]
 
@@ -253,7 +253,7 @@ def parts_plot(recording: Recording) -> str:
         epochs = ["" if part.epoch is None else f", epoch {part.epoch}" for part in parts]
         told = [f" {part.records:,}, {part.records / whole:.1%}{epoch}" for part, epoch in zip(parts, epochs)]
         axes.bar_label(bars, told)
-        axes.set_yticks(range(len(parts)), [brief(part.name, NAME) for part in parts])
+        axes.set_yticks(range(len(parts)), [shorten(part.name, NAME) for part in parts])
         axes.invert_yaxis()
         axes.margins(x=0.25)
         axes.set_xlabel("records")

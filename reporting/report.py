@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..common.redaction import redacted
-from ..loader.timing.tables import in_bytes
+from ..common.units import format_bytes
 from .composition import LOOKED_UP, Composition
 from .files import written
 from .plots import (
@@ -121,7 +121,7 @@ def _leaves(found: Composition) -> str:
         return ""
     rows = "\n".join(
         f"<tr><td>{escape(leaf.name or 'the batch itself')}</td><td>{escape(leaf.kind)}</td><td>{escape(str(leaf.shape))}</td>"
-        f"<td>{in_bytes(leaf.nbytes)}</td><td>{'' if leaf.filled is None else f'{leaf.filled:.1%} filled'}</td></tr>"
+        f"<td>{format_bytes(leaf.nbytes)}</td><td>{'' if leaf.filled is None else f'{leaf.filled:.1%} filled'}</td></tr>"
         for leaf in found.leaves
     )
     return f"<table><tr><th>leaf</th><th>dtype</th><th>shape</th><th>size</th><th></th></tr>\n{rows}</table>"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..common.fingerprint_values import digest, plain_attributes
 from ..common.keyed_random import fresh_generator
-from ..common.messages import a_kind_of, shown
+from ..common.messages import a_kind_of, short_repr
 from ..errors import RecordKeyError, StopIterationError
 from .sharding import NoSharding, ShardOptions, as_shard_options
 
@@ -91,7 +91,7 @@ def metadata_at(sampler: Any, index: int) -> RecordMetadata:
     """
     index = operator.index(index)
     if not 0 <= index < len(sampler):
-        raise IndexError(f"position {shown(index)} is outside [0, {len(sampler)}), the positions of {sampler}.")
+        raise IndexError(f"position {short_repr(index)} is outside [0, {len(sampler)}), the positions of {sampler}.")
     key = int(sampler.record_keys(np.array([index], dtype=np.int64))[0])
     return RecordMetadata(index, key, None if sampler.seed is None else fresh_generator(sampler.seed, index))
 
@@ -130,7 +130,7 @@ class ScalarSampler:
         metadata = self._sampler[position]
         if getattr(metadata, "record_key", None) is None:
             raise TypeError(
-                f"{type(self._sampler).__name__}[{position}] gave {shown(metadata)}; "
+                f"{type(self._sampler).__name__}[{position}] gave {short_repr(metadata)}; "
                 "a sampler gives RecordMetadata(index, record_key)."
             )
         return metadata
@@ -144,7 +144,7 @@ class ScalarSampler:
         except (OverflowError, TypeError):
             wrong = next((key for key in keys if not _is_key(key)), keys)
             raise RecordKeyError(
-                f"{type(self._sampler).__name__} gave record_key={shown(wrong)}, which no source has; a sampler gives "
+                f"{type(self._sampler).__name__} gave record_key={short_repr(wrong)}, which no source has; a sampler gives "
                 "RecordMetadata(index, record_key) with an int in [0, len(source))."
             ) from None
 
@@ -214,7 +214,7 @@ def as_vector_sampler(sampler: Any) -> VectorSampler:
         return ScalarSampler(sampler)
     _refuse_iterable(sampler)
     raise TypeError(
-        f"sampler={shown(sampler)} is not a sampler; pass headrace.IndexSampler(num_records=…), or an object with "
+        f"sampler={short_repr(sampler)} is not a sampler; pass headrace.IndexSampler(num_records=…), or an object with "
         "__getitem__(index) -> RecordMetadata."
     )
 

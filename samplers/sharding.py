@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..common.messages import a_kind_of, shown
+from ..common.messages import a_kind_of, short_repr
 from ..common.validation import true_or_false, whole_number
 
 
@@ -47,7 +47,7 @@ class ShardOptions:
         object.__setattr__(self, "drop_remainder", drops)
         if not 0 <= self.shard_index < self.shard_count:
             raise ValueError(
-                f"shard_index={shown(self.shard_index)} must lie in [0, shard_count) = [0, {self.shard_count}); "
+                f"shard_index={short_repr(self.shard_index)} must lie in [0, shard_count) = [0, {self.shard_count}); "
                 "shards are numbered from 0."
             )
 
@@ -81,7 +81,7 @@ def as_shard_options(options: Any) -> ShardOptions:
             f"shard_options={options.__name__} is a class; pass an instance, headrace.{options.__name__}({arguments})."
         )
     raise TypeError(
-        f"shard_options={shown(options)} is {a_kind_of(options)}; pass headrace.ShardOptions(index, count)."
+        f"shard_options={short_repr(options)} is {a_kind_of(options)}; pass headrace.ShardOptions(index, count)."
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from ..common.messages import brief, first_few, shown
+from ..common.messages import first_few, short_repr, shorten
 from ..errors import SourceError
 from ..files.opened import open_file
 from ..files.paths import Paths, file_system_of, find_files, path_list, text_of
@@ -201,9 +201,9 @@ class ImageFolderDataSource:
 
 def _names(argument: str, given: Any) -> tuple[str, ...]:
     if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-        raise TypeError(f"{argument}={shown(given)} must be a list of strings.")
+        raise TypeError(f"{argument}={short_repr(given)} must be a list of strings.")
     if len(set(given)) < len(given):
-        raise ValueError(f"{argument}={shown(given)} names one twice; name each once.")
+        raise ValueError(f"{argument}={short_repr(given)} names one twice; name each once.")
     return tuple(given)
 
 
@@ -223,7 +223,7 @@ def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> 
             class_name, slash, _ = place.partition("/")
             if not slash:
                 raise SourceError(
-                    f"{brief(found)} lies beside the folders of classes; its class would be unknown. Move it, or pass a glob."
+                    f"{shorten(found)} lies beside the folders of classes; its class would be unknown. Move it, or pass a glob."
                 )
             yield _image(found, class_name, place)
 
@@ -262,7 +262,7 @@ def _raise(error: OSError) -> None:
 
 def _unreadable(error: OSError) -> SourceError:
     return SourceError(
-        f"{brief(error.filename)} cannot be looked at: {brief(error.strerror)}; mend that, or remove it."
+        f"{shorten(error.filename)} cannot be looked at: {shorten(error.strerror)}; mend that, or remove it."
     )
 
 
@@ -271,5 +271,6 @@ def _check_classes(images: Sequence[_Image], classes: tuple[str, ...]) -> None:
     odd = next((image for image in images if image.class_name not in known), None)
     if odd is not None:
         raise SourceError(
-            f"{brief(odd.path)} is of the class {shown(odd.class_name)}, which classes= does not name: {first_few(classes)}."
+            f"{shorten(odd.path)} is of the class {short_repr(odd.class_name)}, which classes= does not name: "
+            f"{first_few(classes)}."
         )

@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..errors import RecordKeyError
 
 Keys = npt.NDArray[np.int64] | Sequence[SupportsIndex]
@@ -75,10 +75,10 @@ def _as_array(keys: Sequence[Any], length: int, source: str) -> npt.NDArray[Any]
 
 
 def _not_integer(key: Any, source: str) -> TypeError:
-    return TypeError(f"{source}: a record key must be an integer, not {type(key).__name__} ({shown(key)})")
+    return TypeError(f"{source}: a record key must be an integer, not {type(key).__name__} ({short_repr(key)})")
 
 
 def _out_of_range(key: int, length: int, source: str) -> RecordKeyError:
     return RecordKeyError(
-        f"{source}: record key {shown(key)} is out of range; there are {length} records, keys 0 to {length - 1}"
+        f"{source}: record key {short_repr(key)} is out of range; there are {length} records, keys 0 to {length - 1}"
     )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..common.fingerprint_values import digest, record
-from ..common.messages import brief, first_few, shown
+from ..common.messages import first_few, short_repr, shorten
 from .keys import Keys, check_key, check_keys
 from .lengths import lengths_of, lengths_of_columns
 
@@ -150,8 +150,8 @@ class _FlatTable:
     items = None
 
     def __init__(self, data: dict[Any, Any]) -> None:
-        self.columns: Any = {name: _frozen(f"leaf [{shown(name)}]", leaf) for name, leaf in data.items()}
-        self.length = _common_length({f"leaf [{shown(name)}]": leaf for name, leaf in self.columns.items()})
+        self.columns: Any = {name: _frozen(f"leaf [{short_repr(name)}]", leaf) for name, leaf in data.items()}
+        self.length = _common_length({f"leaf [{short_repr(name)}]": leaf for name, leaf in self.columns.items()})
 
     def one(self, key: int) -> Any:
         return {name: leaf[key] for name, leaf in self.columns.items()}
@@ -231,10 +231,10 @@ def _frozen(name: str, leaf: Any) -> Array:
     """
     if type(leaf) is not np.ndarray and (not isinstance(leaf, np.ndarray) or isinstance(leaf, np.ma.MaskedArray)):
         raise TypeError(
-            f"MemorySource: {brief(name)} is of type {type(leaf).__name__}, not a NumPy array; use np.asarray(...)"
+            f"MemorySource: {shorten(name)} is of type {type(leaf).__name__}, not a NumPy array; use np.asarray(...)"
         )
     if leaf.ndim == 0:
-        raise TypeError(f"MemorySource: {brief(name)} has no axis (shape ()); its first axis must count the records")
+        raise TypeError(f"MemorySource: {shorten(name)} has no axis (shape ()); its first axis must count the records")
     view = leaf.view(np.ndarray)
     view.flags.writeable = False
     return view
@@ -250,7 +250,7 @@ def _common_length(leaves: dict[str, Array]) -> int:
     length = next(iter(lengths.values()))
     if not length:
         raise ValueError(
-            f"MemorySource: {brief(next(iter(lengths)))} has 0 records; a source needs at least one record"
+            f"MemorySource: {shorten(next(iter(lengths)))} has 0 records; a source needs at least one record"
         )
     return length
 

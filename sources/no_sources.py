@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..common.messages import TEXT, a_kind_of, shown
+from ..common.messages import TEXT, a_kind_of, short_repr
 
 _READERS = {
     ".npy": "np.load(path, mmap_mode='r') if its rows are records, or headrace.TokenSource(path) for documents of tokens",
@@ -58,7 +58,7 @@ def refuse_no_source(data: Any) -> None:
         TypeError: it is one; the message says what to write instead.
     """
     if isinstance(data, (str, bytes, os.PathLike)):
-        raise TypeError(f"{shown(data, TEXT)} is a path, not a source; pass {_reader_of(os.fsdecode(data))}.")
+        raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source; pass {_reader_of(os.fsdecode(data))}.")
     if isinstance(data, type):
         raise TypeError(f"{data.__name__} is a class, not a source; pass an instance, {data.__name__}(…).")
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(data).__mro__}
@@ -68,7 +68,7 @@ def refuse_no_source(data: Any) -> None:
             raise TypeError(f"{what} is no source of records; pass {remedy}.")
     if isinstance(data, Mapping) and data and all(map(_is_dataset, data.values())):
         raise TypeError(
-            f"a dict of datasets is no source; pass one of them, data[{shown(next(iter(data)))}], or mix them: "
+            f"a dict of datasets is no source; pass one of them, data[{short_repr(next(iter(data)))}], or mix them: "
             "sampler=headrace.MixSampler(data, weights=…)."
         )
     if isinstance(data, Mapping) and data and all(map(_is_list_of_records, data.values())):

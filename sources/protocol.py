@@ -32,7 +32,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import shown
+from ..common.messages import short_repr
 from ..errors import SourceError
 from .keys import check_key, check_keys
 from .memory import MemorySource
@@ -222,5 +222,7 @@ def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
         return {"kind": kind.__qualname__, "records": len(source), **told}
     value = own() if callable(own) else own
     if not isinstance(value, dict):
-        raise TypeError(f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {shown(value)}")
+        raise TypeError(
+            f"{type(source).__qualname__}.fingerprint must be a dict of JSON values, not {short_repr(value)}"
+        )
     return value

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..common.fingerprint_values import Redescribed, described, digest, plain_attributes
-from ..common.messages import a_kind_of, shown
+from ..common.messages import a_kind_of, short_repr
 from ..errors import SourceError
 
 ENDLESS = (1 << 63) - 1
@@ -84,7 +84,7 @@ class RunThroughSource:
             return json.dumps(state, default=_as_text, separators=(",", ":"))
         except (TypeError, ValueError):
             raise TypeError(
-                f"get_state() of {a_kind_of(iterator)} gave {shown(state)}, which is no JSON value; give numbers, text, "
+                f"get_state() of {a_kind_of(iterator)} gave {short_repr(state)}, which is no JSON value; give numbers, text, "
                 "bytes, lists and dicts."
             ) from None
 

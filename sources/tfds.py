@@ -18,7 +18,7 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ..common.messages import brief, first_few, shown
+from ..common.messages import first_few, short_repr, shorten
 from ..errors import MissingExtraError, SourceError
 from ..files.opened import open_file
 from ..files.paths import file_system_of, text_of
@@ -79,7 +79,9 @@ class TfdsDataSource:
         if type(opened.data_source).__module__.startswith("array_record."):
             self._files = ArrayRecordDataSource(instructions, storage_options=storage)
         elif is_remote(where):
-            raise SourceError(f"{brief(self._name)} in {brief(where)}: of datasets in stores only ArrayRecord is read.")
+            raise SourceError(
+                f"{shorten(self._name)} in {shorten(where)}: of datasets in stores only ArrayRecord is read."
+            )
         else:
             self._other = opened
 
@@ -119,7 +121,7 @@ class TfdsDataSource:
             SourceError: the dataset lies in files of another format.
         """
         if self._files is None:
-            raise SourceError(f"{brief(self._name)}: its files are not ArrayRecord, and are read by TFDS alone.")
+            raise SourceError(f"{shorten(self._name)}: its files are not ArrayRecord, and are read by TFDS alone.")
         return self._files
 
     @property
@@ -152,7 +154,7 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
             if not _DATA.search(file):
                 if not stays_inside(file[len(url) + 1 :]):
                     raise SourceError(
-                        f"{brief(file)}: a name in a store must not lead out of its folder; rename the file."
+                        f"{shorten(file)}: a name in a store must not lead out of its folder; rename the file."
                     )
                 copy = Path(folder + file[len(url) :])
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -172,16 +174,17 @@ def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) 
         return tfds.data_source(name, split=split, data_dir=folder, decoders=decoders, download=False)
     except tfds.core.DatasetNotFoundError as error:
         raise SourceError(
-            f"no TFDS dataset {shown(name)}; under {brief(where)} there are: {_prepared(folder or where)}"
+            f"no TFDS dataset {short_repr(name)}; under {shorten(where)} there are: {_prepared(folder or where)}"
         ) from error
     except NotImplementedError as error:
         raise SourceError(
-            f"the TFDS dataset {shown(name)} is not prepared in ArrayRecord format under {brief(where)}, where there are: "
-            f"{_prepared(folder or where)}; run tfds.builder({shown(name)}, file_format='array_record').download_and_prepare()"
+            f"the TFDS dataset {short_repr(name)} is not prepared in ArrayRecord format under {shorten(where)}, where there "
+            f"are: {_prepared(folder or where)}; run tfds.builder({short_repr(name)}, "
+            "file_format='array_record').download_and_prepare()"
         ) from error
     except ValueError as error:
         raise SourceError(
-            f"split {shown(split)} of the TFDS dataset {shown(name)} cannot be read: {brief(error)}"
+            f"split {short_repr(split)} of the TFDS dataset {short_repr(name)} cannot be read: {shorten(error)}"
         ) from error
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..common.messages import brief, first_few
+from ..common.messages import first_few, shorten
 from ..errors import CheckpointError
 from ..loader.plan.fingerprint import differences
 from ..loader.plan.steps.ranges import union
@@ -47,7 +47,7 @@ class Checkpoint:
         """
         if self.missing:
             raise CheckpointError(
-                f"{brief(self.path)} lacks {first_few(self.missing)}: it holds the states of some processes only; "
+                f"{shorten(self.path)} lacks {first_few(self.missing)}: it holds the states of some processes only; "
                 "pass the folder of a complete checkpoint."
             )
 
@@ -110,7 +110,7 @@ def states_at(path: Path, step: int | None = None) -> Sequence[LoaderState]:
         found = [each for each in found if _step(each.states) == nearest]
     if len(found) != 1:
         places = first_few([each.path for each in found])
-        raise CheckpointError(f"{brief(path)} holds {len(found)} checkpoints ({places}); pass the path of one.")
+        raise CheckpointError(f"{shorten(path)} holds {len(found)} checkpoints ({places}); pass the path of one.")
     found[0].check_complete()
     return found[0].states
 
@@ -131,7 +131,7 @@ def checkpoints(path: Path) -> Iterator[Checkpoint]:
     files = sorted(file for file in path.rglob("process_*-of-*.json") if process_of(file))
     if not files:
         raise CheckpointError(
-            f"{brief(path)} holds no process_<i>-of-<n>.json; pass a file, or the folder of a checkpoint."
+            f"{shorten(path)} holds no process_<i>-of-<n>.json; pass a file, or the folder of a checkpoint."
         )
     sets: dict[tuple[Path, int], list[Path]] = {}
     for file in files:
@@ -159,7 +159,7 @@ def _read(file: Path) -> LoaderState:
     except OSError as error:
         raise unreadable(file, error) from None
     except CheckpointError as error:
-        raise CheckpointError(f"{brief(file)}: {brief(error, 400)}") from None
+        raise CheckpointError(f"{shorten(file)}: {shorten(error, 400)}") from None
 
 
 def _described(states: Sequence[LoaderState]) -> Iterator[str]:

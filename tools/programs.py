@@ -19,7 +19,7 @@ import cloudpickle
 
 from ..chains.iter_dataset import IterDataset
 from ..chains.map_dataset import MapDataset
-from ..common.messages import a_kind_of, brief, first_few, shown
+from ..common.messages import a_kind_of, first_few, short_repr, shorten
 from ..errors import ProgramError
 from ..loader.data_loader import DataLoader
 from ..loader.device.description import DeviceLoader
@@ -87,7 +87,8 @@ class Program:
             inspect.signature(function).bind()
         except TypeError as error:
             raise ProgramError(
-                f"{self.path}:{name} needs arguments ({brief(error)}); name a function without any that calls it, or a loader."
+                f"{self.path}:{name} needs arguments ({shorten(error)}); name a function without any that calls it, or a "
+                "loader."
             ) from None
         except ValueError:  # it does not tell
             return
@@ -153,14 +154,14 @@ def told_of(path: Path) -> Iterator[None]:
         raise
     except SystemExit as end:
         if end.code not in (None, 0):
-            how = f"the exit status {end.code}" if isinstance(end.code, int) else shown(end.code)
+            how = f"the exit status {end.code}" if isinstance(end.code, int) else short_repr(end.code)
             raise ProgramError(f"{path} ends with {how}; run it by itself first.") from end
     except Exception as error:
         lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(path)]
         at = f" at line {lines[-1]}" if lines else ""
         where = "".join(f" ({note.removeprefix(_OURS).rstrip('.')})" for note in _notes(error))
         raise ProgramError(
-            f"{path} fails{at}: {type(error).__name__}: {brief(error)}{where}; run it by itself first."
+            f"{path} fails{at}: {type(error).__name__}: {shorten(error)}{where}; run it by itself first."
         ) from error
 
 
@@ -178,4 +179,4 @@ def _compiled(path: Path) -> Any:
     except FileNotFoundError:
         raise ProgramError(f"{path} is not there; pass PROGRAM.py or PROGRAM.py:name.") from None
     except OSError as error:
-        raise ProgramError(f"{path} cannot be read: {brief(error)}.") from error
+        raise ProgramError(f"{path} cannot be read: {shorten(error)}.") from error

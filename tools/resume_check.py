@@ -18,7 +18,7 @@ import numpy as np
 
 from ..chains.iter_dataset import IterDataset
 from ..chains.map_dataset import MapDataset
-from ..common.messages import a_kind_of, first_few, shown
+from ..common.messages import a_kind_of, first_few, short_repr
 from ..common.validation import whole_number
 from ..errors import NotDeterministicError
 from ..loader.data_loader import DataLoader
@@ -75,7 +75,7 @@ class _Checked:
         if not isinstance(loader, (MapDataset, IterDataset)):
             what = "the loader that it is of" if hasattr(loader, "get_state") else "a loader, or a dataset"
             raise TypeError(
-                f"check_resume({shown(loader)}): pass {what}, check_resume(loader), and not {a_kind_of(loader)}; it takes "
+                f"check_resume({short_repr(loader)}): pass {what}, check_resume(loader), and not {a_kind_of(loader)}; it takes "
                 "iterators of its own, from the start."
             )
         dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
@@ -193,7 +193,7 @@ def _begun(pipeline: Pipeline, count: int) -> Pipeline:
 def _accusation(operations: Sequence[Any], count: int, keys: str, in_place: bool) -> str:
     if count == 0:
         return f"the source gave another record for {keys}. Records must stay what they are; operations must not change them."
-    told = f"operation {count - 1}, {shown(operations[count - 1])},"
+    told = f"operation {count - 1}, {short_repr(operations[count - 1])},"
     if in_place:
         return (
             f"{told} changes {keys} in place. The source keeps its records, and gives the changed ones the next time: return "
@@ -217,7 +217,7 @@ def _until(loader: _Checked, stop: int) -> Iterator[tuple[Any, str]]:
 def _keys_told(records: Any) -> str:
     """The keys that `last_records` gave, in words."""
     if isinstance(records, dict):
-        return first_few([f"{_keys_told(keys)} of {shown(part)}" for part, keys in records.items() if len(keys)])
+        return first_few([f"{_keys_told(keys)} of {short_repr(part)}" for part, keys in records.items() if len(keys)])
     keys = ", ".join(map(str, records[:8].tolist())) + (", …" if len(records) > 8 else "")
     return f"record {keys}" if len(records) == 1 else f"records {keys}"
 

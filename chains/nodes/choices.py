@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ...common.fingerprint_values import described, described_whole, digest
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import Indices
 from ...samplers.mix.sampler import MixSampler, shares
@@ -125,8 +125,8 @@ class ByMap(Choice):
         number, inner = self.mapping[index]
         if not -self.datasets <= number < self.datasets:
             raise IndexError(
-                f"select_from_datasets: the map gives dataset {shown(number)} at index {index}, and there are {self.datasets}; "
-                "numbers begin at 0."
+                f"select_from_datasets: the map gives dataset {short_repr(number)} at index {index}, and there are "
+                f"{self.datasets}; numbers begin at 0."
             )
         return operator.index(number) % self.datasets, operator.index(inner)
 

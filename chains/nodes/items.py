@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...common.keyed_random import KeyedGenerator, child_row
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...errors import FanOutError
 from ...operations import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, Operation
 from ...operations.batch import stacked
@@ -239,11 +239,13 @@ class FlatMapped(Applied):
             return ()
         found: Iterable[Any] | None = self.operation.function(element)
         if found is None:
-            raise TypeError(f"{shown(self.operation)} gave None for an element; return a list, [] to drop the element.")
+            raise TypeError(
+                f"{short_repr(self.operation)} gave None for an element; return a list, [] to drop the element."
+            )
         children = list(found)
         if len(children) > self._fan_out:
             raise FanOutError(
-                f"{shown(self.operation)} made more than max_fan_out={self._fan_out} elements of one; raise it or "
+                f"{short_repr(self.operation)} made more than max_fan_out={self._fan_out} elements of one; raise it or "
                 "return fewer."
             )
         return children

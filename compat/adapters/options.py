@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.messages import brief, shown
+from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
 from ...loader import ReadOptions as OurReadOptions
 
@@ -94,7 +94,7 @@ class Config:
         return self.__dict__["_values"][self._known(name)]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise ValueError(f"Please use update(): config.update({name!r}, {shown(value)}).")
+        raise ValueError(f"Please use update(): config.update({name!r}, {short_repr(value)}).")
 
     def get_or_default(self, name: str) -> Any:
         """The value of a flag."""
@@ -112,7 +112,7 @@ class Config:
         if name not in self.__dict__["_values"]:
             known = ", ".join(self.__dict__["_values"])
             error = AttributeError if name.startswith("__") else ValueError
-            raise error(f"Unrecognized config option: {brief(name)}; there are {known}.")
+            raise error(f"Unrecognized config option: {shorten(name)}; there are {known}.")
         return name
 
 

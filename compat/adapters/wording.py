@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...errors import JoinError, StructureError
 
 _ZIP = re.compile(r"^zip: argument (\d+) is shorter than argument (\d+)")
@@ -17,7 +17,7 @@ _MOST = 400
 
 def reword(error: StructureError | JoinError) -> None:
     """Put Grain's words before ours, once."""
-    ours = brief(error, _MOST)
+    ours = shorten(error, _MOST)
     if isinstance(error, JoinError):
         error.args = (_ZIP.sub(_zipped, ours),)
     elif not ours.startswith(_STRUCTURE):

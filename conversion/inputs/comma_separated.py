@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
-from ...common.messages import brief, first_few, shown
+from ...common.messages import first_few, short_repr, shorten
 from ...errors import SourceError
 from ..job import OnDamage
 
@@ -29,7 +29,7 @@ def _number(kind: type) -> Callable[[str], Any]:
 
     def number(value: str) -> Any:
         if "_" in value or not value.isascii():
-            raise ValueError(f"{shown(value)} is no {kind.__name__}")
+            raise ValueError(f"{short_repr(value)} is no {kind.__name__}")
         return kind(value)
 
     return number
@@ -75,7 +75,7 @@ def read_records(
     columns = _columns(rows, name)
     if columns != list(types):
         raise SourceError(
-            f"{brief(name)} has the columns {first_few(columns)}, and the first file {first_few(list(types))}; "
+            f"{shorten(name)} has the columns {first_few(columns)}, and the first file {first_few(list(types))}; "
             "convert files with other columns on their own."
         )
     convert = [_TYPES[types[column]] for column in columns]
@@ -83,7 +83,7 @@ def read_records(
         try:
             record = _record(row, columns, convert)
         except ValueError as error:
-            damage = SourceError(f"{brief(name)}, line {line}: {brief(error)}.")
+            damage = SourceError(f"{shorten(name)}, line {line}: {shorten(error)}.")
             if on_damage is None:
                 raise damage from None
             on_damage(damage)
@@ -102,18 +102,22 @@ def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        raise SourceError(f"{brief(name)}, line {line} is no CSV: {brief(error)}.") from error
+        raise SourceError(f"{shorten(name)}, line {line} is no CSV: {shorten(error)}.") from error
 
 
 def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
     columns = next(rows, (0, []))[1]
     if not _is_utf8(columns):
-        raise SourceError(f"{brief(name)}, line 1 is not in UTF-8 ({shown(columns)}); convert files in UTF-8.")
+        raise SourceError(f"{shorten(name)}, line 1 is not in UTF-8 ({short_repr(columns)}); convert files in UTF-8.")
     if not columns or len(set(columns)) < len(columns):
-        raise SourceError(f"{brief(name)}: the first line must name the columns, each once; it is {shown(columns)}.")
+        raise SourceError(
+            f"{shorten(name)}: the first line must name the columns, each once; it is {short_repr(columns)}."
+        )
     if len(columns) == 1 and ("\t" in columns[0] or ";" in columns[0]):
         other = "tabs" if "\t" in columns[0] else "semicolons"
-        raise SourceError(f"{brief(name)}: the first line has {other} and no commas ({shown(columns[0])}); use commas.")
+        raise SourceError(
+            f"{shorten(name)}: the first line has {other} and no commas ({short_repr(columns[0])}); use commas."
+        )
     return columns
 
 
@@ -144,5 +148,5 @@ def _record(row: list[str], columns: list[str], convert: list[Callable[[str], An
     if len(row) != len(columns):
         raise ValueError(f"number of values {len(row)}, of columns {len(columns)}")
     if not _is_utf8(row):
-        raise ValueError(f"it is not in UTF-8: {shown(row)}")
+        raise ValueError(f"it is not in UTF-8: {short_repr(row)}")
     return {column: kind(value) if value or kind is str else None for column, kind, value in zip(columns, convert, row)}

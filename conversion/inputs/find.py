@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from ... import sources
-from ...common.messages import TEXT, brief, first_few, shown
+from ...common.messages import TEXT, first_few, short_repr, shorten
 from ...errors import ConversionError, MissingExtraError, SourceError, SourceNotFoundError
 from ...files.paths import find_files, text_of
 from ...files.urls import is_remote
@@ -43,7 +43,7 @@ def find_input(
     """
     if source_format is not None and source_format not in (*FORMATS, *OTHER_FORMATS):
         raise ConversionError(
-            f"source_format={shown(source_format)} is unknown; use one of {', '.join((*FORMATS, *OTHER_FORMATS))}."
+            f"source_format={short_repr(source_format)} is unknown; use one of {', '.join((*FORMATS, *OTHER_FORMATS))}."
         )
     storage = opening.storage
     if not is_paths(source):
@@ -76,8 +76,8 @@ def _nothing_found(source: Any, source_format: str | None, error: SourceNotFound
     suffixes = [suffix for form in FORMATS.values() if source_format in (None, form.name) for suffix in form.suffixes]
     whose = "their format as source_format= (--from), which is images for a folder of images"
     return (
-        f"the directory {shown(folder, TEXT)} holds no file whose name says its format ({first_few(suffixes, 16)}); pass "
-        f"files by a glob, such as {shown(os.path.join(folder, '*'), TEXT)}{'' if source_format else f', and {whose}'}."
+        f"the directory {short_repr(folder, TEXT)} holds no file whose name says its format ({first_few(suffixes, 16)}); pass "
+        f"files by a glob, such as {short_repr(os.path.join(folder, '*'), TEXT)}{'' if source_format else f', and {whose}'}."
     )
 
 
@@ -102,16 +102,18 @@ def _hugging_face(path: str, split: str | None) -> Any:
         datasets = import_module("datasets")  # a folder of ours has that name, too
     except ImportError as error:
         raise MissingExtraError(
-            f'{brief(path)} is a Hugging Face dataset, which needs datasets: pip install "headrace[huggingface]"'
+            f'{shorten(path)} is a Hugging Face dataset, which needs datasets: pip install "headrace[huggingface]"'
         ) from error
     try:
         found = datasets.load_from_disk(path)
     except Exception as error:  # of files that are damaged, `datasets` says it in the words of Python, JSON and Arrow
-        raise SourceError(f"{brief(path)} is no Hugging Face dataset on disk, or is damaged: {brief(error)}") from error
+        raise SourceError(
+            f"{shorten(path)} is no Hugging Face dataset on disk, or is damaged: {shorten(error)}"
+        ) from error
     if not isinstance(found, dict):
         return found
     if split not in found:
         raise ConversionError(
-            f"{brief(path)} has the splits {first_few(list(found), 8)}; pass split= (--split), one of them."
+            f"{shorten(path)} has the splits {first_few(list(found), 8)}; pass split= (--split), one of them."
         )
     return found[split]

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from ... import sources
-from ...common.messages import first_few, shown
+from ...common.messages import first_few, short_repr
 from ...errors import ConversionError
 from ...files.paths import file_system_of
 from ...files.storage_options import StorageOptions
@@ -171,5 +171,9 @@ def format_of(names: list[str]) -> Format:
     found = {format.name: format for format in FORMATS.values() if set(format.suffixes) & set(suffixes)}
     if len(found) == 1 and "" not in suffixes:
         return next(iter(found.values()))
-    told = f"files of several formats: {first_few(sorted(found))}" if found else f"{shown(names[0])}: an unknown format"
+    told = (
+        f"files of several formats: {first_few(sorted(found))}"
+        if found
+        else f"{short_repr(names[0])}: an unknown format"
+    )
     raise ConversionError(f"{told}; pass source_format= (--from), one of {', '.join(FORMATS)}, and only files of it.")

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...errors import CutOffError, ExpansionError, NoRecordsError, SourceError
 from ...files.stamps import Stamp, check_unchanged, stamp_of
 from ...files.storage_options import StorageOptions
@@ -90,7 +90,7 @@ class FileInput:
     def place(self, part: Part, place: int) -> str:
         """By what the format counts."""
         counts = self.form.place if part.is_whole else "record"
-        return f"{brief(part.name)}, {counts} {place}"
+        return f"{shorten(part.name)}, {counts} {place}"
 
     def _at_random(self, name: str, on_damage: OnDamage) -> Any:
         """A source of one file; None for one that can only be read from its beginning on, or is so damaged that it has to."""
@@ -154,4 +154,4 @@ def _stamp(path: str, storage: StorageOptions) -> Stamp:
     try:
         return stamp_of(path, storage)
     except OSError as error:
-        raise SourceError(f"{brief(path)} cannot be read: {brief(error)}") from error
+        raise SourceError(f"{shorten(path)} cannot be read: {shorten(error)}") from error

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...errors import ConversionError, SourceError
 from ...files.opened import local_copy
 from ...files.storage_options import StorageOptions
@@ -35,7 +35,7 @@ class NpyRows:
         with local_copy(path, storage) as copy:
             self.columns = map_npy(copy, path)
         if not self.columns.ndim:
-            raise SourceError(f"{brief(path)} holds one number and no rows.")
+            raise SourceError(f"{shorten(path)} holds one number and no rows.")
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -63,7 +63,7 @@ class NpyPieces:
     def __init__(self, path: str, array: npt.NDArray[Any], length: int) -> None:
         if array.ndim != 1:
             raise ConversionError(
-                f"{brief(path)} has an array of shape {array.shape}, whose rows are documents; leave document_length out."
+                f"{shorten(path)} has an array of shape {array.shape}, whose rows are documents; leave document_length out."
             )
         self._array, self._length = array, length
 

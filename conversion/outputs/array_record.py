@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...common.messages import brief, shown
+from ...common.messages import short_repr, shorten
 from ...errors import ConversionError, MissingExtraError
 
 Encode: TypeAlias = Callable[[Any], bytes]
@@ -50,7 +50,9 @@ class ArrayRecordOutput:
         try:
             return _Writer(_library().ArrayRecordWriter(path, self._options), path)
         except ValueError as error:
-            raise ConversionError(f"options={{…}} of ArrayRecord, {brief(self._options)}: {brief(error)}") from error
+            raise ConversionError(
+                f"options={{…}} of ArrayRecord, {shorten(self._options)}: {shorten(error)}"
+            ) from error
 
     def files_of(self, name: str) -> tuple[str, ...]:
         """One file."""
@@ -72,7 +74,7 @@ class _Writer:
         try:
             self._writer.close()
         except RuntimeError as error:
-            raise OSError(brief(error)) from error
+            raise OSError(shorten(error)) from error
 
     def discard(self) -> None:
         with suppress(RuntimeError):
@@ -82,7 +84,7 @@ class _Writer:
         """The library tells what went wrong when it is closed, and takes records until then."""
         if not self._writer.ok():
             self.close()
-            raise OSError(f"{brief(self._path)} cannot be written")
+            raise OSError(f"{shorten(self._path)} cannot be written")
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def _library() -> Any:
 def _checked(encoded: Any) -> bytes:
     if isinstance(encoded, (bytes, bytearray, memoryview)):
         return bytes(encoded)
-    raise ConversionError(f"encode= gave a {type(encoded).__name__} ({shown(encoded)}); it must give bytes.")
+    raise ConversionError(f"encode= gave a {type(encoded).__name__} ({short_repr(encoded)}); it must give bytes.")
 
 
 def as_example(record: Any) -> bytes:
@@ -120,7 +122,8 @@ def as_example(record: Any) -> bytes:
     if isinstance(record, Mapping):
         return _example(record)
     raise ConversionError(
-        f"a record is a {type(record).__name__} ({shown(record)}), and ArrayRecord holds bytes; pass encode=, a function that "
+        f"a record is a {type(record).__name__} ({short_repr(record)}), and ArrayRecord holds bytes; pass encode=, a function "
+        "that "
         'makes bytes of a record, or encode="json".'
     )
 
@@ -131,14 +134,14 @@ def _example(record: Mapping[str, Any]) -> bytes:
     for name, value in record.items():
         if _has_axes(value):
             raise ConversionError(
-                f"{shown(name)} has several axes, and tf.train.Example keeps no shapes; pass encode=, a function that makes "
-                "bytes of a record, or transform= to make bytes of the array."
+                f"{short_repr(name)} has several axes, and tf.train.Example keeps no shapes; pass encode=, a function that "
+                "makes bytes of a record, or transform= to make bytes of the array."
             )
     try:
         return encode_example({name: value for name, value in record.items() if value is not None})
     except (TypeError, UnicodeError) as error:
         raise ConversionError(
-            f'{brief(error)} Or pass encode="json", or encode=, a function that makes bytes of a record.'
+            f'{shorten(error)} Or pass encode="json", or encode=, a function that makes bytes of a record.'
         ) from error
 
 
@@ -178,7 +181,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     raise ConversionError(
-        f"a {type(value).__name__} ({shown(value)}) is no JSON; pass encode=, a function that gives bytes."
+        f"a {type(value).__name__} ({short_repr(value)}) is no JSON; pass encode=, a function that gives bytes."
     )
 
 

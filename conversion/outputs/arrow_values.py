@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...common.messages import brief, shown
+from ...common.messages import short_repr, shorten
 from ...errors import ConversionError, MissingExtraError
 from .same_values import holds
 
@@ -22,17 +22,17 @@ def array_of(name: str, values: Sequence[Any], kind: Any) -> Any:
     try:
         array = pyarrow().array(values, kind)
     except (pyarrow().ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise ConversionError(f"{_other(name, values, kind)} ({brief(error)})") from error
+        raise ConversionError(f"{_other(name, values, kind)} ({shorten(error)})") from error
     if not holds(array, values):
         raise ConversionError(_other(name, values, kind))
     return array
 
 
 def _other(name: str, values: Sequence[Any], kind: Any) -> str:
-    value = shown(values[0] if len(values) == 1 else values)
+    value = short_repr(values[0] if len(values) == 1 else values)
     return (
-        f"column {shown(name)} is {brief(kind, 60)}, as the first records are, and {value} is not; pass transform= to give "
-        "all records one type."
+        f"column {short_repr(name)} is {shorten(kind, 60)}, as the first records are, and {value} is not; pass transform= to "
+        "give all records one type."
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.messages import brief, first_few, shown
+from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import ConversionError
 from .arrow_values import array_of, pyarrow
@@ -53,7 +53,7 @@ class ParquetOutput:
             self.open(io.BytesIO()).discard()  # a file in memory, as only the writer knows its options
         except (pyarrow().ArrowException, TypeError, ValueError) as error:
             raise ConversionError(
-                f"options={shown(options)} of Parquet: {brief(error)}; pass options of pyarrow.parquet.ParquetWriter."
+                f"options={short_repr(options)} of Parquet: {shorten(error)}; pass options of pyarrow.parquet.ParquetWriter."
             ) from error
 
     def identity(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _check_columns(schema: Any) -> None:
     try:
         pq.ParquetWriter(io.BytesIO(), schema).close()
     except pyarrow().ArrowException as error:
-        raise ConversionError(f"columns for Parquet: {brief(error)}; pass transform= to make others.") from error
+        raise ConversionError(f"columns for Parquet: {shorten(error)}; pass transform= to make others.") from error
 
 
 class _Writer:
@@ -140,15 +140,17 @@ def schema_of(records: Sequence[Any]) -> Any:
     fields = []
     for name in dict.fromkeys(name for row in rows for name in row):
         if not isinstance(name, str):
-            raise ConversionError(f"column {shown(name)} has a name that is no string; pass transform= to make it one.")
+            raise ConversionError(
+                f"column {short_repr(name)} has a name that is no string; pass transform= to make it one."
+            )
         values = [_plain({name: row.get(name)})[name] for row in rows]
         try:
             _check_times(values)
             fields.append(pyarrow().field(name, pyarrow().array(values).type))
         except (pyarrow().ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ConversionError(
-                f"column {shown(name)} of the first {len(records)} records has no one type: {brief(error)}; pass transform= "
-                "to give it one."
+                f"column {short_repr(name)} of the first {len(records)} records has no one type: {shorten(error)}; pass "
+                "transform= to give it one."
             ) from error
     if rows and not fields:
         raise ConversionError(
@@ -179,8 +181,8 @@ def _row(record: Any) -> Mapping[str, Any]:
     if isinstance(record, (np.ndarray, np.generic, int, float)):
         return {VALUE: record}
     raise ConversionError(
-        f'a record is a {type(record).__name__} ({shown(record)}), and Parquet has columns; pass decode="example" or "json" '
-        "for bytes that hold such, or transform=, a function that makes a dict of a record."
+        f'a record is a {type(record).__name__} ({short_repr(record)}), and Parquet has columns; pass decode="example" or '
+        '"json" for bytes that hold such, or transform=, a function that makes a dict of a record.'
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.messages import TEXT, brief, first_few, shown
+from ...common.messages import TEXT, first_few, short_repr, shorten
 from ...errors import ConversionError, MissingExtraError, SourceNotFoundError
 from ...sources import TokenWriter
 from ...sources.tokens.files import integer_dtype
@@ -58,7 +58,7 @@ class TokensOutput:
         except MissingExtraError:
             raise
         except Exception as error:  # the library raises no class of its own
-            raise ConversionError(f"{brief(self._path)} is no file of a tokenizer: {brief(error)}") from error
+            raise ConversionError(f"{shorten(self._path)} is no file of a tokenizer: {shorten(error)}") from error
 
     def encode(self, records: list[Any]) -> list[Any]:
         """The tokens of each document."""
@@ -74,8 +74,8 @@ class TokensOutput:
             return record
         if self._column not in record:
             raise ConversionError(
-                f"a record has no {shown(self._column)}, but {first_few(list(record), 8)}; pass column=, the name of that with "
-                f"the {'text' if self._content is not None else 'tokens'}."
+                f"a record has no {short_repr(self._column)}, but {first_few(list(record), 8)}; pass column=, the name of that "
+                f"with the {'text' if self._content is not None else 'tokens'}."
             )
         return record[self._column]
 
@@ -92,8 +92,8 @@ class TokensOutput:
             )
         if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
             raise ConversionError(
-                f"a document is a {type(tokens).__name__} ({shown(tokens)}), not a list of whole numbers; pass tokenizer=, the "
-                "path of a tokenizer.json, to make tokens of text."
+                f"a document is a {type(tokens).__name__} ({short_repr(tokens)}), not a list of whole numbers; pass "
+                "tokenizer=, the path of a tokenizer.json, to make tokens of text."
             )
         limits = np.iinfo(self._dtype)
         if found.size and not limits.min <= found.min() <= found.max() <= limits.max:
@@ -138,9 +138,9 @@ def _content(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except FileNotFoundError:
-        raise SourceNotFoundError(f"no file {shown(path, TEXT)} of a tokenizer") from None
+        raise SourceNotFoundError(f"no file {short_repr(path, TEXT)} of a tokenizer") from None
     except (OSError, UnicodeError) as error:
-        raise ConversionError(f"{brief(path)} is no file of a tokenizer: {brief(error)}") from error
+        raise ConversionError(f"{shorten(path)} is no file of a tokenizer: {shorten(error)}") from error
 
 
 def _text(document: Any, column: str) -> str:
@@ -149,7 +149,8 @@ def _text(document: Any, column: str) -> str:
     if isinstance(document, (bytes, bytearray, memoryview)):
         return bytes(document).decode()
     raise ConversionError(
-        f"{shown(column)} of a record is a {type(document).__name__} ({shown(document)}), not text; pass column= or transform=."
+        f"{short_repr(column)} of a record is a {type(document).__name__} ({short_repr(document)}), not text; pass column= or "
+        "transform=."
     )
 
 

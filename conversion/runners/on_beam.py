@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from ...common.messages import brief, first_few, shown
+from ...common.messages import first_few, short_repr, shorten
 from ...errors import ConversionError, MissingExtraError, PicklingError
 from ..job import Job, Shard
 from ..shards import convert_shard
@@ -37,8 +37,8 @@ def run_on_beam(job: Job, shards: Sequence[Shard], runner: str, options: Sequenc
     try:
         pipeline = beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *options]))
     except (ValueError, ImportError, AttributeError) as error:
-        told = ", ".join([f"runner={shown(runner)}", *([first_few(list(options))] if options else [])])
-        raise ConversionError(f"{told}: {brief(error)}") from error
+        told = ", ".join([f"runner={short_repr(runner)}", *([first_few(list(options))] if options else [])])
+        raise ConversionError(f"{told}: {shorten(error)}") from error
     convert = beam.Map(_convert, _pickled(job))
     pipeline | "Shards" >> beam.Create([_pickled(shard) for shard in shards]) | beam.Reshuffle() | "Convert" >> convert
     pipeline.run().wait_until_finish()
@@ -56,7 +56,7 @@ def _pickled(value: Any) -> bytes:
     try:
         data: bytes = cloudpickle.dumps(value)
     except Exception as error:
-        raise PicklingError(f"the source, or a function, cannot be sent to Beam's workers: {brief(error)}") from error
+        raise PicklingError(f"the source, or a function, cannot be sent to Beam's workers: {shorten(error)}") from error
     return data
 
 

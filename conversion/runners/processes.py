@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import cloudpickle
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...errors import PicklingError, WorkerCrashedError
 from ...loader.executors.pool.remote_errors import decode
 from ...loader.interrupts import Uninterrupted
@@ -54,7 +54,8 @@ def _payload(work: Work, job: Job) -> bytes:
         return cast(bytes, cloudpickle.dumps(Begin(work, job)))
     except Exception as error:
         raise PicklingError(
-            f"the source, or a function, cannot be sent to workers: {brief(error)}; pass workers=0 to convert in this process."
+            f"the source, or a function, cannot be sent to workers: {shorten(error)}; pass workers=0 to convert in this "
+            "process."
         ) from error
 
 
@@ -115,7 +116,7 @@ class _Worker:
         status = self._process.wait()
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
         hint = " (the system may have run out of memory: use fewer workers)" if -status == signal.SIGKILL else ""
-        what = brief(getattr(self.task, "name", self.task))
+        what = shorten(getattr(self.task, "name", self.task))
         return WorkerCrashedError(
             f"a worker ended by {how}{hint} while it made {what}. What was whole stays; run the same again."
         )

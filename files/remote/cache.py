@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...errors import HeadraceError, SourceError
 from ..folders import private_folder
 
@@ -135,7 +135,7 @@ class Cache:
         """
         if size > self.budget:
             raise SourceError(
-                f"{size} bytes are to be kept at once in {brief(self.folder)}, whose budget is {self.budget} bytes; raise "
+                f"{size} bytes are to be kept at once in {shorten(self.folder)}, whose budget is {self.budget} bytes; raise "
                 "it with storage_options={'cache_bytes': …}."
             )
         while not self._reserved(descriptor, size):
@@ -184,7 +184,7 @@ class Cache:
     def _error(self, error: OSError) -> SourceError:
         remedy = "free some space, or lower cache_bytes" if error.errno == errno.ENOSPC else "choose another folder"
         return SourceError(
-            f"the cache of remote files in {brief(self.folder)} cannot be used: {brief(error)}; {remedy} with "
+            f"the cache of remote files in {shorten(self.folder)} cannot be used: {shorten(error)}; {remedy} with "
             "storage_options={'cache_dir': …, 'cache_bytes': …} (cache_bytes 0: no cache)."
         )
 

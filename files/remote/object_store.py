@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ...common.messages import brief, shown
+from ...common.messages import short_repr, shorten
 from ...common.redaction import redacted_error, secrets_in, without_secrets
 from ...errors import MissingExtraError, SourceError
 from ..stamps import Stamp
@@ -85,7 +85,7 @@ class ObjectStore:
                 raise
             secrets = [*options.store, *secrets_in(url)]
             failure = SourceError(
-                f"{brief(url)}: the store cannot be opened with these storage_options: {_text(error, secrets)}"
+                f"{shorten(url)}: the store cannot be opened with these storage_options: {_text(error, secrets)}"
             )
             failure.__cause__ = without_secrets(error, secrets)
         if failure is not None:
@@ -167,7 +167,7 @@ def _of_client(given: dict[str, Any]) -> dict[str, Any]:
     inner = given.pop("client_options", {})
     if not isinstance(inner, Mapping):
         raise SourceError(
-            f"storage_options: client_options={shown(inner)} must be a dict, such as {{'allow_http': True}}."
+            f"storage_options: client_options={short_repr(inner)} must be a dict, such as {{'allow_http': True}}."
         )
     return {**{name: given.pop(name) for name in list(given) if name.lower() in _OF_CLIENT}, **inner}
 
@@ -190,4 +190,4 @@ def _stamp(meta: Any) -> Stamp:
 
 
 def _text(error: BaseException, secrets: list[tuple[str, Any]]) -> str:
-    return brief(redacted_error(str(error).partition("Debug source")[0], secrets))
+    return shorten(redacted_error(str(error).partition("Debug source")[0], secrets))

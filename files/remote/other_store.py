@@ -6,7 +6,7 @@ import functools
 from contextlib import suppress
 from typing import Any
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...common.redaction import redacted_error, secrets_in, without_secrets
 from ...errors import MissingExtraError, SourceError
 from ..stamps import Stamp
@@ -28,20 +28,20 @@ class OtherStore:
         try:
             library.get_filesystem_class(scheme)
         except ImportError as error:
-            failure = MissingExtraError(f"{brief(url)}: {brief(redacted_error(str(error), secrets))}")
+            failure = MissingExtraError(f"{shorten(url)}: {shorten(redacted_error(str(error), secrets))}")
             failure.__cause__ = without_secrets(error, secrets)
         except ValueError as error:
-            told = brief(redacted_error(str(error), secrets))
-            failure = SourceError(f"{brief(url)}: no store has this scheme, {scheme}:// ({told})")
+            told = shorten(redacted_error(str(error), secrets))
+            failure = SourceError(f"{shorten(url)}: no store has this scheme, {scheme}:// ({told})")
             failure.__cause__ = without_secrets(error, secrets)
         if failure is not None:
             raise failure
         try:
             self._system, _ = library.core.url_to_fs(url, **dict(options.store))  # some take the host from it
         except Exception as error:  # each file system has its own
-            told = brief(redacted_error(f"{type(error).__name__}: {error}", secrets))
+            told = shorten(redacted_error(f"{type(error).__name__}: {error}", secrets))
             failure = SourceError(
-                f"{brief(url)}: the store cannot be opened: {told}; check the URL and storage_options=, and whether "
+                f"{shorten(url)}: the store cannot be opened: {told}; check the URL and storage_options=, and whether "
                 "the store is there."
             )
             failure.__cause__ = without_secrets(error, secrets)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...errors import SourceError
 from ..opened import Range
 from ..stamps import Stamp, check_unchanged
@@ -90,7 +90,8 @@ class RemoteFile:
         if (starts + sizes).max(initial=0) > self.size:
             last = int(np.argmax(starts + sizes))
             raise SourceError(
-                f"{brief(self.path)}: {sizes[last]} bytes were asked for at byte {starts[last]}, but the file has {self.size}."
+                f"{shorten(self.path)}: {sizes[last]} bytes were asked for at byte {starts[last]}, but the file has "
+                f"{self.size}."
             )
         if self._blocks is None:
             return self._read_apart(list(zip(starts.tolist(), sizes.tolist())))
@@ -115,7 +116,7 @@ class RemoteFile:
         """
         if self._blocks is None:
             raise SourceError(
-                f"{brief(self.path)}: files of this kind are read from a copy on disk, and cache_bytes is 0; raise it in "
+                f"{shorten(self.path)}: files of this kind are read from a copy on disk, and cache_bytes is 0; raise it in "
                 "storage_options=."
             )
         descriptor = self._opened_copy()
@@ -134,7 +135,7 @@ class RemoteFile:
             os.close(descriptor)
             self._cache.remove(self._copy_name)
         raise SourceError(
-            f"{brief(self.path)}: its copy in {brief(self._cache.folder)} was damaged {_COPY_TRIES} times; choose another "
+            f"{shorten(self.path)}: its copy in {shorten(self._cache.folder)} was damaged {_COPY_TRIES} times; choose another "
             "disk with storage_options={'cache_dir': …}."
         )
 

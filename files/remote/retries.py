@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ...common.messages import TEXT, brief, shown
+from ...common.messages import TEXT, short_repr, shorten
 from ...common.redaction import redacted_error, secrets_in, without_secrets
 from ...errors import HeadraceError, SourceError, SourceNotFoundError
 from ..storage_options import StorageOptions
@@ -57,12 +57,12 @@ def _failure(store: Store, url: str, options: StorageOptions, error: Exception, 
     url, secrets = unsigned(url), (*options.store, *secrets_in(url))
     told = _text(error, secrets)
     if isinstance(error, FileNotFoundError):
-        failure: SourceError = SourceNotFoundError(f"no file {shown(url, TEXT)}")
+        failure: SourceError = SourceNotFoundError(f"no file {short_repr(url, TEXT)}")
     elif (remedy := store.is_final(error)) is not None:
-        failure = SourceError(f"{brief(url)}: {remedy}. ({told})")
+        failure = SourceError(f"{shorten(url)}: {remedy}. ({told})")
     elif tries:
         failure = SourceError(
-            f"{brief(url)}: given up after {tries} tries: {told}. Is the store reachable? More patience is "
+            f"{shorten(url)}: given up after {tries} tries: {told}. Is the store reachable? More patience is "
             "storage_options={'tries': …, 'timeout': seconds}."
         )
     else:
@@ -79,4 +79,4 @@ def _pause(failed: int) -> float:
 def _text(error: Exception, secrets: Sequence[tuple[str, Any]]) -> str:
     """What a library says, without credentials, and without what it adds for its developers."""
     text = redacted_error(str(error).partition("Debug source")[0], secrets)
-    return brief(f"{type(error).__name__}: {text}", 160)
+    return shorten(f"{type(error).__name__}: {text}", 160)

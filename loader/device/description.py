@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...common.messages import a_kind_of, brief, shown
+from ...common.messages import a_kind_of, short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...migration_hints.decorators import explained_as
 from ...migration_hints.remarks import NEXT, NotHere
@@ -73,12 +73,12 @@ class DeviceLoader:
 
         if not isinstance(self.source, Iterable):
             raise TypeError(
-                f"{shown(self.source)} is {a_kind_of(self.source)}; pass a loader, or an iterable of batches."
+                f"{short_repr(self.source)} is {a_kind_of(self.source)}; pass a loader, or an iterable of batches."
             )
         for name in ("host_buffer", "device_buffer"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, None, "a positive int"))
         if self.transform is not None and not callable(self.transform):
-            raise TypeError(f"transform={shown(self.transform)} must be a function from a batch to a batch.")
+            raise TypeError(f"transform={short_repr(self.transform)} must be a function from a batch to a batch.")
         one_of("on_unsupported", self.on_unsupported, "error", "keep")
         one_of("on_uneven", self.on_uneven, "error", "drop", "pad")
         object.__setattr__(self, "sharding", as_shardings(self.sharding))
@@ -164,5 +164,5 @@ def device_put(
     for name in more:
         if name not in known:
             others = ", ".join(("cpu_buffer_size", "device_buffer_size", *known))
-            raise TypeError(f"device_put has no argument {brief(name)}=; it has {others}.")
+            raise TypeError(f"device_put has no argument {shorten(name)}=; it has {others}.")
     return DeviceLoader(ds, device, host_buffer=cpu_buffer_size, device_buffer=device_buffer_size, **more)

@@ -15,7 +15,7 @@ import jax
 import optree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from ...common.messages import a_kind_of, brief, first_few, shown
+from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import ShardingError
 from ...operations.trees import NAMESPACE, Structure, flatten
 
@@ -57,10 +57,10 @@ def _as_sharding(target: Any) -> Sharding:
     remedy = '; name the axes over which batches are divided, (mesh, "data")' if isinstance(target, Mesh) else ""
     if isinstance(target, PartitionSpec):
         raise TypeError(
-            f"{shown(target)} is a PartitionSpec, and says axes of no mesh; pass both, (mesh, {shown(target)}), or "
-            f"NamedSharding(mesh, {shown(target)})."
+            f"{short_repr(target)} is a PartitionSpec, and says axes of no mesh; pass both, (mesh, {short_repr(target)}), or "
+            f"NamedSharding(mesh, {short_repr(target)})."
         )
-    raise TypeError(f"{shown(target)} is {a_kind_of(target)}, but batches go to {_WANTED}{remedy}.")
+    raise TypeError(f"{short_repr(target)} is {a_kind_of(target)}, but batches go to {_WANTED}{remedy}.")
 
 
 def _named(mesh: Mesh, axes: Any) -> NamedSharding:
@@ -69,7 +69,7 @@ def _named(mesh: Mesh, axes: Any) -> NamedSharding:
     names = [name for entry in spec for name in _names(entry)]
     unknown = [name for name in names if name not in mesh.shape]
     if unknown:
-        raise ValueError(f"the mesh has no axis {shown(unknown[0])}; it has {_described(mesh)}.")
+        raise ValueError(f"the mesh has no axis {short_repr(unknown[0])}; it has {_described(mesh)}.")
     return NamedSharding(mesh, spec)
 
 
@@ -104,7 +104,7 @@ def for_leaves(shardings: Any, structure: Structure, ranks: Sequence[int], keep:
         tree = optree.tree_broadcast_prefix(shardings, batch, is_leaf=_is_one, namespace=NAMESPACE)
     except ValueError as error:
         remedy = "" if keep else ' With on_unsupported="keep", leaves without one stay on the host.'
-        raise ShardingError(f"the tree of shardings is none for this batch: {brief(error)}.{remedy}") from None
+        raise ShardingError(f"the tree of shardings is none for this batch: {shorten(error)}.{remedy}") from None
     flat = optree.tree_leaves(tree, is_leaf=_is_one, namespace=NAMESPACE)
     return [with_rank(sharding, rank) for sharding, rank in zip(flat, ranks)]
 
@@ -211,7 +211,7 @@ def _indivisible(name: str, shape: tuple[int, ...], sharding: NamedSharding, axi
 
 def told(name: str) -> str:
     """A leaf in messages; a batch that is no tree has one without a name."""
-    return f"the batch's leaf {brief(name)}" if name else "the batch"
+    return f"the batch's leaf {shorten(name)}" if name else "the batch"
 
 
 def processes_of(shardings: Any) -> list[int]:
@@ -227,7 +227,7 @@ def leading_parts(sharding: Sharding) -> dict[int, frozenset[int]]:
         ShardingError: it is no sharding over a mesh, or is not divided along the leading axis in parts of one size.
     """
     if not isinstance(sharding, NamedSharding):
-        raise ShardingError(f"{shown(sharding)} has no mesh; pass a NamedSharding or (mesh, axis names).")
+        raise ShardingError(f"{short_repr(sharding)} has no mesh; pass a NamedSharding or (mesh, axis names).")
     count = _size(sharding.mesh, [*sharding.spec, None][0])
     held: dict[int, set[int]] = {}
     for device, index in with_rank(sharding, 1).devices_indices_map((count,)).items():

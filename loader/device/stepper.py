@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...common.messages import brief, first_few
+from ...common.messages import first_few, shorten
 from ...errors import HostsError, ShardingError
 from ..timing.profiles import profiled
 from .description import DeviceLoader
@@ -126,7 +126,7 @@ class Stepper:
 
     def _failure(self, error: BaseException) -> Offer:
         """What to tell the other processes of an error."""
-        return Offer("failed", self._on_uneven, detail=brief(f"{type(error).__name__}: {error}"))
+        return Offer("failed", self._on_uneven, detail=shorten(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:
         """The run ends here, by an error or not; that of others is no failure of its own."""

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...common.messages import first_few, shown
+from ...common.messages import first_few, short_repr
 from ...errors import ShardingError
 from ...operations.trees import Structure, flatten, leaf_names
 from .description import DeviceLoader
@@ -232,8 +232,8 @@ def _number(value: Any, structure: Structure, number: int) -> Any:
         limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
         if not limits.min <= value <= limits.max:
             raise OverflowError(
-                f"{told(leaf_names(structure)[number])} is {shown(value)}, outside of [{limits.min}, {limits.max}], what jax's "
-                f"{limits.dtype} holds; pass a smaller number, or an array of another dtype (jax_enable_x64 has int64)."
+                f"{told(leaf_names(structure)[number])} is {short_repr(value)}, outside of [{limits.min}, {limits.max}], what "
+                f"jax's {limits.dtype} holds; pass a smaller number, or an array of another dtype (jax_enable_x64 has int64)."
             )
     return np.asarray(value)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...errors import EmptyStreamError, SeedError
 from ...operations.transforms import as_operation
 from ...samplers import ShardOptions
@@ -56,7 +56,7 @@ def make_pipeline(
     for number, operation in enumerate(checked):
         if operation.needs_seed and order.seed is None:
             raise SeedError(
-                f"operation {number}, {shown(operation)}, draws random numbers but the sampler has no seed; "
+                f"operation {number}, {short_repr(operation)}, draws random numbers but the sampler has no seed; "
                 "pass seed= to the sampler, IndexSampler(…, seed=0)."
             )
     leaf = Leaf(source, order, shard, lineage)

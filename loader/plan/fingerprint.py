@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 
 FINGERPRINT_VERSIONS = (1, 2)
 """Of the fingerprint in a state; version 1 does not name itself."""
@@ -54,7 +54,7 @@ def _differences_of(part: str, saved: Any, present: Any) -> list[str]:
         return [
             f"{part}: number {index} changed" for index, pair in enumerate(zip(saved, present)) if pair[0] != pair[1]
         ]
-    return [f"{part}: {shown(saved)} → {shown(present)}"]
+    return [f"{part}: {short_repr(saved)} → {short_repr(present)}"]
 
 
 def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]:
@@ -64,4 +64,4 @@ def _differences_in(part: str, name: str, saved: Any, present: Any) -> list[str]
     if isinstance(saved, list) and isinstance(present, list) and len(saved) == len(present) and saved != present:
         pairs = enumerate(zip(saved, present))
         return list(chain.from_iterable(_differences_in(part, f"{name} {index}", *pair) for index, pair in pairs))
-    return [] if saved == present else [f"{part}: {name} {shown(saved)} → {shown(present)}"]
+    return [] if saved == present else [f"{part}: {name} {short_repr(saved)} → {short_repr(present)}"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ...samplers.order import Remainder, Without
 
@@ -171,7 +171,7 @@ class Lineage:
             if type(within_shard) is not bool or (lineage.order_shards > 1 and not layers) or not lineage.is_possible:
                 raise ValueError
         except (ValueError, TypeError, OverflowError, LookupError):
-            raise CheckpointError(f"the state is damaged: lineage={shown(values)}.") from None
+            raise CheckpointError(f"the state is damaged: lineage={short_repr(values)}.") from None
         return lineage
 
 

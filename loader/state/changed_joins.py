@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Unfinished, cursor_of_join
 from ..plan.lineage import Lineage
@@ -80,12 +80,14 @@ class _Moved:
         self.stages_now = sum(part.size.stages for part in self._join.inputs)
         for name, part in zip(self._join.names, self._join.inputs):
             if name in self._names and self._sizes[self._names.index(name)] != part.size:
-                raise CheckpointError(f"dataset {shown(name)} of the mix has another form now; give it another name.")
+                raise CheckpointError(
+                    f"dataset {short_repr(name)} of the mix has another form now; give it another name."
+                )
 
     def cursor(self, cursor: Cursor) -> Cursor:
         """That of the whole, or of a part above the mix."""
         if not cursor.notes:
-            raise CheckpointError(f"the state is damaged: cursor={shown(list(cursor[:3]))}.")
+            raise CheckpointError(f"the state is damaged: cursor={short_repr(list(cursor[:3]))}.")
         cursors = dict(zip(self._names, cursor.parts(self._sizes)))
         parts = zip(self._join.names, self._join.inputs)
         found = cursor_of_join(
@@ -108,9 +110,9 @@ class _Moved:
             draws = any(self._pipeline.stages[stage].reads_position for stage in part.stages)
             if draws and (above or begun & {*part.stages}) and self._is_renumbered(name):
                 raise CheckpointError(
-                    f"the state stands inside a window, or a record taken apart, of dataset {shown(name)}, and other datasets "
-                    "are before it in the mix now: its random operations would draw other numbers. Add datasets at the end, "
-                    "keep those before it (with weight 0), or take the checkpoint between two windows."
+                    f"the state stands inside a window, or a record taken apart, of dataset {short_repr(name)}, and other "
+                    "datasets are before it in the mix now: its random operations would draw other numbers. Add datasets at "
+                    "the end, keep those before it (with weight 0), or take the checkpoint between two windows."
                 )
 
     def _is_renumbered(self, name: str) -> bool:
@@ -159,7 +161,7 @@ def _uppermost(state: LoaderState) -> dict[str, Any] | None:
     whole = isinstance(names, list) and isinstance(sizes, list) and len(names) == len(sizes)
     whole = whole and all(isinstance(size, list) and [*map(type, size)] == [int] * 3 for size in sizes)  # type: ignore[union-attr]
     if not whole:
-        raise CheckpointError(f"the state is damaged: joins={shown(joins)}.")
+        raise CheckpointError(f"the state is damaged: joins={short_repr(joins)}.")
     return last
 
 

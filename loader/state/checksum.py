@@ -9,7 +9,7 @@ import json
 from typing import Any
 from zlib import crc32
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...errors import CheckpointError
 
 NAME = "checksum"
@@ -40,10 +40,12 @@ def unsealed(values: dict[str, Any]) -> dict[str, Any]:
     try:
         found = f"{crc32(json.dumps(content, sort_keys=True, separators=(',', ':')).encode()):08x}"
     except (TypeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"the state is damaged: its values are no JSON values ({shown(str(error))}).") from None
+        raise CheckpointError(
+            f"the state is damaged: its values are no JSON values ({short_repr(str(error))})."
+        ) from None
     if values[NAME] != found:
         raise CheckpointError(
-            f"the state is damaged: its checksum is {shown(values[NAME])}, that of its content {found}. Pass what get_state() "
-            "gave, unchanged, or an earlier checkpoint."
+            f"the state is damaged: its checksum is {short_repr(values[NAME])}, that of its content {found}. Pass what "
+            "get_state() gave, unchanged, or an earlier checkpoint."
         )
     return content

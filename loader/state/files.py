@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any
 
-from ...common.messages import a_kind_of, brief, first_few, shown
+from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import CheckpointError
 
 _NAME = re.compile(r"process_([0-9]{1,9})-of-([0-9]{1,9})\.json")
@@ -34,7 +34,7 @@ def with_state(item: Any) -> Any:
             if hasattr(item, "__iter__")
             else "pass an iterator, iter(loader)"
         )
-        raise TypeError(f"{shown(item)} is {a_kind_of(item)}, which holds no place and has no state; {remedy}.")
+        raise TypeError(f"{short_repr(item)} is {a_kind_of(item)}, which holds no place and has no state; {remedy}.")
     return item
 
 
@@ -60,7 +60,7 @@ def restore(folder: Any, iterator: Any, strict: bool = True) -> None:
     except OSError as error:
         raise unreadable(folder, error) from None
     except CheckpointError as error:
-        raise CheckpointError(f"{brief(folder)}: {brief(error, 400)}") from None
+        raise CheckpointError(f"{shorten(folder)}: {shorten(error, 400)}") from None
     iterator.start_prefetch()
 
 

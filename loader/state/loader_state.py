@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...common.former_names import now_called
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...errors import CheckpointError
 from ..plan.cursor import Cursor, Unfinished
 from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
@@ -71,13 +71,13 @@ class LoaderState:
         if isinstance(data, dict):
             _refuse_grains(data)
             raise CheckpointError(
-                f"the state is a dict, {shown(data)}; pass the bytes that get_state() gave, or json.dumps(state).encode()."
+                f"the state is a dict, {short_repr(data)}; pass the bytes that get_state() gave, or json.dumps(state).encode()."
             )
         try:
             values = json.loads(data)
         except (ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(
-                f"the state is not JSON ({error}): {shown(data)}; pass the bytes that get_state() gave."
+                f"the state is not JSON ({error}): {short_repr(data)}; pass the bytes that get_state() gave."
             ) from None
         return cls.from_dict(values, like)
 
@@ -93,12 +93,12 @@ class LoaderState:
             values = version1.upgraded(values)
         if isinstance(values, dict) and values.get("version", VERSION) != VERSION:
             raise CheckpointError(
-                f"the state has version {shown(values['version'])}, this headrace reads versions up to {VERSION}; "
+                f"the state has version {short_repr(values['version'])}, this headrace reads versions up to {VERSION}; "
                 "use the headrace that wrote it."
             )
         content = unsealed(values) if isinstance(values, dict) else {}
         if set(content) != NAMES:
-            raise CheckpointError(f"this is not the state of a headrace loader: {shown(values)}.")
+            raise CheckpointError(f"this is not the state of a headrace loader: {short_repr(values)}.")
         values = content
         cursor, shard, step, lineages = (values[name] for name in ("cursor", "shard", "step", "lineages"))
         whole = _is_place(cursor, shard, lineages) and _are_counts([step]) and step < MAX_STEP
@@ -116,7 +116,7 @@ NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished"}
 
 
 def _damaged(**parts: Any) -> CheckpointError:
-    return CheckpointError(f"the state is damaged: {', '.join(f'{part}={shown(parts[part])}' for part in parts)}.")
+    return CheckpointError(f"the state is damaged: {', '.join(f'{part}={short_repr(parts[part])}' for part in parts)}.")
 
 
 def _refuse_grains(values: Any) -> None:
@@ -128,7 +128,7 @@ def _refuse_grains(values: Any) -> None:
             "this is the state of a Grain DataLoader; headrace.checkpoint.from_grain_state(state, loader) goes on with it."
         )
     if "next_index" in values:
-        taken = shown(values["next_index"], 24)
+        taken = short_repr(values["next_index"], 24)
         raise CheckpointError(
             f"this is the state of a Grain dataset, of which {taken} elements were taken; where the loader has the same order, "
             f"loader.skip([(0, {taken})]) leaves them out."
@@ -219,7 +219,7 @@ def _check_fingerprint(parts: dict[str, Any]) -> None:
     sizes: Any = parts.get("batch_sizes")
     if parts.get("version", 1) not in FINGERPRINT_VERSIONS:
         raise CheckpointError(
-            f"the state's fingerprint has version {shown(parts['version'])}, this headrace reads versions "
+            f"the state's fingerprint has version {short_repr(parts['version'])}, this headrace reads versions "
             f"{FINGERPRINT_VERSIONS}; use the headrace that wrote it."
         )
     whole = _are_counts(sizes) and 0 not in sizes and isinstance(parts.get("operations"), list)

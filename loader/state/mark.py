@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...common.validation import whole_number
 from ..plan.cursor import Cursor
 from ..plan.pipeline import Pipeline
@@ -84,7 +84,7 @@ class Mark(NamedTuple):
         step = whole_number("step", step, 0, None, "the number of an element, from 0")
         if step < self.step or within(self.skipped.absorbed, step) is not None:
             raise IndexError(
-                f"step {shown(step)} was delivered or left out: step {self.step} comes next in this iterator; ask for "
+                f"step {short_repr(step)} was delivered or left out: step {self.step} comes next in this iterator; ask for "
                 "that one or a later one."
             )
         return records_of_step(self.pipeline, step, (self.cursor.positions[0], self.step), self.skipped)

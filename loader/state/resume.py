@@ -12,7 +12,7 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from ...common.messages import a_kind_of, brief, first_few, shown
+from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import CheckpointError, JoinError
 from ...samplers.own_orders import has_own_orders
 from ..plan.cursor import Cursor, Note, Unfinished
@@ -35,7 +35,7 @@ def parsed(states: Any) -> list[LoaderState]:
         try:
             read.append(LoaderState.from_json(state, like=read[0] if read else None))
         except CheckpointError as error:
-            raise CheckpointError(f"state {number} of {len(states)}: {brief(error, 400)}") from None
+            raise CheckpointError(f"state {number} of {len(states)}: {shorten(error, 400)}") from None
     return read
 
 
@@ -58,8 +58,8 @@ def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
     cursor = state.cursor
     if (len(cursor.skips) != len(found.stages) and any(cursor.skips)) or is_outside(found, found.top, cursor):
         raise CheckpointError(
-            f"the state's cursor {shown(list(cursor))} lies outside this pipeline, which has "
-            f"{shown([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and "
+            f"the state's cursor {short_repr(list(cursor))} lies outside this pipeline, which has "
+            f"{short_repr([leaf.total for leaf in found.leaves])} positions, {len(found.stages)} stages and "
             f"{len(found.joins)} joins."
         )
     return with_formers(pipeline, found, cursor.unfinished)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
-from ...common.messages import brief, shown
+from ...common.messages import short_repr, shorten
 from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import order_of
@@ -155,7 +155,7 @@ def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
     part = part_of(loaders, rest)
     if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
         raise CheckpointError(
-            f"the state's unfinished place {shown(list(rest.cursor[:3]))} lies outside this pipeline."
+            f"the state's unfinished place {short_repr(list(rest.cursor[:3]))} lies outside this pipeline."
         )
     return former
 
@@ -190,8 +190,9 @@ def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
     for former, size, begun in zip(reversed(before), reversed(now), reversed(in_use)):
         if begun and former != size:
             raise CheckpointError(
-                f"the state stands inside a batch or window of {shown(former)} that is being taken apart; with {shown(size)} "
-                "its elements would repeat or be lost. Keep the size until its end, or take the checkpoint between two batches."
+                f"the state stands inside a batch or window of {short_repr(former)} that is being taken apart; with "
+                f"{short_repr(size)} its elements would repeat or be lost. Keep the size until its end, or take the checkpoint "
+                "between two batches."
             )
 
 
@@ -228,4 +229,4 @@ def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) ->
     try:
         return order_of(sampler, shard, order_shards)
     except ValueError as error:
-        raise CheckpointError(f"the state is damaged: {brief(error)}") from None
+        raise CheckpointError(f"the state is damaged: {shorten(error)}") from None

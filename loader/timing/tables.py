@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...common.messages import brief
+from ...common.messages import shorten
+from ...common.units import format_bytes, format_seconds
 from .stats import StageStats, WorkerStats
 
 NAME = 27
@@ -27,7 +28,7 @@ def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[
 
 
 def _row(name: str, seconds: float, whole: float) -> str:
-    return f"  {brief(name, NAME):{NAME}} {seconds:9.3f} {seconds / whole if whole else 0.0:7.1%}"
+    return f"  {shorten(name, NAME):{NAME}} {seconds:9.3f} {seconds / whole if whole else 0.0:7.1%}"
 
 
 def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
@@ -37,41 +38,15 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
     '64,000 records, 2.0 MB: 32,000 records/s, 250.0 steps/s, 1.0 MB/s'
     """
     each = 1 / elapsed if elapsed > 0 else 0.0
-    whole = f"{records:,} records, {in_bytes(nbytes)}"
-    return f"{whole}: {records * each:,.0f} records/s, {steps * each:,.1f} steps/s, {in_bytes(nbytes * each)}/s"
-
-
-def in_bytes(count: float) -> str:
-    """A number of bytes.
-
-    >>> in_bytes(999), in_bytes(1_500_000), in_bytes(2e12)
-    ('999 B', '1.5 MB', '2.0 TB')
-    """
-    if count < 1000:
-        return f"{count:.0f} B"
-    for unit in ("kB", "MB", "GB"):
-        count /= 1000
-        if count < 1000:
-            return f"{count:.1f} {unit}"
-    return f"{count / 1000:.1f} TB"
-
-
-def in_seconds(seconds: float) -> str:
-    """A short time.
-
-    >>> in_seconds(2.5e-6), in_seconds(0.0314), in_seconds(2.0)
-    ('2.5 µs', '31.4 ms', '2.0 s')
-    """
-    if seconds < 1e-3:
-        return f"{seconds * 1e6:.1f} µs"
-    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    whole = f"{records:,} records, {format_bytes(nbytes)}"
+    return f"{whole}: {records * each:,.0f} records/s, {steps * each:,.1f} steps/s, {format_bytes(nbytes * each)}/s"
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
     """What they did; nothing without workers, as that is told by how long the user waited."""
     if worker_count == 0:
         return []
-    memory = f", {in_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""
+    memory = f", {format_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""
     died = f", {workers.ended} died" if workers.ended else ""
     return [
         f"{worker_count} workers: busy {workers.busy:.1%}, without a task {workers.starved:.1%}, "
@@ -90,7 +65,7 @@ def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
         rows.append((f"{len(others)} others", sum(row[1] for row in others), 0.0))
     return [
         f"{'work':31} seconds   share    each",
-        *(f"{_row(name, seconds, work)} {in_seconds(each) if each else '':>9}" for name, seconds, each in rows),
+        *(f"{_row(name, seconds, work)} {format_seconds(each) if each else '':>9}" for name, seconds, each in rows),
     ]
 
 

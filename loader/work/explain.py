@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.messages import brief, shown
+from ...common.messages import short_repr, shorten
 from ...errors import StopIterationError
 from ...operations import Filter
 from ..plan.leaf import Leaf
@@ -30,7 +30,7 @@ READING, SAMPLER = "reading", "the sampler"
 
 def name_of(pipeline: Pipeline, number: int | None) -> str:
     """An operation as one that may fail; None for one that cannot be told."""
-    return "an operation" if number is None else f"operation {number}, {shown(pipeline.operations[number])},"
+    return "an operation" if number is None else f"operation {number}, {short_repr(pipeline.operations[number])},"
 
 
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
@@ -85,7 +85,7 @@ def _stopped(error: StopIteration, who: str, where: str) -> StopIterationError:
 def told(error: Exception) -> str:
     """One line about a failure that is left out."""
     notes = " ".join(getattr(error, "__notes__", ()))
-    return f"{type(error).__name__}: {brief(error)}{notes and f' ({notes})'}"
+    return f"{type(error).__name__}: {shorten(error)}{notes and f' ({notes})'}"
 
 
 def _key_at(leaf: Leaf, position: int) -> Any:

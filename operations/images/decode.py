@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief, shown
+from ...common.messages import short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import ImageError
 from ..transforms import MapTransform
@@ -102,7 +102,7 @@ class DecodeImage(OnImages, MapTransform):
 
     def _decoded(self, data: Any) -> Image:
         if not isinstance(data, bytes):
-            raise ImageError(f"DecodeImage takes bytes, not {type(data).__name__} {shown(data)}.")
+            raise ImageError(f"DecodeImage takes bytes, not {type(data).__name__} {short_repr(data)}.")
         self._check_size(data)
         image = self._jpeg(data) if data.startswith(_JPEG) else _by_opencv(data, self._channels, self._dtype != "uint8")
         if self._size is not None:
@@ -154,7 +154,7 @@ def _name_of(dtype: npt.DTypeLike) -> str:
     except Exception:  # NumPy asks for the repr of what it does not know, which may fail
         name = ""
     if name not in _DTYPES:
-        raise ValueError(f"dtype={shown(dtype)} is none of {', '.join(_DTYPES)}.")
+        raise ValueError(f"dtype={short_repr(dtype)} is none of {', '.join(_DTYPES)}.")
     return name
 
 
@@ -199,4 +199,6 @@ def _as_dtype(image: Image, dtype: str) -> Image:
 
 
 def _undecodable(data: bytes, why: Any) -> ImageError:
-    return ImageError(f"{len(data)} bytes, which begin {shown(data[:16])}, cannot be decoded as an image: {brief(why)}")
+    return ImageError(
+        f"{len(data)} bytes, which begin {short_repr(data[:16])}, cannot be decoded as an image: {shorten(why)}"
+    )

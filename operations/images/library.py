@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...errors import ImageError, MissingExtraError
 
 Image = npt.NDArray[Any]
@@ -68,7 +68,7 @@ def checked(image: Any, operation: str) -> Images:
     """
     if isinstance(image, np.ndarray) and image.ndim >= 3 and image.size:
         return image
-    told = f"shape {image.shape}" if isinstance(image, np.ndarray) else f"{type(image).__name__} {shown(image)}"
+    told = f"shape {image.shape}" if isinstance(image, np.ndarray) else f"{type(image).__name__} {short_repr(image)}"
     raise ImageError(
         f"{operation} takes arrays of height × width × channels, or frames × height × width × channels, not {told}; "
         "DecodeImage makes one of bytes."
@@ -92,5 +92,5 @@ def on_leaf(element: Any, key: str, change: Callable[[Any], Any]) -> Any:
     if not isinstance(element, dict):
         return change(element)
     if key not in element:
-        raise ImageError(f"the element has no {shown(key)}, but {shown(list(element))}; pass key=.")
+        raise ImageError(f"the element has no {short_repr(key)}, but {short_repr(list(element))}; pass key=.")
     return {**element, key: change(element[key])}

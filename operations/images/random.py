@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...common.validation import one_of
 from ..transforms import RandomMapTransform
 from .library import Images, OnImages, check_libraries, checked, on_frames, on_leaf, opencv, with_channels
@@ -137,10 +137,12 @@ def _bounds(name: str, pair: Any, limit: float) -> tuple[float, float]:
     if 0 < low <= high <= limit and high < math.inf:
         return float(low), float(high)
     most = f" ≤ {limit:g}" if limit < math.inf else ""
-    raise ValueError(f"{name}={shown(pair)} must be two numbers, (least, largest), with 0 < least ≤ largest{most}.")
+    raise ValueError(
+        f"{name}={short_repr(pair)} must be two numbers, (least, largest), with 0 < least ≤ largest{most}."
+    )
 
 
 def _probability(name: str, value: Any) -> float:
     if isinstance(value, (int, float)) and 0 <= value <= 1:
         return float(value)
-    raise ValueError(f"{name}={shown(value)} must be a probability, 0 to 1.")
+    raise ValueError(f"{name}={short_repr(value)} must be a probability, 0 to 1.")

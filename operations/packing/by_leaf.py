@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from ...common.messages import brief
+from ...common.messages import shorten
 
 Path: TypeAlias = tuple[Any, ...]
 """The keys that lead to a leaf."""
@@ -55,4 +55,4 @@ def name(path: Path) -> str:
     >>> name(("a", "x"))
     "['a']['x']"
     """
-    return brief("".join(f"[{key!r}]" for key in path), 80)
+    return shorten("".join(f"[{key!r}]" for key in path), 80)

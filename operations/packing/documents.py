@@ -14,7 +14,7 @@ import optree
 from numpy.typing import NDArray
 
 from ...common.fields import fields_of
-from ...common.messages import a_kind_of, brief, shown
+from ...common.messages import a_kind_of, short_repr, shorten
 from ...errors import PackError
 from ..protocol import Element
 from ..trees import NAMESPACE
@@ -89,13 +89,13 @@ def _tokens(path: Path, leaf: Any) -> NDArray[Any]:
         )
     if not isinstance(leaf, np.ndarray) or hasattr(leaf, "mask"):
         raise PackError(
-            f"leaf {name(path)} is {shown(leaf)}, {a_kind_of(leaf)}, and only arrays can be packed: map it to one, "
-            f"np.asarray(…, np.int32), or pass it along, meta_features=[{shown(path[0])}]."
+            f"leaf {name(path)} is {short_repr(leaf)}, {a_kind_of(leaf)}, and only arrays can be packed: map it to one, "
+            f"np.asarray(…, np.int32), or pass it along, meta_features=[{short_repr(path[0])}]."
         )
     if leaf.ndim == 0 or leaf.dtype.kind in "OSU":
         raise PackError(
             f"leaf {name(path)} is an array of dtype {leaf.dtype} and shape {leaf.shape}, and packing needs numbers along a "
-            f"first axis: map it to them, or pass it along, meta_features=[{shown(path[0])}]."
+            f"first axis: map it to them, or pass it along, meta_features=[{short_repr(path[0])}]."
         )
     return leaf
 
@@ -106,8 +106,8 @@ def _fitting(setting: str, value: Any, dtype: np.dtype[Any], path: Path) -> NDAr
         cast = np.asarray(value).astype(dtype)
     if dtype.kind in "iub" and cast.tolist() != value:
         raise PackError(
-            f"{setting}={shown(value)} does not fit leaf {name(path)} of dtype {dtype}; pass another, or map the leaf to a "
-            "dtype that holds it."
+            f"{setting}={short_repr(value)} does not fit leaf {name(path)} of dtype {dtype}; pass another, or map the leaf to "
+            "a dtype that holds it."
         )
     return cast
 
@@ -203,7 +203,7 @@ def _as_dicts(tree: Any, kept: Collection[Any] = ()) -> Any:
 
 
 def _told(paths: Sequence[Path]) -> str:
-    return brief(", ".join(map(name, paths)) or "nothing", 120)
+    return shorten(", ".join(map(name, paths)) or "nothing", 120)
 
 
 def _in_order(tree: Any) -> Iterator[int]:

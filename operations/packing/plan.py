@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from .pieces import Ints, Pieces
 from .rules import Rules
 
@@ -77,7 +77,7 @@ class PackPlan:
             IndexError: there is no such row.
         """
         if not 0 <= row < self.rows:
-            raise IndexError(f"row {shown(row)} is outside the {self.rows} rows that the documents make.")
+            raise IndexError(f"row {short_repr(row)} is outside the {self.rows} rows that the documents make.")
         before = self._windows.rows
         window = int(np.searchsorted(before, row, side="right")) - 1
         pieces = self._pieces(window).row(row - int(before[window]))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...common.messages import first_few, shown
+from ...common.messages import first_few, short_repr
 from ...common.validation import one_of, whole_number
 from ...errors import PackError
 from .by_leaf import Path, mapped, name, paths, value_at
@@ -50,7 +50,7 @@ class Settings:
             self._set("max_segments", most)
         if isinstance(self.meta_features, (str, bytes, Mapping)) or not isinstance(self.meta_features, Collection):
             raise TypeError(
-                f"meta_features={shown(self.meta_features)} must be a list of keys of the elements, like ['id']."
+                f"meta_features={short_repr(self.meta_features)} must be a list of keys of the elements, like ['id']."
             )
         self._set("meta_features", tuple(self.meta_features))
         mapped(self.pad_value, partial(_check_number, "pad_value"))
@@ -75,7 +75,9 @@ class Settings:
             raise PackError(f"there is no leaf to pack: elements have {known or 'nothing'}, all of it meta_features.")
         for key in self.meta_features:
             if key not in {path[0] for path in found}:
-                raise PackError(f"meta_features has {shown(key)}, but elements have no such key; they have {known}.")
+                raise PackError(
+                    f"meta_features has {short_repr(key)}, but elements have no such key; they have {known}."
+                )
         for setting, value, where in (
             ("length", self.length, packed),
             ("pad_value", self.pad_value, found),
@@ -94,8 +96,8 @@ class Settings:
                 )
         if len(packed) > 1 and self.bos is not None and not isinstance(self.bos, Mapping):
             raise PackError(
-                f"bos={shown(self.bos)} would go into each of {first_few(list(map(name, packed)))}; say which one, "
-                f"bos={{{packed[0][0]!r}: {shown(self.bos)}}}."
+                f"bos={short_repr(self.bos)} would go into each of {first_few(list(map(name, packed)))}; say which one, "
+                f"bos={{{packed[0][0]!r}: {short_repr(self.bos)}}}."
             )
 
     def capacity_of(self, path: Path) -> Any:
@@ -126,4 +128,4 @@ def _check_paths(setting: str, value: Any, leaves: Sequence[Path]) -> None:
 
 def _check_number(setting: str, value: Any) -> None:
     if value is not None and not isinstance(value, (int, float, np.number, np.bool_)):
-        raise TypeError(f"{setting}={shown(value)} must be a number, or a dict with one for each leaf.")
+        raise TypeError(f"{setting}={short_repr(value)} must be a number, or a dict with one for each leaf.")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...errors import CheckpointError
 from .stage import ONE, Stage, StageTables
 from .weights import MAX_POSITION, Schedule, Stages, Weights, in_units, ramped, stages_of
@@ -200,7 +200,7 @@ class MixOrder:
                 raise ValueError
             return cls(names, stages_of([(start, weights) for start, weights in values["stages"]], names))
         except (TypeError, ValueError, LookupError):
-            raise CheckpointError(f"the state is damaged: mix={shown(values)}.") from None
+            raise CheckpointError(f"the state is damaged: mix={short_repr(values)}.") from None
 
 
 def _grouped(parts: Int64s, indices: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:

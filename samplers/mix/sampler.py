@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.messages import a_kind_of, brief, first_few, shown
+from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...common.validation import one_of, whole_number
 from ...errors import CheckpointError
 from ..chain_order import ChainOrder
@@ -142,7 +142,7 @@ class MixSampler:
             "when_exhausted": self.when_exhausted,
             "weights": self._weights[0][1] if len(self._weights) == 1 else self._weights,
             "ramp": self._ramp,
-            **{f"part {shown(name)}": part.fingerprint for name, part in self._parts.items()},
+            **{f"part {short_repr(name)}": part.fingerprint for name, part in self._parts.items()},
         }
         ended = self._ended[2]
         passing = dict(zip(PASSING, (self._history, ended)))
@@ -188,8 +188,9 @@ class MixSampler:
     def _place_of(self, name: str) -> int:
         if name not in self._parts:
             raise CheckpointError(
-                f"part {shown(name)} was removed from the mix, but some of its records are still to be delivered: the former "
-                "run stood inside a window of a Pack, or its shards at unequal steps; keep it among the parts, with weight 0."
+                f"part {short_repr(name)} was removed from the mix, but some of its records are still to be delivered: the "
+                "former run stood inside a window of a Pack, or its shards at unequal steps; keep it among the parts, with "
+                "weight 0."
             )
         return self.names.index(name)
 
@@ -245,7 +246,7 @@ class MixSampler:
             records = getattr(part, "num_records", 0)
             if records > lengths[name]:
                 raise ValueError(
-                    f"part {shown(name)}: the sampler covers {records} records but the source has {lengths[name]}; pass "
+                    f"part {short_repr(name)}: the sampler covers {records} records but the source has {lengths[name]}; pass "
                     "MixSampler the source itself, or its length."
                 )
 
@@ -276,7 +277,7 @@ def length_told(saved: Mapping[str, Any]) -> int:
     """The number of positions of a run, as its fingerprint tells it; too many where a part is of a sampler of the user's."""
     stages = saved["weights"] if isinstance(saved.get("weights"), list) else [[0, saved.get("weights")]]
     order = _order_of({**saved, "weights": stages})
-    parts = {name: saved.get(f"part {shown(name)}") for name in order.names}
+    parts = {name: saved.get(f"part {short_repr(name)}") for name in order.names}
     lengths = {name: _part_length_told(part) for name, part in parts.items() if isinstance(part, dict)}
     return _ends(order, lengths, saved.get("when_exhausted"))[1]
 
@@ -338,7 +339,7 @@ def _order_of(told: Mapping[str, Any]) -> MixOrder:
         history = told.get("history")
         return own if history is None else MixOrder.from_values(history).changed(history["until"], own)
     except (TypeError, ValueError, LookupError) as error:
-        raise CheckpointError(f"the state is damaged: its mix cannot be read ({brief(error)}).") from None
+        raise CheckpointError(f"the state is damaged: its mix cannot be read ({shorten(error)}).") from None
 
 
 def _named(parts: Any) -> dict[str, Any]:
@@ -347,7 +348,7 @@ def _named(parts: Any) -> dict[str, Any]:
         parts = {str(number): part for number, part in enumerate(parts)}
     if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
         raise TypeError(
-            f"parts={shown(parts)} is {a_kind_of(parts)}; pass a dict by name, or a list, of sources, numbers of "
+            f"parts={short_repr(parts)} is {a_kind_of(parts)}; pass a dict by name, or a list, of sources, numbers of "
             "records or IndexSamplers."
         )
     if not parts:
@@ -365,7 +366,8 @@ def _as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int
         )
     except (TypeError, ValueError):
         raise TypeError(
-            f"part {shown(name)} of the mix is {shown(part)}; pass its source, the number of its records, or an IndexSampler."
+            f"part {short_repr(name)} of the mix is {short_repr(part)}; pass its source, the number of its records, or an "
+            "IndexSampler."
         ) from None
     own_seed = None if seed is None else _seed_of_part(seed, name)
     return IndexSampler(records, shuffle=shuffle, num_epochs=epochs, seed=own_seed)
@@ -374,7 +376,8 @@ def _as_order(name: str, part: Any, shuffle: bool, seed: int | None, epochs: int
 def _checked(name: str, part: VectorSampler) -> VectorSampler:
     if has_own_orders(part) or part.shard_options.shard_count > 1:
         raise ValueError(
-            f"part {shown(name)} of the mix has shards of its own; give shard_options to the MixSampler or the DataLoader, and "
+            f"part {short_repr(name)} of the mix has shards of its own; give shard_options to the MixSampler or the "
+            "DataLoader, and "
             'no algorithm="grain".'
         )
     return part

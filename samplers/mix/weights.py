@@ -12,7 +12,7 @@ from itertools import pairwise
 from numbers import Real
 from typing import Any, TypeAlias, TypeGuard
 
-from ...common.messages import a_kind_of, first_few, shown
+from ...common.messages import a_kind_of, first_few, short_repr
 from ...common.validation import whole_number
 
 Weights: TypeAlias = "Sequence[float] | Mapping[str, float]"
@@ -74,7 +74,7 @@ def _checked(weights: Any, names: Sequence[str]) -> tuple[float, ...]:
         weights = [weights[name] for name in names]
     if isinstance(weights, (str, bytes)) or not hasattr(weights, "__len__"):
         raise TypeError(
-            f"weights={shown(weights)} is {a_kind_of(weights)}; pass a list of numbers, a dict by name, or a "
+            f"weights={short_repr(weights)} is {a_kind_of(weights)}; pass a list of numbers, a dict by name, or a "
             "schedule, [(0, {…}), (10_000, {…})]."
         )
     if len(weights) != len(names):
@@ -96,9 +96,11 @@ def _check_names(weights: Mapping[str, float], names: Sequence[str]) -> None:
 
 def _number(weight: Any, name: str) -> float:
     if isinstance(weight, bool) or not isinstance(weight, Real):
-        raise TypeError(f"the weight of {shown(name)} is {shown(weight)}; pass a number.")
+        raise TypeError(f"the weight of {short_repr(name)} is {short_repr(weight)}; pass a number.")
     if not math.isfinite(weight) or weight < 0:
-        raise ValueError(f"the weight of {shown(name)} is {shown(weight)}; pass a finite number of at least 0.")
+        raise ValueError(
+            f"the weight of {short_repr(name)} is {short_repr(weight)}; pass a finite number of at least 0."
+        )
     return float(weight)
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from ...common.messages import TEXT, brief, shown
+from ...common.messages import TEXT, short_repr, shorten
 from ...errors import SourceError
 from ...files.paths import PathLike, find_files, text_of
 from ...files.storage_options import StorageOptions
@@ -72,12 +72,12 @@ def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
     start, stop = int(match[2] or 0), int(match[3]) if match[3] else None
     if match[4] or "-" in match[2] + match[3]:
         raise ValueError(
-            f"{brief(instruction)}: a range has no step and counts from the file's first record, 0; "
+            f"{shorten(instruction)}: a range has no step and counts from the file's first record, 0; "
             "write path[start:end], [start:] or [:end]"
         )
     if stop is not None and start > stop:
         raise ValueError(
-            f"{brief(instruction)}: the range ends before it starts; write path[start:end] with start <= end"
+            f"{shorten(instruction)}: the range ends before it starts; write path[start:end] with start <= end"
         )
     return start, stop
 
@@ -86,7 +86,7 @@ def _exactly_one(path: str, instruction: str, storage: StorageOptions) -> list[s
     files = find_files(path, DIRECTORY_PATTERNS, storage)
     if len(files) > 1:
         raise ValueError(
-            f"{brief(instruction)}: a range [start:end] needs one file, and {shown(path, TEXT)} stands for {len(files)}"
+            f"{shorten(instruction)}: a range [start:end] needs one file, and {short_repr(path, TEXT)} stands for {len(files)}"
         )
     return files
 
@@ -100,5 +100,5 @@ def bounded(part: Part, count: int) -> Part:
     stop = count if part.stop is None else part.stop
     if not 0 <= part.start <= stop <= count:
         wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
-        raise SourceError(f"{brief(part.path)}: records {wanted} were asked for, but the file has {count}")
+        raise SourceError(f"{shorten(part.path)}: records {wanted} were asked for, but the file has {count}")
     return Part(part.path, part.start, stop)

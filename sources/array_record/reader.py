@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.messages import TEXT, brief, shown
+from ...common.messages import TEXT, short_repr, shorten
 from ...errors import MissingExtraError, SourceError, SourceNotFoundError
 from ...files.opened import OpenFile, local_copy, open_file
 from ...files.stamps import Stamp, check_open_file
@@ -64,7 +64,7 @@ def inspected(path: str, options: str, storage: StorageOptions) -> Content:
     file = open_file(path, storage)
     try:
         if not file.size:
-            raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
+            raise SourceError(f"{shorten(path)}: the file is empty (0 bytes)")
         length = min(_INDEX_BYTES, file.size)
         digest = hashlib.sha256(file.read(file.size - length, length)).hexdigest()[:16]
         return Content(_count(file, options, storage), file.stamp, digest)
@@ -94,7 +94,7 @@ def _count_at(path: str, name: str, options: str) -> int:
     try:
         return int(reader.num_records())
     except RuntimeError as error:
-        raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
+        raise SourceError(f"{shorten(name)}: not an ArrayRecord file, or truncated: {shorten(error)}") from error
     finally:
         reader.close()
 
@@ -120,17 +120,17 @@ def open_number(files: tuple[tuple[str, Stamp], ...], options: str, storage: Sto
 def _open(path: str, name: str, options: str) -> Any:
     """Opens a file; the library reports a bad one only when it is used or closed, so it is asked at once."""
     if not os.path.exists(path):
-        raise SourceNotFoundError(f"no file {shown(name, TEXT)}")
+        raise SourceNotFoundError(f"no file {short_repr(name, TEXT)}")
     if not os.path.getsize(path):
-        raise SourceError(f"{brief(name)}: the file is empty (0 bytes)")
+        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes)")
     reader = array_record_library().ArrayRecordReader(path, options=options, file_reader_buffer_size=_BUFFER_BYTES)
     if reader.ok():
         return reader
     try:
         reader.close()
     except RuntimeError as error:
-        raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated: {brief(error)}") from error
-    raise SourceError(f"{brief(name)}: not an ArrayRecord file, or truncated")
+        raise SourceError(f"{shorten(name)}: not an ArrayRecord file, or truncated: {shorten(error)}") from error
+    raise SourceError(f"{shorten(name)}: not an ArrayRecord file, or truncated")
 
 
 def read_positions(reader: Any, positions: list[int]) -> list[bytes]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief, first_few, shown
+from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.opened import copy_ahead
@@ -84,7 +84,7 @@ class ArrayRecordDataSource(ClosesFiles):
         array_record_library()
         self._storage = storage_options_of(storage_options)
         if reader_options is not None and not isinstance(reader_options, Mapping):
-            raise TypeError(f"reader_options={shown(reader_options)} must be a dict, {{name: value}}.")
+            raise TypeError(f"reader_options={short_repr(reader_options)} must be a dict, {{name: value}}.")
         options = {**RANDOM_ACCESS, **{str(name): str(value) for name, value in (reader_options or {}).items()}}
         self._options = ",".join(f"{name}:{value}" for name, value in options.items())
         if max_open_files is not None:
@@ -181,9 +181,9 @@ class ArrayRecordDataSource(ClosesFiles):
                 read_positions(reader, [position])
             except RuntimeError as single:
                 return SourceError(
-                    f"{brief(path)}: record key {key} (record {position} of the file) cannot be read: {brief(single)}"
+                    f"{shorten(path)}: record key {key} (record {position} of the file) cannot be read: {shorten(single)}"
                 )
-        return SourceError(f"{brief(path)}: record keys {first_few(keys.tolist())} cannot be read: {brief(error)}")
+        return SourceError(f"{shorten(path)}: record keys {first_few(keys.tolist())} cannot be read: {shorten(error)}")
 
     @property
     def fingerprint(self) -> dict[str, Any]:

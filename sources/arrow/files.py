@@ -6,7 +6,7 @@ import functools
 import glob
 from typing import Any
 
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...errors import MissingExtraError
 from ...files.paths import FileSystem, LocalFileSystem, text_of
 from ...files.patterns import matches
@@ -50,7 +50,7 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
     if isinstance(filesystem, fs.FileSystem):
         return filesystem, name
     if not hasattr(filesystem, "info"):
-        raise TypeError(f"filesystem={shown(filesystem)} is no file system; pass one of pyarrow.fs or of fsspec.")
+        raise TypeError(f"filesystem={short_repr(filesystem)} is no file system; pass one of pyarrow.fs or of fsspec.")
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), name
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import a_kind_of, brief, first_few, shown
+from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import SourceError
 from ..keys import Keys, check_key, check_keys
 from ..protocol import is_hugging_face
@@ -94,8 +94,8 @@ class HuggingFaceDataSource:
         except (ValueError, LookupError, OverflowError) as error:  # `UnicodeError` and Arrow's are among them
             files = first_few([file["filename"] for file in self.dataset.cache_files]) or "the dataset"
             raise SourceError(
-                f"{files}: column {shown(name)} of record key {keys[0]}, or of one read with it, cannot be read, as the file "
-                f"is damaged: {brief(error)}"
+                f"{files}: column {short_repr(name)} of record key {keys[0]}, or of one read with it, cannot be read, as the "
+                f"file is damaged: {shorten(error)}"
             ) from error
 
     @property

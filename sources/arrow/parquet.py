@@ -18,7 +18,7 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief, first_few, shown
+from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import Paths, expand, path_list
@@ -133,7 +133,7 @@ class ParquetDataSource(ClosesFiles):
             number, place = self._groups.place(group)
             path = self._groups.files[number].path
             raise SourceError(
-                f"{brief(path)}: record key {keys[0]} (row group {place}) cannot be read: {brief(error)}"
+                f"{shorten(path)}: record key {keys[0]} (row group {place}) cannot be read: {shorten(error)}"
             ) from error
 
     def file_place(self, key: int) -> FilePlace:
@@ -203,14 +203,14 @@ def _inspect(filesystem: Any, path: str) -> tuple[ParquetPart, Any]:
         with open_handle(filesystem, path) as handle:
             stamp = stamp_of_open(filesystem, path, handle)
             if not stamp.size:
-                raise SourceError(f"{brief(path)}: the file is empty (0 bytes)")
+                raise SourceError(f"{shorten(path)}: the file is empty (0 bytes)")
             file = parquet_library().ParquetFile(handle)
             counts = tuple(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))
             schema = file.schema_arrow.remove_metadata()
             _check_names(schema, path)
             return ParquetPart(path, stamp, counts, _digest_of_footer(handle)), schema
     except unreadable() as error:
-        raise SourceError(f"{brief(path)}: not a Parquet file, or truncated: {brief(error)}") from error
+        raise SourceError(f"{shorten(path)}: not a Parquet file, or truncated: {shorten(error)}") from error
 
 
 def schema_of_file(path: str) -> Any:
@@ -226,9 +226,9 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
     """A record is a dict, which has no two items of one name; nor has a struct in it."""
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
-        twice = first_few(sorted(shown(name) for name in set(names) if names.count(name) > 1))
+        twice = first_few(sorted(short_repr(name) for name in set(names) if names.count(name) > 1))
         raise SourceError(
-            f"{brief(path)}: several columns have one name: {twice}; write the file with names of their own."
+            f"{shorten(path)}: several columns have one name: {twice}; write the file with names of their own."
         )
     for field in fields:
         _check_names([field.type.field(number) for number in range(field.type.num_fields)], path)
@@ -248,7 +248,9 @@ def _check_schemas(inspected: Sequence[tuple[ParquetPart, Any]], columns: tuple[
         if whole:
             difference += [f"{name!r} besides" for name in other.names if name not in columns]
         if difference:
-            raise SourceError(f"{brief(file.path)}: other columns than in {brief(first.path)}: {first_few(difference)}")
+            raise SourceError(
+                f"{shorten(file.path)}: other columns than in {shorten(first.path)}: {first_few(difference)}"
+            )
 
 
 def _difference(schema: Any, other: Any, columns: tuple[str, ...]) -> list[str]:
@@ -262,10 +264,10 @@ def _chosen(columns: Sequence[str] | None, names: Sequence[str], path: str) -> t
         return tuple(names)
     chosen = (columns,) if isinstance(columns, str) else tuple(columns)
     if not chosen:
-        raise ValueError(f"columns is empty; name at least one column of {brief(path)}: {first_few(names, 8)}")
+        raise ValueError(f"columns is empty; name at least one column of {shorten(path)}: {first_few(names, 8)}")
     unknown = [name for name in chosen if name not in names]
     if unknown:
         raise ValueError(
-            f"{brief(path)} has no column {first_few(list(map(shown, unknown)))}; there are {first_few(names, 8)}"
+            f"{shorten(path)} has no column {first_few(list(map(short_repr, unknown)))}; there are {first_few(names, 8)}"
         )
     return chosen

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, SupportsIndex, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief, first_few
+from ...common.messages import first_few, shorten
 from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.opened import OpenFile, open_file
@@ -82,7 +82,7 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
         self._ends = np.cumsum([index.count for index in indices], dtype=np.int64)
         self._digest = hashlib.sha256("".join(index.digest for index in indices).encode()).hexdigest()[:12]
         if not indices or not self._ends[-1]:
-            raise NoRecordsError(f"no records in {first_few(self._paths) or brief(paths)}")
+            raise NoRecordsError(f"no records in {first_few(self._paths) or shorten(paths)}")
         self._prepare()
 
     def _prepare(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...errors import SourceError
 from ...files.opened import OpenFile
 from ...files.paths import PathLike, Paths
@@ -93,7 +93,7 @@ class TFRecordDataSource(IndexedSource[Any]):
         try:
             return list(map(self._decoder, records))
         except SourceError as error:
-            raise SourceError(f"{brief(file.path)}: {error}") from error
+            raise SourceError(f"{shorten(file.path)}: {error}") from error
 
     def _described(self) -> Any:
         return None if self._decoder is None else ["decoded", self._decoder.described]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import a_kind_of, brief, first_few, shown
+from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ..keys import Keys, check_key, check_keys
 from ..protocol import DataSource, as_source, fingerprint_of, is_in_event_loop, reader_of, reads_singly
 from ..used_records import UsedRecord, used_records
@@ -134,7 +134,7 @@ class MixedSource:
     def told(self, key: int) -> str:
         """A key as messages say it."""
         index, part = divmod(key, len(self._sources))
-        return f"{index} of part {shown(self._names[part])}"
+        return f"{index} of part {short_repr(self._names[part])}"
 
     @property
     def announce(self) -> Callable[[Int64s], None] | None:
@@ -168,7 +168,7 @@ class MixedSource:
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Those of the parts, by their names."""
-        of_parts = {f"part {shown(name)}": fingerprint_of(source) for name, source in self.parts.items()}
+        of_parts = {f"part {short_repr(name)}": fingerprint_of(source) for name, source in self.parts.items()}
         return {"kind": "MixedSource", **of_parts}
 
     def __reduce__(self) -> tuple[type[MixedSource], tuple[dict[str, Any]]]:
@@ -193,11 +193,11 @@ def _named(parts: Any) -> dict[str, Any]:
         parts = {str(number): part for number, part in enumerate(parts)}
     if not isinstance(parts, Mapping):
         raise TypeError(
-            f"the parts of a mix, {shown(parts)}, are {a_kind_of(parts)}; pass a dict of sources by name, or a list."
+            f"the parts of a mix, {short_repr(parts)}, are {a_kind_of(parts)}; pass a dict of sources by name, or a list."
         )
     wrong = [name for name in parts if not isinstance(name, str)]
     if wrong:
-        raise TypeError(f"the part {shown(wrong[0])} of a mix is named by {a_kind_of(wrong[0])}; use a str.")
+        raise TypeError(f"the part {short_repr(wrong[0])} of a mix is named by {a_kind_of(wrong[0])}; use a str.")
     if not parts:
         raise ValueError("a mix needs at least one part; there are none.")
     return dict(parts)
@@ -208,7 +208,7 @@ def _as_part(name: str, part: Any) -> DataSource[Any]:
         source = as_source(part)
         length = len(source)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"part {shown(name)} of the mix: {brief(error, 400)}") from None
+        raise type(error)(f"part {short_repr(name)} of the mix: {shorten(error, 400)}") from None
     if not length:
-        raise ValueError(f"part {shown(name)} of the mix is empty; leave it out, from the weights too.")
+        raise ValueError(f"part {short_repr(name)} of the mix is empty; leave it out, from the weights too.")
     return source

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...errors import SourceError
 from ...files.stamps import Stamp, check_open_file, stamp_of
 from ...files.storage_options import StorageOptions
@@ -132,7 +132,7 @@ class DocumentFile:
             return map_remote(path, self._storage, self._stamps.get(path))
         if not os.path.exists(path) and path == offsets_path(self.path):
             raise SourceError(
-                f"{brief(self.path)}: where do documents begin? There is no file {brief(path)}, which TokenWriter writes; "
+                f"{shorten(self.path)}: where do documents begin? There is no file {shorten(path)}, which TokenWriter writes; "
                 "pass offsets=, or document_length= for documents of one length."
             )
         return map_integers(path)
@@ -148,7 +148,7 @@ class DocumentFile:
 def _check(path: str, documents: Documents, tokens: int, offsets: Array) -> None:
     if isinstance(documents, int):
         return
-    name = brief(documents) if isinstance(documents, str) else f"{brief(path)} with offsets="
+    name = shorten(documents) if isinstance(documents, str) else f"{shorten(path)} with offsets="
     check_offsets(offsets, tokens, name)
     # A writer's own offsets tell of all tokens.
     if isinstance(documents, str) and documents == offsets_path(path) and offsets[-1] != tokens:

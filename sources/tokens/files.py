@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import TEXT, brief, shown
+from ...common.messages import TEXT, short_repr, shorten
 from ...errors import SourceError, SourceNotFoundError
 from ...files.mmap_files import map_readable
 
@@ -93,7 +93,7 @@ def integer_dtype(dtype: Any) -> DType:
     except TypeError:
         found = np.dtype(object)
     if found.kind not in "iu":
-        raise TypeError(f"dtype={shown(dtype)} is no integer type; pass that of the tokens, such as np.uint16.")
+        raise TypeError(f"dtype={short_repr(dtype)} is no integer type; pass that of the tokens, such as np.uint16.")
     return found
 
 
@@ -114,9 +114,9 @@ def map_integers(path: str, dtype: DType | None = None, name: str = "") -> Array
             is_npy = file.read(len(MAGIC)) == MAGIC
         return _map_npy(path, dtype, name or path) if is_npy else _map_raw(path, dtype, name or path)
     except FileNotFoundError:
-        raise SourceNotFoundError(f"no file {shown(name or path, TEXT)}") from None
+        raise SourceNotFoundError(f"no file {short_repr(name or path, TEXT)}") from None
     except (OSError, ValueError, TypeError) as error:
-        raise SourceError(f"{brief(name or path)} cannot be read: {brief(error)}") from error
+        raise SourceError(f"{shorten(name or path)} cannot be read: {shorten(error)}") from error
 
 
 def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
@@ -132,7 +132,7 @@ def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
         return found
     found.close()
     raise SourceError(
-        f"{brief(name)} is an archive of arrays (.npz), whatever its name says; save each of them by np.save, and pass those."
+        f"{shorten(name)} is an archive of arrays (.npz), whatever its name says; save each of them by np.save, and pass those."
     )
 
 
@@ -150,7 +150,7 @@ def npy_errors(name: str) -> Iterator[None]:
     except (FileNotFoundError, SourceError):
         raise
     except Exception as error:
-        raise SourceError(f"{brief(name)} cannot be read as .npy: {brief(error)}") from error
+        raise SourceError(f"{shorten(name)} cannot be read as .npy: {shorten(error)}") from error
 
 
 _HEADERS = threading.Lock()
@@ -177,13 +177,13 @@ def tokens_of_header(name: str, shape: tuple[int, ...], found: DType, dtype: DTy
     """
     if len(shape) != 1:
         raise SourceError(
-            f"{brief(name)} has an array of shape {shape}; tokens have one axis. Save array.reshape(-1), and pass "
+            f"{shorten(name)} has an array of shape {shape}; tokens have one axis. Save array.reshape(-1), and pass "
             "document_length= if all documents are of one length."
         )
     if found.kind not in "iu":
-        raise SourceError(f"{brief(name)} has values of dtype {found}; tokens are integers.")
+        raise SourceError(f"{shorten(name)} has values of dtype {found}; tokens are integers.")
     if dtype is not None and dtype != found:
-        raise SourceError(f"{brief(name)} has values of dtype {found}, not {dtype}; leave out dtype=.")
+        raise SourceError(f"{shorten(name)} has values of dtype {found}, not {dtype}; leave out dtype=.")
     return found, shape[0]
 
 
@@ -194,14 +194,14 @@ def token_count(name: str, size: int, dtype: DType | None) -> int:
         SourceError: it is empty, or is no whole number of them; or nobody knows their dtype.
     """
     if not size:
-        raise SourceError(f"{brief(name)}: the file is empty (0 bytes)")
+        raise SourceError(f"{shorten(name)}: the file is empty (0 bytes)")
     if dtype is None:
         raise SourceError(
-            f"{brief(name)} is no .npy file; if it has bare tokens, pass their dtype=, such as np.uint16."
+            f"{shorten(name)} is no .npy file; if it has bare tokens, pass their dtype=, such as np.uint16."
         )
     if size % dtype.itemsize:
         raise SourceError(
-            f"{brief(name)} has {size} bytes, which is no multiple of the {dtype.itemsize} of {dtype}; the file is cut off, "
+            f"{shorten(name)} has {size} bytes, which is no multiple of the {dtype.itemsize} of {dtype}; the file is cut off, "
             "or dtype= is another one."
         )
     return size // dtype.itemsize

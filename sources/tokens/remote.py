@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from ...common.messages import brief
+from ...common.messages import shorten
 from ...errors import SourceError
 from ...files.opened import OpenFile, local_copy, open_file
 from ...files.stamps import Stamp
@@ -40,7 +40,7 @@ class RemoteTokens:
             self.dtype, self._count, self._start = _npy(path, head, dtype)
             if self._start + self._count * self.dtype.itemsize > self.file.size:
                 raise SourceError(
-                    f"{brief(path)} has {self.file.size} bytes, fewer than its header says; it is cut off."
+                    f"{shorten(path)} has {self.file.size} bytes, fewer than its header says; it is cut off."
                 )
         else:
             self._count, self._start = token_count(path, self.file.size, dtype), 0

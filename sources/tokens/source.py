@@ -16,7 +16,7 @@ from typing import Any, ClassVar, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief, first_few, shown
+from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
 from ...files.paths import PathLike, Paths, find_files, text_of
@@ -100,7 +100,7 @@ class TokenSource(ClosesFiles):
         storage_options: StorageOptionsLike = None,
     ) -> None:
         if name is not None and not isinstance(name, str):
-            raise TypeError(f"name={shown(name)} must be a string, or None for records that are bare arrays.")
+            raise TypeError(f"name={short_repr(name)} must be a string, or None for records that are bare arrays.")
         self._name = name
         raw = None if dtype is None else integer_dtype(dtype)
         documents, storage = _documents(offsets, document_length), storage_options_of(storage_options)
@@ -119,7 +119,7 @@ class TokenSource(ClosesFiles):
         _check_dtypes(self._files)
         if not found or not self._ends[-1]:
             raise NoRecordsError(
-                _no_documents(found or [brief(paths)], sum(file.tokens for file in self._files), document_length)
+                _no_documents(found or [shorten(paths)], sum(file.tokens for file in self._files), document_length)
             )
 
     def __len__(self) -> int:
@@ -218,7 +218,7 @@ def _offsets(offsets: Any) -> str | Array:
         return text_of(offsets)
     array = np.asarray(offsets).view()
     if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise TypeError(f"offsets={shown(offsets)} must be integers with one axis: n + 1 of them for n documents.")
+        raise TypeError(f"offsets={short_repr(offsets)} must be integers with one axis: n + 1 of them for n documents.")
     array.flags.writeable = False
     return array
 
@@ -227,8 +227,8 @@ def _check_dtypes(files: tuple[DocumentFile, ...]) -> None:
     for file in files:
         if file.dtype != files[0].dtype:
             raise SourceError(
-                f"{brief(file.path)} has tokens of dtype {file.dtype}, and {brief(files[0].path)} of {files[0].dtype}; write "
-                "all files of a source with one dtype."
+                f"{shorten(file.path)} has tokens of dtype {file.dtype}, and {shorten(files[0].path)} of {files[0].dtype}; "
+                "write all files of a source with one dtype."
             )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from ...common.messages import brief, shown
+from ...common.messages import short_repr, shorten
 from ...errors import ClosedError
 from ...files.paths import PathLike, text_of
 from ...files.streams import Unfinished
@@ -65,7 +65,7 @@ class TokenWriter:
     def __init__(self, path: PathLike, dtype: npt.DTypeLike = np.uint32, *, may_be_empty: bool = False) -> None:
         self._path, self._dtype, self._may_be_empty = text_of(path), integer_dtype(dtype), may_be_empty
         if not self._path.endswith(".npy"):
-            raise ValueError(f"path={shown(self._path)} must end in .npy, which is the format that is written.")
+            raise ValueError(f"path={short_repr(self._path)} must end in .npy, which is the format that is written.")
         self._check_free()
         os.makedirs(os.path.dirname(self._path) or ".", exist_ok=True)
         tokens = _NpyFile(self._path, self._dtype)
@@ -86,7 +86,7 @@ class TokenWriter:
             ClosedError: the writer was closed.
         """
         if self._parts is None:
-            raise ClosedError(f"the writer of {brief(self._path)} was closed; make a new one, with another path.")
+            raise ClosedError(f"the writer of {shorten(self._path)} was closed; make a new one, with another path.")
         values = _fitting(tokens, self._dtype)
         written, offsets = self._parts
         try:
@@ -114,7 +114,7 @@ class TokenWriter:
         try:
             if offsets.count == 1 and not self._may_be_empty:
                 raise ValueError(
-                    f"{brief(self._path)}: no document was written; a source needs at least one, in any of its files "
+                    f"{shorten(self._path)}: no document was written; a source needs at least one, in any of its files "
                     "(may_be_empty=True)."
                 )
             self._check_free()
@@ -135,7 +135,7 @@ class TokenWriter:
 
     def _check_free(self) -> None:
         if os.path.lexists(self._path):
-            raise FileExistsError(f"{brief(self._path)} is there already; remove it, or write to another path.")
+            raise FileExistsError(f"{shorten(self._path)} is there already; remove it, or write to another path.")
 
     def __enter__(self) -> Self:
         return self
@@ -206,7 +206,7 @@ def _one_axis(tokens: Any) -> Array:
         array = np.empty((), object)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(
-            f"a document must be integers with one axis, not {type(tokens).__name__} ({shown(tokens)}); make tokens of "
+            f"a document must be integers with one axis, not {type(tokens).__name__} ({short_repr(tokens)}); make tokens of "
             "text first (np.frombuffer(text.encode(), np.uint8) for bytes), and write several documents with extend."
         )
     return array if array.size else np.empty(0, np.uint8)

@@ -19,7 +19,7 @@ from pipelines import chosen
 from test_sources_indexed import examples, json_lines, tar
 
 import headrace
-from headrace.common.messages import brief, first_few, shown
+from headrace.common.messages import first_few, short_repr, shorten
 from headrace.common.redaction import redacted, redacted_error, without_secrets
 from headrace.conversion.labels import labelled
 from headrace.conversion.target import Target
@@ -335,7 +335,7 @@ def test_values_in_messages_tell_no_secret(kind):
     values = [url, url.encode(), [url] * 3, {"url": url}, (url, {url}), Holds(), partial(len, url), ValueError(url)]
     for value in values:
         for limit in range(9, 300, 7):
-            assert SECRET[:6] not in shown(value, limit) + brief(value, limit) + first_few([value, value])
+            assert SECRET[:6] not in short_repr(value, limit) + shorten(value, limit) + first_few([value, value])
     assert redacted(redacted(url)) == redacted(url)
     with pytest.raises(HeadraceError) as caught:
         find_files(url, ("*",), {"tries": 1, "timeout": 0.2, "endpoint": "http://127.0.0.1:1"})
@@ -364,7 +364,7 @@ def test_options_are_hidden_by_name_and_value():
     given = [("secret", SECRET), ("client_options", {"token": SECRET + "2"}), ("region", "eu")]
     text = f"denied for {SECRET} and {SECRET}2 in eu; password: abc; Authorization: Bearer xyz"
     assert redacted_error(text, given) == "denied for *** and *** in eu; password: ***; Authorization: ***"
-    assert SECRET not in shown({"aws_secret_access_key": SECRET, "token": SECRET})
+    assert SECRET not in short_repr({"aws_secret_access_key": SECRET, "token": SECRET})
     with pytest.raises(TypeError) as caught:
         storage_options_of([("secret_access_key", f"s3://a:{SECRET}@b")])
     assert SECRET not in str(caught.value)
@@ -382,7 +382,7 @@ def test_a_chained_exception_without_secrets_stays_itself():
 def test_parameters_of_other_ways_to_sign_are_hidden(where):
     """In the fragment, where OAuth has them, too, and whatever letters of the name are written as numbers."""
     url = f"https://host/a.npy{where}{SECRET}"
-    for text in (redacted(url), brief(OSError(2, f"cannot open {url}", url)), shown(url)):
+    for text in (redacted(url), shorten(OSError(2, f"cannot open {url}", url)), short_repr(url)):
         assert SECRET not in text
         assert "https://host/a.npy" in text
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import headrace
-from headrace.common.messages import brief, first_few, shown
+from headrace.common.messages import first_few, short_repr, shorten
 
 LIMIT = 500
 
@@ -192,8 +192,8 @@ def test_differences_of_many_operations_are_counted():
 
 def test_texts_keep_their_beginning_and_their_end():
     """Both ends of a path matter, and a text that is short enough stays."""
-    assert brief("/data/" + "x" * 1000 + "/train.parquet", 40) == "/data/xxxxxxxxxxxxxx…xxxxx/train.parquet"
-    assert (brief("short"), shown([1, "a"]), shown("it's")) == ("short", "[1, 'a']", '"it\'s"')
+    assert shorten("/data/" + "x" * 1000 + "/train.parquet", 40) == "/data/xxxxxxxxxxxxxx…xxxxx/train.parquet"
+    assert (shorten("short"), short_repr([1, "a"]), short_repr("it's")) == ("short", "[1, 'a']", '"it\'s"')
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import headrace
 from headrace import DataLoader, IndexSampler, NoSharding, RecordMetadata, Sampler, SequentialSampler, ShardOptions
-from headrace.common.messages import shown
+from headrace.common.messages import short_repr
 from headrace.errors import RecordKeyError
 from headrace.samplers.protocol import as_vector_sampler
 
@@ -170,7 +170,7 @@ def test_a_users_own_scalar_sampler_answers_for_many_positions():
     assert sampler.seed is None
 
 
-@pytest.mark.parametrize("key", [10**400, 10**5000, 1 << 63, np.uint64(1 << 63), "a"], ids=shown)
+@pytest.mark.parametrize("key", [10**400, 10**5000, 1 << 63, np.uint64(1 << 63), "a"], ids=short_repr)
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_record_key_that_no_source_has_is_told(key, place):
     """Whatever it is, and at whatever position: by an error that names the sampler, and the key, briefly."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any, TypeAlias
 
-from ...common.messages import a_kind_of, shown
+from ...common.messages import a_kind_of, short_repr
 from ...common.validation import whole_number
 from ...errors import ProgramError
 from ...loader.iterator import DataLoaderIterator
@@ -101,7 +101,9 @@ def _loop(loader: Any) -> Iterator[Any]:
         loop = iter(loader)
         host_of(loop)
     except TypeError as error:
-        raise TypeError(f"diagnose({shown(loader)}): {a_kind_of(loader)} is no loader of headrace: {error}") from error
+        raise TypeError(
+            f"diagnose({short_repr(loader)}): {a_kind_of(loader)} is no loader of headrace: {error}"
+        ) from error
     with loop:
         yield loop
 
@@ -172,8 +174,8 @@ def _what_runs(loop: Any) -> tuple[Any, ...]:
 
 def _seconds(name: str, value: Any) -> float:
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name}={shown(value)} is {a_kind_of(value)}; pass a number of seconds, such as 0.02.")
+        raise TypeError(f"{name}={short_repr(value)} is {a_kind_of(value)}; pass a number of seconds, such as 0.02.")
     seconds = float(value)
     if not 0 < seconds < float("inf"):
-        raise ValueError(f"{name}={shown(value)} must be a positive number of seconds, such as 0.02.")
+        raise ValueError(f"{name}={short_repr(value)} must be a positive number of seconds, such as 0.02.")
     return seconds

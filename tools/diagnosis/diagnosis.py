@@ -9,6 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from ...common.units import format_bytes, format_count, format_seconds
 from .judging.change import Change
 from .judging.changes import HELPED_BY_WORKERS, changes
 from .judging.model import all_cores_work, enough_workers, share_waited
@@ -62,10 +63,14 @@ class Diagnosis:
     def _extent(self) -> str:
         measured = self.measured
         rate = 1 / measured.elapsed
-        batch = f"{measured.steps} steps of {_rows(measured)} ({told_bytes(measured.nbytes)})"
-        rates = f"{told_rate(rate)} a second, {told_rate(rate * measured.records)} records/s"
+        batch = f"{measured.steps} steps of {_rows(measured)} ({format_bytes(measured.nbytes)})"
+        rates = f"{format_count(rate)} a second, {format_count(rate * measured.records)} records/s"
         loops = f", in {_loops(measured)}" if measured.loops > 1 else ""
-        start = f" Workers took {told(measured.start)} to begin, which is left out." if measured.start > 1e-3 else ""
+        start = (
+            f" Workers took {format_seconds(measured.start)} to begin, which is left out."
+            if measured.start > 1e-3
+            else ""
+        )
         return f"Measured: {batch}, {rates}{loops}; this machine has {measured.cores} cores.{start}{self._others()}"
 
     def _others(self) -> str:
@@ -87,7 +92,7 @@ class Diagnosis:
     def _waits(self) -> str:
         measured = self.measured
         if not measured.step_known:
-            return f"Batches come {told_rate(1 / measured.elapsed)} a second, one every {told(measured.elapsed)}"
+            return f"Batches come {format_count(1 / measured.elapsed)} a second, one every {format_seconds(measured.elapsed)}"
         return f"Your step waits {_percent(measured.share_waited)} of its time"
 
     def _cause(self) -> str:
@@ -95,8 +100,12 @@ class Diagnosis:
         if finding.kind == "step":
             enough = enough_workers(measured)
             fewer = f"; {enough} of the {measured.workers} workers would do" if 0 < enough < measured.workers else ""
-            faster = f", and batches could come every {told(self.possible)}" if 0 < self.possible < measured.own else ""
-            return f"batches are there when it asks{fewer}. It takes {told(measured.own)} itself{faster}"
+            faster = (
+                f", and batches could come every {format_seconds(self.possible)}"
+                if 0 < self.possible < measured.own
+                else ""
+            )
+            return f"batches are there when it asks{fewer}. It takes {format_seconds(measured.own)} itself{faster}"
         return (
             f"{_subject(measured, finding)} {_where(measured)}"
             if finding.kind not in (*_FED, "start")
@@ -116,11 +125,11 @@ class Diagnosis:
         if measured.feeding is not None:
             rows += [("  for the loader", measured.unready - measured.starting)]
             rows += [(f"  for {_FEEDING[name]}", seconds) for name, seconds in vars(measured.feeding).items()]
-        lines = [f"{'A step of ' + told(measured.elapsed):34} {'time':>10}   share"]
+        lines = [f"{'A step of ' + format_seconds(measured.elapsed):34} {'time':>10}   share"]
         lines += [_line(name, seconds, measured.elapsed) for name, seconds in rows]
         parts = sorted(measured.parts, key=lambda part: -part.seconds)[:MOST_PARTS]
         if parts:
-            lines.append(f"{_who(measured) + ' for it':34} {told(measured.work):>10}   share   each")
+            lines.append(f"{_who(measured) + ' for it':34} {format_seconds(measured.work):>10}   share   each")
         lines += [_line(part.name, part.seconds, measured.work, _each(measured, part)) for part in parts]
         return lines + _reads(measured)
 
@@ -133,7 +142,7 @@ class Diagnosis:
         measured = self.measured
         times = f"{'up to ' * change.at_most}{measured.elapsed / change.seconds:.1f} times the steps"
         waits = f", waits {_percent(share_waited(measured, change.seconds))}" if measured.step_known else ""
-        return f"  {change.what}: {times}, {told(change.seconds)} each{waits}"
+        return f"  {change.what}: {times}, {format_seconds(change.seconds)} each{waits}"
 
 
 def _subject(measured: Measured, finding: Finding) -> str:
@@ -142,27 +151,28 @@ def _subject(measured: Measured, finding: Finding) -> str:
     if finding.kind == "slow record" and part is not None and rare is not None:
         usual = _seconds_each(measured, part) * rare.rest
         name = f"`{part.name}`" if part.kind != "reading" else part.name
-        return f"{name} takes {told(rare.seconds)} {rare.key} and others like it, else {told(usual)} a record,"
+        slow = f"{format_seconds(rare.seconds)} {rare.key} and others like it"
+        return f"{name} takes {slow}, else {format_seconds(usual)} a record,"
     if finding.kind == "start":
         loops = f"each of {measured.loops_alike} loops of {measured.steps / measured.loops_alike:.0f} steps"
-        return f"its workers begin anew for {loops}, which takes {told(_start(measured))}"
+        return f"its workers begin anew for {loops}, which takes {format_seconds(_start(measured))}"
     if finding.kind == "filter" and measured.dropped is not None:
         return _filter(measured, measured.dropped)
     if finding.kind in ("waiting source", "limited source") and measured.reads_ahead and measured.read_seconds:
         return _waiting(measured, finding)
     if finding.kind == "turns" and part is not None:
-        alone = f"{told(measured.alone / max(part.calls, 1))} alone and {told(part.seconds / max(part.calls, 1))} among others"
-        return f"calls of `{part.name}` wait for one another, as each takes {alone},"
+        alone, among = (format_seconds(each / max(part.calls, 1)) for each in (measured.alone, part.seconds))
+        return f"calls of `{part.name}` wait for one another, as each takes {alone} alone and {among} among others,"
     if finding.kind == "lock" and part is not None:
         return f"threads wait for one another, as `{part.name}` holds the interpreter's lock (GIL),"
     if finding.kind == "small calls":
         calls = measured.seconds_of("record", "stacking", "between") / max(measured.records, 1)
-        return f"many small calls, as of `{finding.stage}`, take {told(calls)} a record"
+        return f"many small calls, as of `{finding.stage}`, take {format_seconds(calls)} a record"
     if part is not None and finding.stage != "hand-over":
         name = f"`{part.name}`" if part.kind in ("record", "batch", "stacking") else part.name
         return f"{name} {_sort(measured, finding)}takes {_each(measured, part)}"
     return {**_HANDED, **_FED}[finding.kind].format(
-        step=told(_handed(measured, finding)),
+        step=format_seconds(_handed(measured, finding)),
         records=f"{measured.batch:,.0f}",
         stage=_SMALL.get(finding.stage, finding.stage),
     )
@@ -184,16 +194,17 @@ def _filter(measured: Measured, dropped: Dropped) -> str:
     work = " and ".join(
         (*(("reading",) if dropped.before > dropped.operations else ()), *(f"`{name}`" for name in dropped.after))
     )
-    each = told(dropped.before / max(measured.records, 1e-9))
+    each = format_seconds(dropped.before / max(measured.records, 1e-9))
     return f"`{dropped.name}` drops {_percent(dropped.share)} of the records, after {work} took {each} for each,"
 
 
 def _waiting(measured: Measured, finding: Finding) -> str:
-    each = measured.read_seconds / max(measured.records, 1e-9)
+    seconds = measured.read_seconds / max(measured.records, 1e-9)
+    each, alone = format_seconds(seconds), format_seconds(seconds / slowed(measured))
     many = f"{under_way(measured):,.0f} of {possible(measured):,} possible reads under way"
     if finding.kind == "limited source":
-        return f"reads wait for one another, as each takes {told(each)} with {many} and {told(each / slowed(measured))} alone,"
-    return f"reading waits for a disk or a store, and takes {told(each)} a record, with {many},"
+        return f"reads wait for one another, as each takes {each} with {many} and {alone} alone,"
+    return f"reading waits for a disk or a store, and takes {each} a record, with {many},"
 
 
 def _reads(measured: Measured) -> list[str]:
@@ -208,7 +219,7 @@ def _rows(measured: Measured) -> str:
     rows, records = measured.batch, measured.records
     if not measured.rows or 0.5 < records / max(rows, 1e-9) < 2:
         return f"{rows:,.0f} records"
-    return f"{rows:,.0f} rows of {told_rate(records)} records"
+    return f"{rows:,.0f} rows of {format_count(records)} records"
 
 
 def _loops(measured: Measured) -> str:
@@ -282,51 +293,18 @@ def _who(measured: Measured) -> str:
 def _each(measured: Measured, part: Part) -> str:
     """What it takes for a record, or a batch."""
     if part.kind == "reading" and measured.reads_ahead and measured.read_seconds and measured.records:
-        return f"{told(measured.read_seconds / measured.records)} a record"
+        return f"{format_seconds(measured.read_seconds / measured.records)} a record"
     if part.kind in ("batch", "stacking", "packing") or not measured.records:
-        return f"{told(part.seconds)} a batch"
+        return f"{format_seconds(part.seconds)} a batch"
     if part.kind == "record" and part.calls:
-        return f"{told(part.seconds / part.calls)} a record"
-    return f"{told(part.seconds / measured.records)} a record"
+        return f"{format_seconds(part.seconds / part.calls)} a record"
+    return f"{format_seconds(part.seconds / measured.records)} a record"
 
 
 def _line(name: str, seconds: float, whole: float, each: str = "") -> str:
     share = seconds / whole if whole else 0.0
-    return f"  {name[:32]:32} {told(seconds):>10} {share:7.0%}   {each}".rstrip()
+    return f"  {name[:32]:32} {format_seconds(seconds):>10} {share:7.0%}   {each}".rstrip()
 
 
 def _percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
-
-
-def told(seconds: float) -> str:
-    """Seconds with their unit.
-
-    >>> told(0.00214), told(3.5), told(0.00003), told(0.0)
-    ('2.1 ms', '3.5 s', '30 µs', '0 µs')
-    """
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= 0.9995 * size:
-            return f"{seconds / size:.{0 if seconds >= 99.5 * size else 1}f} {unit}"
-    return f"{seconds * 1e6:.0f} µs"
-
-
-def told_bytes(nbytes: float) -> str:
-    """A number of bytes.
-
-    >>> told_bytes(800), told_bytes(9_633_792)
-    ('800 B', '9.6 MB')
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.1f} {unit}"
-    return f"{nbytes:.0f} B"
-
-
-def told_rate(rate: float) -> str:
-    """A number of things in a second.
-
-    >>> told_rate(1234.5), told_rate(45.67), told_rate(0.5)
-    ('1,234', '46', '0.50')
-    """
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}" if rate >= 1 else f"{rate:.2f}"

@@ -42,8 +42,8 @@ def _gbit(text: str) -> float:
 
 
 def _plan(options: argparse.Namespace) -> int:
+    from ...common.units import format_bytes, format_seconds
     from ..diagnosis.diagnose import work_alone
-    from ..diagnosis.diagnosis import told, told_bytes
     from ..diagnosis.judging.model import worker_seconds
     from .plan import Machines, Needs, Plan
 
@@ -59,9 +59,9 @@ def _plan(options: argparse.Namespace) -> int:
         print(json.dumps(plan.to_dict() | {"records": loop.records}))
         return 0
     first, *others = str(plan).splitlines()
-    batch = f"{loop.records:,.0f} records ({told_bytes(loop.nbytes)}) takes {told(work)} of a worker"
+    batch = f"{loop.records:,.0f} records ({format_bytes(loop.nbytes)}) takes {format_seconds(work)} of a worker"
     reads = f", which has {loop.source.reads} reads under way" if loop.reads_ahead else ""
-    print(first, f"Measured: a batch of {batch}{reads}, {told(loop.processor)} of a core.", *others, sep="\n")
+    print(first, f"Measured: a batch of {batch}{reads}, {format_seconds(loop.processor)} of a core.", *others, sep="\n")
     return 0
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..diagnosis.diagnosis import told, told_bytes
+from ...common.units import format_bytes, format_seconds
 
 HEADROOM = 0.1
 """Share of workers and cores beyond what the average needs: tasks differ, and their results are wanted in order. Checked by
@@ -110,12 +110,12 @@ class Plan:
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        step, many = told(self.needs.step), self.workers > 1
+        step, many = format_seconds(self.needs.step), self.workers > 1
         workers = f"{self.workers} worker{'s' * many}"
         if not self.hidden:
             return (
-                f"The network is too slow for a step of {step}: a batch of {told_bytes(self.needs.nbytes)} takes "
-                f"{told(self.seconds)}, which {workers} on {_nodes(self.nodes)} keep{'s' * (not many)} up with; send "
+                f"The network is too slow for a step of {step}: a batch of {format_bytes(self.needs.nbytes)} takes "
+                f"{format_seconds(self.seconds)}, which {workers} on {_nodes(self.nodes)} keep{'s' * (not many)} up with; send "
                 "fewer bytes."
             )
         where = f'on {_nodes(self.nodes)} of {self.machines.cores_per_node} cores, with worker_kind="ray"'
@@ -129,8 +129,8 @@ class Plan:
             ("cores at work", f"{needs.processor / step:.1f}", f"{there}"),
             (
                 "network, into this machine",
-                f"{told_bytes(needs.nbytes / step)}/s",
-                f"{told_bytes(machines.bandwidth)}/s",
+                f"{format_bytes(needs.nbytes / step)}/s",
+                f"{format_bytes(machines.bandwidth)}/s",
             ),
         ]
         return [f"{'':30} {'needed':>12} {'there is':>12}", *(_row(*row) for row in rows[: 2 if self.nodes else 1])]
@@ -153,7 +153,7 @@ class Plan:
         for nodes, workers, seconds, share in self._steps():
             waits = f"{share:.0%}".replace("%", " %")
             where = f"on {_nodes(nodes)}" if nodes else "on this machine"
-            lines.append(f"  {workers:4} {where:18} {told(seconds):>10} a step, waits {waits}")
+            lines.append(f"  {workers:4} {where:18} {format_seconds(seconds):>10} a step, waits {waits}")
         return lines
 
 

@@ -15,7 +15,7 @@ from ...chains.nodes.node import Evaluated, Node
 from ...chains.nodes.reordered import Reordered
 from ...chains.nodes.source import Source
 from ...common.fingerprint_values import described
-from ...common.messages import shown
+from ...common.messages import short_repr
 from ...sources.mixed.source import MixedSource
 
 
@@ -64,7 +64,7 @@ def _without_seed(node: Reordered) -> Any:
 
 def _told(node: Node) -> str:
     if isinstance(node, Reordered):
-        return shown(node.index_map)
+        return short_repr(node.index_map)
     if isinstance(node, Source):
-        return shown(node.source)
-    return shown(node.operation if hasattr(node, "operation") else node.parameters)
+        return short_repr(node.source)
+    return short_repr(node.operation if hasattr(node, "operation") else node.parameters)

@@ -13,7 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from ...common.messages import first_few, shown
+from ...common.messages import first_few, short_repr
 from ...errors import CheckpointError
 from ...loader.plan.fingerprint import differences
 from ...loader.plan.pipeline import Pipeline
@@ -242,7 +242,7 @@ def _of_operations(sides: tuple[_Side, _Side], saved: dict[str, Any], present: d
 def _name(side: _Side, number: int, count: int) -> str:
     if number >= count:
         return "none"
-    return "another" if side.pipeline is None else shown(side.pipeline.operations[number])
+    return "another" if side.pipeline is None else short_repr(side.pipeline.operations[number])
 
 
 def _of_batches(sides: tuple[_Side, _Side]) -> Iterator[Reason]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ....common.messages import brief
+from ....common.messages import shorten
 from ....errors import MissingExtraError, SourceError
 from .iter_dataset import IterDataset
 from .iterators import DatasetIterator
@@ -106,7 +106,7 @@ class _TFRecordIterator(DatasetIterator[bytes]):
         record: bytes = self._file.read(length + _CHECKSUM)
         if len(head) < _HEAD.size or len(record) < length + _CHECKSUM:
             raise SourceError(
-                f"{brief(self._path)} is no whole TFRecord file: the record at byte {self._offset} is cut off."
+                f"{shorten(self._path)} is no whole TFRecord file: the record at byte {self._offset} is cut off."
             )
         self._offset += len(head) + len(record)
         return record[:length]

@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ....common.messages import shown
+from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....loader.plan.compile import compiled, line_of
 from ....loader.plan.cursor import Cursor, Note, cursor_of_join
@@ -81,7 +81,7 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
     if isinstance(base, Read) and base.leaf.in_order and not _is_in_turn(states):
         return [state]  # of an interleave, which has the same form
     if not isinstance(states, list) or numbers != list(range(len(states))) or None in states:
-        raise CheckpointError(f"Grain's state is not one of workers: {shown(state)}.")
+        raise CheckpointError(f"Grain's state is not one of workers: {short_repr(state)}.")
     return states
 
 
@@ -113,7 +113,7 @@ def _after_batches(made: Sequence[int], pipeline: Pipeline, unit: int) -> Loader
     """That of workers which delivered unequal numbers of a `MapDataset`'s batches: those are left out when they come again."""
     if not pipeline.aligned or pipeline.stages[0].unit != unit:
         raise CheckpointError(
-            f"Grain's workers stood at unequal places, {shown(list(made))}, of batches that a MapDataset made, and these "
+            f"Grain's workers stood at unequal places, {short_repr(list(made))}, of batches that a MapDataset made, and these "
             "are put together; save the run after a number of elements that the number of workers divides."
         )
     first = min(made) * len(made)
@@ -145,8 +145,8 @@ def _cursor(tree: Node, state: Any) -> Cursor:
         return _of_line(tree, state)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise CheckpointError(
-            f"{shown(state)} is no state that this dataset goes on from: neither one of headrace nor one that Grain gave for "
-            f"the same methods and classes, in the same order ({type(error).__name__}: {shown(error)})."
+            f"{short_repr(state)} is no state that this dataset goes on from: neither one of headrace nor one that Grain gave "
+            f"for the same methods and classes, in the same order ({type(error).__name__}: {short_repr(error)})."
         ) from error
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ....common.messages import shown
+from ....common.messages import short_repr
 from ....errors import HostsError
 from ....operations.trees import is_leaf
 
@@ -44,7 +44,7 @@ def from_text(text: str) -> Any:
         return _tree(json.loads(text))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise HostsError(
-            f"the other processes' batch cannot be read ({shown(text)}); run one version on all."
+            f"the other processes' batch cannot be read ({short_repr(text)}); run one version on all."
         ) from error
 
 
@@ -78,7 +78,9 @@ def _told_key(key: Any) -> Any:
         return ["bytes", key.hex()]
     if type(key) in (str, int, float, bool, type(None)):
         return key
-    raise HostsError(f"a batch for several hosts has the key {shown(key)}; use strings or numbers as keys of dicts.")
+    raise HostsError(
+        f"a batch for several hosts has the key {short_repr(key)}; use strings or numbers as keys of dicts."
+    )
 
 
 def _told_leaf(leaf: Any) -> Any:
@@ -124,8 +126,8 @@ def _instance(module: str, name: str, children: dict[str, Any]) -> Any:
     fields = _fields(found) if isinstance(found, type) else None
     if fields is None or set(fields) != set(children):
         raise HostsError(
-            f"the batch of another process has a {shown(f'{module}.{name}')}, which this one has not imported, or in another "
-            "version; import the same classes on all hosts, at the top of a module."
+            f"the batch of another process has a {short_repr(f'{module}.{name}')}, which this one has not imported, or in "
+            "another version; import the same classes on all hosts, at the top of a module."
         )
     values = {name: _tree(child) for name, child in children.items()}
     if issubclass(found, tuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from ....common.messages import a_kind_of, brief, shown
+from ....common.messages import a_kind_of, short_repr, shorten
 from ....errors import PicklingError
 from .tuned import OUT_OF_BAND
 
@@ -35,7 +35,7 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
     try:
         return cloudpickle.dumps(value, protocol=5, buffer_callback=goes_into_the_pickle), buffers
     except Exception as error:
-        why = f"{type(error).__name__}: {brief(error, 150)}"
+        why = f"{type(error).__name__}: {shorten(error, 150)}"
         raise PicklingError(
             f"{_culprit(value, name)} ({why}); workers get the pipeline by pickle. Make it where it is used, or "
             "leave it out in __getstate__."
@@ -49,7 +49,7 @@ def _culprit(value: Any, name: str, depth: int = 0) -> str:
             cloudpickle.dumps(part)
         except Exception:
             return _culprit(part, f"{name}{label}", depth + 1)
-    return f"{brief(name, 150)} is {a_kind_of(value)}, which cannot be pickled"
+    return f"{shorten(name, 150)} is {a_kind_of(value)}, which cannot be pickled"
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
@@ -57,7 +57,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, (list, tuple)):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))
     if isinstance(value, dict):
-        yield from ((f"[{shown(key)}]", item) for key, item in value.items())
+        yield from ((f"[{short_repr(key)}]", item) for key, item in value.items())
     yield from _parts_of_function(value)
     if not isinstance(value, type):
         yield from ((f".{attribute}", item) for attribute, item in getattr(value, "__dict__", {}).items())

@@ -18,7 +18,7 @@ from typing import Any
 
 import cloudpickle
 
-from ....common.messages import brief
+from ....common.messages import shorten
 from ....common.redaction import redacted
 from ...work.tasks import Failure
 
@@ -139,7 +139,7 @@ def _first_that_loads(copies: list[bytes]) -> Exception:
             return pickle.loads(copy)  # type: ignore[no-any-return]
         except Exception as error:
             failure = failure or error
-    told = brief(f"{type(failure).__name__}: {failure}")
+    told = shorten(f"{type(failure).__name__}: {failure}")
     return RuntimeError(f"a worker failed with an exception that cannot be unpickled here: {told}")
 
 

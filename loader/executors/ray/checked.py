@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from ....common.messages import shown
+from ....common.messages import short_repr
 from ....errors import ClusterMismatchError
 from ...plan.pipeline import Pipeline
 from .messages import Begun
@@ -70,7 +70,7 @@ class Checked:
         return (
             "the number of operations"
             if number is None
-            else f"operation {number}, {shown(self._pipeline.operations[number])},"
+            else f"operation {number}, {short_repr(self._pipeline.operations[number])},"
         )
 
     @cached_property

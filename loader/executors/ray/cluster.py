@@ -21,7 +21,7 @@ import ray
 from ray._private import ray_constants
 from ray.autoscaler.sdk import request_resources
 
-from ....common.messages import brief, shown
+from ....common.messages import short_repr, shorten
 from ....errors import ClusterLostError, ClusterNotFoundError
 from ...interrupts import Uninterrupted
 from .pings import Pings, answers
@@ -50,8 +50,8 @@ def join(address: str | None, workers: int) -> None:
     joined_one = ray.get_runtime_context().gcs_address
     if address is not None and ":" in address and address != joined_one:
         raise ClusterNotFoundError(
-            f"address={shown(address)}, but this process has joined the Ray cluster at {joined_one}; leave address= out, or "
-            "call ray.shutdown() before."
+            f"address={short_repr(address)}, but this process has joined the Ray cluster at {joined_one}; leave address= out, "
+            "or call ray.shutdown() before."
         )
 
 
@@ -59,13 +59,13 @@ def _join(address: str | None, workers: int) -> None:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     if "://" in address:
         raise ClusterNotFoundError(
-            f"RAY_ADDRESS={shown(address)} is no cluster that this machine can be a node of; set it to the address that `ray "
-            "start --head` printed, or pass address=."
+            f"RAY_ADDRESS={short_repr(address)} is no cluster that this machine can be a node of; set it to the address that "
+            "`ray start --head` printed, or pass address=."
         )
     if ":" in address and not reachable(address):
         raise ClusterNotFoundError(
-            f"no Ray cluster answers at address={shown(address)}; pass the address that `ray start --head` printed, or None "
-            "to start a cluster on this machine."
+            f"no Ray cluster answers at address={short_repr(address)}; pass the address that `ray start --head` printed, or "
+            "None to start a cluster on this machine."
         )
     if address == "local":
         _lasting(lambda: start(num_cpus=max(os.cpu_count() or 1, workers)))
@@ -74,8 +74,8 @@ def _join(address: str | None, workers: int) -> None:
         ray.init(address=address, logging_level=WARNING)
     except ConnectionError as error:
         raise ClusterNotFoundError(
-            f"no Ray cluster was found at address={shown(address)} ({brief(error, 150)}); start one by `ray start --head`, or "
-            "pass None to start a cluster on this machine."
+            f"no Ray cluster was found at address={short_repr(address)} ({shorten(error, 150)}); start one by `ray start "
+            "--head`, or pass None to start a cluster on this machine."
         ) from error
 
 

@@ -21,7 +21,7 @@ from typing import Any, cast
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
-from ....common.messages import brief, shown
+from ....common.messages import short_repr, shorten
 from ....errors import ClusterMismatchError
 from ...interrupts import Uninterrupted
 from ...options import ExecutionOptions
@@ -355,8 +355,8 @@ def _described(ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, d
         return ray.remote(RayWorker).options(**ray_options, max_concurrency=concurrency), needs_of(ray_options)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"ray_options={shown(dict(ray_options))} cannot be passed on to Ray ({brief(error, 150)}); pass arguments of its "
-            "`.options()`, such as num_cpus, num_gpus, memory or resources."
+            f"ray_options={short_repr(dict(ray_options))} cannot be passed on to Ray ({shorten(error, 150)}); pass arguments "
+            "of its `.options()`, such as num_cpus, num_gpus, memory or resources."
         ) from error
 
 
@@ -364,7 +364,7 @@ def _description(error: RayError) -> str:
     """How a worker ended, in Ray's words."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
-    return f"(Ray says: {brief(detail.partition(' Some common causes')[0] if found else text, 200)})"
+    return f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
 
 
 def _close(remotes: dict[int, Remote], cluster: Cluster, owner: int) -> None:

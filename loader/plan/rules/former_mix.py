@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....common.messages import brief, shown
+from ....common.messages import short_repr, shorten
 from ....errors import CheckpointError
 from ....samplers.mix.order import MixOrder
 from ..cursor import Note
@@ -64,11 +64,11 @@ def former_mix(join: Join, text: str) -> Join:
             raise ValueError("as many names as weights")
         missing = [name for name in names if name not in join.names]
     except (ValueError, TypeError, LookupError) as error:
-        raise CheckpointError(f"the state is damaged: its former mix cannot be read ({brief(error)}).") from None
+        raise CheckpointError(f"the state is damaged: its former mix cannot be read ({shorten(error)}).") from None
     if missing:
         raise CheckpointError(
-            f"dataset {shown(missing[0])} was removed from the mix, but the state stands inside a window that was begun with "
-            "it; keep it among the datasets, with weight 0."
+            f"dataset {short_repr(missing[0])} was removed from the mix, but the state stands inside a window that was begun "
+            "with it; keep it among the datasets, with weight 0."
         )
     numbers = tuple(map(join.names.index, names))
     return dataclasses.replace(join, rule=FormerMix(order, goes_on, numbers=numbers))

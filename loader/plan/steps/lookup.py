@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....common.messages import shown
+from ....common.messages import short_repr
 from ....common.validation import whole_number
 from ..cursor import Cursor
 from ..leaf import Leaf
@@ -64,7 +64,7 @@ def records_of_step(pipeline: Pipeline, step: int, at: tuple[int, int], skipped:
     useful = stage.useful(min(leaf.left_from(start), stage.unit))
     if useful == 0:
         count = stage.outputs(leaf.total)
-        raise IndexError(f"step {shown(step)} is after the end of the stream, which has {count} elements.")
+        raise IndexError(f"step {short_repr(step)} is after the end of the stream, which has {count} elements.")
     return leaf.by_part(leaf.record_keys(leaf.positions(start, min(start + useful, leaf.total))))
 
 
@@ -101,7 +101,7 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     epoch = whole_number("epoch", epoch, 0, None, "the number of an epoch, from 0")
     length = leaf.epoch_length
     if (epoch + 1) * length > len(leaf.sampler) + length - 1:
-        raise LookupError(f"epoch {shown(epoch)} is after the end of the stream of {len(leaf.sampler)} positions.")
+        raise LookupError(f"epoch {short_repr(epoch)} is after the end of the stream of {len(leaf.sampler)} positions.")
     position = _position_of(leaf, key, epoch)
     if position is None or position >= len(leaf.sampler):
         raise LookupError(f"record {key} is not read in epoch {epoch} by this shard.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ....common.messages import shown
+from ....common.messages import short_repr
 from ....common.validation import whole_number
 
 Ranges = tuple[tuple[int, int], ...]
@@ -29,7 +29,7 @@ def ranges_of(values: Any) -> Ranges:
     ((1, 5), (7, 9))
     """
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
-        raise TypeError(f"{shown(values)} is no list of steps; pass pairs, [(start_step, stop_step), …].")
+        raise TypeError(f"{short_repr(values)} is no list of steps; pass pairs, [(start_step, stop_step), …].")
     return union(_range_of(pair) for pair in values)
 
 
@@ -37,7 +37,7 @@ def _range_of(pair: Any) -> tuple[int, int]:
     try:
         start, stop = pair
     except (TypeError, ValueError):
-        raise TypeError(f"{shown(pair)} is no range of steps; pass pairs, [(start_step, stop_step), …].") from None
+        raise TypeError(f"{short_repr(pair)} is no range of steps; pass pairs, [(start_step, stop_step), …].") from None
     start = whole_number("start_step", start, 0, None, "the first step to leave out")
     return start, whole_number("stop_step", stop, start + 1, MAX_STEP, "the step after the last one to leave out")
 
