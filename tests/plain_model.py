@@ -7,6 +7,7 @@ join, it asks of these. Of the common operations it also knows itself what they 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +74,8 @@ class PlainModel:
 
     def _read(self, tree: Read) -> Rows:
         leaf = tree.leaf
+        if leaf.in_order:
+            return lambda: self._run_through(leaf)
 
         def rows() -> Iterator[Row]:
             for local in range(leaf.total):
@@ -84,6 +87,21 @@ class PlainModel:
                 yield Row(position, 0, leaf.source[key])
 
         return rows
+
+    def _run_through(self, leaf: Any) -> Iterator[Row]:
+        """Of so many elements as there are shards, that of this one."""
+        shard, iterator = leaf.shard, leaf.source.open("")  # which may have no `__iter__`
+        for local in itertools.count():
+            taken = []
+            with contextlib.suppress(StopIteration):
+                for _ in range(shard.shard_count):
+                    taken.append(next(iterator))
+            self._reads += len(taken)
+            if self._reads > MOST_READS:
+                raise NothingComesError
+            if len(taken) <= (shard.shard_count - 1 if shard.drop_remainder else shard.shard_index):
+                return
+            yield Row(leaf.position(local), 0, taken[shard.shard_index])
 
     def _joined(self, tree: Joined) -> Rows:
         opens, rule, shard = [self._of(one) for one in tree.inputs], tree.rule, _shard_of(tree)

@@ -335,21 +335,23 @@ def _steps(chance: random.Random, names: list[str], joins: list[str], inputs: Ca
     return tuple(steps)
 
 
-def drawn(chance: random.Random, before: Iterable[str] = BEFORE, after: Iterable[str] = AFTER) -> Recipe:
+def drawn(
+    chance: random.Random, before: Iterable[str] = BEFORE, after: Iterable[str] = AFTER, most_records: int = 25
+) -> Recipe:
     """A chain of at most eight nodes, of some methods with random access and some of streams."""
     names, streams = sorted(before), sorted(after)
 
     def plain() -> Recipe:
-        return Recipe(chance.randint(1, 25), _steps(chance, names, [], plain, 2), ())
+        return Recipe(chance.randint(1, most_records), _steps(chance, names, [], plain, 2), ())
 
     def small() -> Recipe:
         return plain()._replace(after=_steps(chance, streams, [], plain, 2))
 
     first = _steps(chance, names, sorted(JOINED_BEFORE), plain, 3)
     if streams:
-        recipe = Recipe(chance.randint(1, 25), first, _steps(chance, streams, sorted(JOINED), small, 4))
+        recipe = Recipe(chance.randint(1, most_records), first, _steps(chance, streams, sorted(JOINED), small, 4))
     else:
-        recipe = Recipe(chance.randint(1, 25), first, ())
+        recipe = Recipe(chance.randint(1, most_records), first, ())
     while _nodes(recipe) > MOST_NODES:
         recipe = recipe._replace(**({"after": recipe.after[1:]} if recipe.after else {"before": recipe.before[1:]}))
     return recipe
