@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..common.messages import TEXT, shorten
 from ..errors import CheckpointError, ClosedError
+from ..files.whole_files import WholeFile
 from ..loader.state.files import as_said, from_bytes, to_bytes, unreadable, with_state
 
 PAGE = 4096
@@ -22,9 +21,6 @@ PAGE = 4096
 
 LOOK_EVERY = 64
 """Saves from one look whether somebody has removed or replaced the file to the next."""
-
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-"""A name that somebody else made, a link too, is never written to."""
 
 
 class StateFile:
@@ -56,7 +52,7 @@ class StateFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = _resolved(path)
-        self._descriptor: int | None = None  # of a file of one page
+        self._file: BinaryIO | None = None  # of one page
         self._identity: tuple[int, int] | None = None  # of the file that was written last
         self._saves = 0
         self._closed = False
@@ -73,8 +69,8 @@ class StateFile:
         content = to_bytes(with_state(iterator).get_state()).ljust(PAGE)
         self._saves += 1
         looks = self._saves % LOOK_EVERY == 0  # to ask each time would cost as much as to write
-        descriptor = self._descriptor
-        if descriptor is not None and len(content) == PAGE and not (looks and self._is_gone(descriptor)):
+        descriptor = -1 if self._file is None else self._file.fileno()
+        if descriptor >= 0 and len(content) == PAGE and not (looks and self._is_gone(descriptor)):
             self._write(descriptor, content)
         else:
             self._check_place()
@@ -147,32 +143,30 @@ class StateFile:
     def _replace(self, content: bytes) -> None:
         """Have another file take the place of the one there is, if any."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}")
-        descriptor = os.open(beside, _NEW_FILE, 0o600)
+        whole = WholeFile(str(self._path), 0o600)
+        descriptor = whole.file.fileno()
         try:
             self._write(descriptor, content)
             if self._identity is None:
                 os.fsync(descriptor)  # what is replaced may have been there for long
-            os.replace(beside, self._path)
+            whole.appear(durable=False)
         except BaseException:
-            os.close(descriptor)
-            beside.unlink(missing_ok=True)
+            whole.discard()
             raise
-        self._let_go()
         found = os.fstat(descriptor)
         self._identity = found.st_dev, found.st_ino
-        if len(content) == PAGE:
-            self._descriptor = descriptor
-        else:
-            os.close(descriptor)
+        self._let_go()
+        self._file = whole.file
+        if len(content) != PAGE:
+            self._let_go()
 
-    def _let_go(self, close: Callable[[int], None] = os.close) -> None:  # at exit the name may be gone
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            close(descriptor)
+    def _let_go(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):
+        if hasattr(self, "_file"):
             self._let_go()
 
 

@@ -1,13 +1,15 @@
-"""Records with named fields that are no dicts. In: any value. Out: what a named tuple or a dataclass holds, by name."""
+"""Named tuples and dataclasses. In: a value with named fields. Out: its fields as a dict, or a copy with other values."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
+
+Named = TypeVar("Named", bound=tuple[Any, ...])
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
-    """What a named tuple or a dataclass holds, by name; None for anything else.
+    """The fields of a named tuple or a dataclass, by name; None for anything else.
 
     >>> from typing import NamedTuple
     >>> fields_of(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2)), fields_of((1, 2))
@@ -18,3 +20,13 @@ def fields_of(value: Any) -> dict[str, Any] | None:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     return None
+
+
+def replaced(value: Named, **changes: Any) -> Named:
+    """A copy of a named tuple with other values in some fields; for dataclasses, there is `dataclasses.replace`.
+
+    >>> from typing import NamedTuple
+    >>> replaced(NamedTuple("Pair", [("x", int), ("y", int)])(1, 2), y=3)
+    Pair(x=1, y=3)
+    """
+    return type(value)(**{**(fields_of(value) or {}), **changes})

@@ -1,4 +1,4 @@
-"""What a value is, in plain JSON values: the same in every process, on every machine and with every Python.
+"""Describes a value in plain JSON values: the same in every process, on every machine and with every Python.
 
 In: any object. Out: its kind and what is plain in it, and digests of that. Never a `repr` with an address in it, never code
 bytes. Names come without their module: the same file may be `__main__` in one run and a module in the next.
@@ -33,7 +33,7 @@ MAX_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What version 1 said of a value, and what is said of it now."""
+    """The description of a value in version 1, and the present one."""
 
     before: Any
     now: Any
@@ -55,7 +55,7 @@ class Redescribed(dict[str, Any]):
 
 
 def digest(description: Any, length: int) -> str:
-    """So many hexadecimal digits of what is said now."""
+    """A digest of the present description, of `length` hexadecimal digits."""
     return _digits(_read(description, before=False), length)
 
 
@@ -167,7 +167,7 @@ def _rebound(code: Any) -> frozenset[str]:
 
 
 def _inside(value: Any, depth: int) -> Any:
-    """What stands in a closure: what is plain as it is, functions and objects by what is plain in them.
+    """The values in a closure: plain ones as they are, functions and objects by the plain values in them.
 
     Of what may change, as lists, dicts and arrays do, only the kind.
     """

@@ -1,4 +1,4 @@
-"""How values stand in messages: on one line and briefly, so that no message is longer than some 500 characters.
+"""Formats values for messages: on one line and briefly, so that no message is longer than some 500 characters.
 
 In: any value, text or list. Out: text of limited length, in time that does not grow with the value where Python allows it.
 Credentials in URLs are hidden (`redaction.py`).
@@ -69,7 +69,7 @@ def shorten(text: Any, limit: int = TEXT) -> str:
 
 
 def a_kind_of(value: Any) -> str:
-    """What kind of thing a value is, with its article.
+    """The name of a value's class, with its article.
 
     >>> a_kind_of(3), a_kind_of([]), a_kind_of(range(3))
     ('an int', 'a list', 'a range')

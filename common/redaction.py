@@ -59,7 +59,7 @@ def redacted(text: str) -> str:
 
 
 def redacted_error(text: str, options: Iterable[tuple[str, Any]] = ()) -> str:
-    """What a store's library says, without credentials: also those that it was given as options.
+    """The text of a store's library without credentials, also those that it was given as options.
 
     >>> redacted_error("denied: api_key=SECRET, user 42", [("secret", "user 42")])
     'denied: api_key=***, ***'
@@ -92,7 +92,7 @@ def without_secrets(error: BaseException, options: Iterable[tuple[str, Any]] = (
 
 
 def _texts_in(error: BaseException | None) -> Iterable[str]:
-    """What a traceback would print of an exception and those that led to it."""
+    """All texts that a traceback prints of an exception and those that led to it."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -101,7 +101,7 @@ def _texts_in(error: BaseException | None) -> Iterable[str]:
 
 
 def is_secret_name(name: Any) -> bool:
-    """Whether the value of an option of this name is to be hidden.
+    """True if the value of an option of this name must be hidden.
 
     >>> is_secret_name("aws_secret_access_key"), is_secret_name("tokens"), is_secret_name("region")
     (True, False, False)

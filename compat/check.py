@@ -27,7 +27,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 @dataclass
 class Uses:
-    """What a program asked of Grain.
+    """The names of Grain that a program used.
 
     Attributes:
         found: names that were looked up and are here.

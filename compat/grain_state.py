@@ -21,7 +21,7 @@ from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
 from ..operations import FlatMap
 from ..samplers import IndexSampler, SequentialSampler
-from ..samplers.order import Remainder
+from ..samplers.order import UnreadOrder
 from ..samplers.protocol import ScalarSampler
 
 VERSION = 2
@@ -50,7 +50,7 @@ def state_after(data: bytes | str | dict[str, Any], pipeline: Pipeline) -> Loade
 
 
 def _inside_flat_map(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
-    """That of a loader with a FlatMap, whose state in Grain tells the next record, and how much was taken of what it becomes.
+    """The cursor of a loader with a FlatMap: Grain's state has the next record, and the number of its elements taken.
 
     Raises:
         CheckpointError: the state is damaged, or does not tell enough.
@@ -87,7 +87,7 @@ def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
     """
     shard = pipeline.shard
     total = shard.length(len(pipeline.leaf.sampler))
-    if not Remainder(reached, total).is_possible:
+    if not UnreadOrder(reached, total).is_possible:
         raise CheckpointError(f"Grain's state is after the end of the stream, which has {total} records in this shard.")
     cursor = Cursor((reached[0] if len(reached) == 1 else 0,), pipeline.start.skips)
     lineage = pipeline.leaf.lineage  # which tells only of the order
@@ -119,7 +119,7 @@ def _parsed(data: bytes | str | dict[str, Any]) -> dict[str, Any]:
 
 
 def _reached(state: dict[str, Any], pipeline: Pipeline) -> tuple[int, ...]:
-    """How many records each of Grain's workers delivered."""
+    """The number of records that each of Grain's workers delivered."""
     shard, seen = pipeline.shard, state["last_seen_indices"]
     try:
         workers = max(state["worker_count"], 1)
@@ -159,7 +159,7 @@ def _check_sampler(told: str, sampler: Any) -> None:
 
 
 def _kind_of(sampler: Any) -> str | None:
-    """Which of Grain's samplers gives the same order; None: it is a user's own."""
+    """Name of Grain's sampler with the same order; None for a user's own."""
     if isinstance(sampler, SequentialSampler):
         return "SequentialSampler"
     if isinstance(sampler, IndexSampler) and sampler.algorithm == "grain":

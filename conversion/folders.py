@@ -15,11 +15,13 @@ from typing import Protocol
 
 from ..common.messages import shorten
 from ..errors import ConversionError, SourceNotFoundError
+from ..files.opened import stamp_of
 from ..files.paths import file_system_of
-from ..files.stamps import stamp_of
+from ..files.remote.retries import ask
 from ..files.storage_options import StorageOptions
 from ..files.streams import open_stream
 from ..files.urls import is_remote, local_path
+from ..files.whole_files import put_whole
 from ..sources.parts import of_each
 
 WORKPLACE = ".conversion"
@@ -137,12 +139,7 @@ class LocalFolder:
             self.put(path, name)
 
     def put(self, path: str, name: str) -> None:
-        """When its bytes, and then its name, are on the disk."""
-        place = self.place(name)
-        _sync(path)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        os.replace(path, place)
-        _sync(os.path.dirname(place))
+        put_whole(path, self.place(name))
 
     def remove(self, name: str) -> None:
         """At once."""
@@ -242,22 +239,13 @@ class StoreFolder:
         return sorted(file_system_of(self.path, self._storage).names_in(self.place(folder)))
 
     def write(self, name: str, data: bytes) -> None:
-        """In one request."""
-        from ..files.remote.uploads import put_bytes
-
-        put_bytes(data, self.place(name), self._storage)
+        ask(self.place(name), self._storage, lambda store, key: store.put_bytes(key, data))
 
     def put(self, path: str, name: str) -> None:
-        """In several requests, if it is large."""
-        from ..files.remote.uploads import put_file
-
-        put_file(path, self.place(name), self._storage)
+        ask(self.place(name), self._storage, lambda store, key: store.put_file(key, path))
 
     def remove(self, name: str) -> None:
-        """In one request."""
-        from ..files.remote.uploads import remove
-
-        remove(self.place(name), self._storage)
+        ask(self.place(name), self._storage, lambda store, key: store.remove(key))
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
@@ -301,12 +289,3 @@ def _not_writable(path: str, error: OSError) -> ConversionError:
     return ConversionError(
         f"the folder {shorten(path)} cannot be made, or not be written to: {shorten(error)}; pass a target where you may write."
     )
-
-
-def _sync(path: str) -> None:
-    """Have a file or a folder on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -13,12 +13,9 @@ import numpy.typing as npt
 
 from ..common.messages import TEXT, short_repr, shorten
 from ..errors import SourceError, SourceNotFoundError
-from .stamps import Stamp, check_unchanged, stamp_of
+from .stamps import Stamp, check_unchanged, local_stamp
 from .storage_options import StorageOptionsLike, storage_options_of
 from .urls import is_remote, local_path
-
-Range = tuple[int, int]
-"""Offset and length in bytes."""
 
 
 class OpenFile(Protocol):
@@ -110,6 +107,39 @@ def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptio
     in_background([file.keep_copy for file in remote if not file.has_copy()])
 
 
+def stamp_of(path: str, storage_options: StorageOptionsLike = None) -> Stamp:
+    """The stamp of a file.
+
+    Raises:
+        OSError: as the file system says.
+        SourceError: as the store says.
+    """
+    if is_remote(path):
+        from .remote.remote_file import remote_stamp
+
+        return remote_stamp(path, storage_options_of(storage_options))
+    return local_stamp(path)
+
+
+def check_open_file(path: str, before: Stamp) -> None:
+    """`check_unchanged` for a file that is open: one that was removed stays whole for its readers.
+
+    A remote one is not asked about: each answer of a store tells which version it is from.
+
+    Raises:
+        SourceError: it was changed, or cannot be looked at.
+    """
+    if is_remote(path):
+        return
+    try:
+        now = local_stamp(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SourceError(f"{shorten(path)}: the file cannot be read any more: {shorten(error)}") from error
+    check_unchanged(path, before, now)
+
+
 class LocalFile:
     """A file of this machine; `OpenFile` says what it does."""
 
@@ -121,7 +151,7 @@ class LocalFile:
     def __init__(self, path: str) -> None:
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self.path, self.stamp = path, stamp_of(path)
+            self.path, self.stamp = path, local_stamp(path)
             os.pread(self._descriptor, 0, 0)  # a folder can be opened, but not read
         except FileNotFoundError:
             raise SourceNotFoundError(f"no file {short_repr(path, TEXT)}") from None

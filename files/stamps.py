@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from ..common.messages import shorten
 from ..errors import SourceError
-from .storage_options import StorageOptionsLike, storage_options_of
-from .urls import is_remote
 
 
 class Stamp(NamedTuple):
@@ -20,20 +18,6 @@ class Stamp(NamedTuple):
 
     size: int
     modified: int | str | None
-
-
-def stamp_of(path: str, storage_options: StorageOptionsLike = None) -> Stamp:
-    """The stamp of a file.
-
-    Raises:
-        OSError: as the file system says.
-        SourceError: as the store says.
-    """
-    if is_remote(path):
-        from .remote.remote_file import remote_stamp
-
-        return remote_stamp(path, storage_options_of(storage_options))
-    return local_stamp(path)
 
 
 def local_stamp(path: str) -> Stamp:
@@ -61,22 +45,3 @@ def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
         f"{shorten(path)}: the file was changed after the source was made ({told}); make the source anew, and write new "
         "versions of files under new names."
     )
-
-
-def check_open_file(path: str, before: Stamp) -> None:
-    """`check_unchanged` for a file that is open: one that was removed stays whole for its readers.
-
-    A remote one is not asked about: each answer of a store tells which version it is from.
-
-    Raises:
-        SourceError: it was changed, or cannot be looked at.
-    """
-    if is_remote(path):
-        return
-    try:
-        now = stamp_of(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise SourceError(f"{shorten(path)}: the file cannot be read any more: {shorten(error)}") from error
-    check_unchanged(path, before, now)

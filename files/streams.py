@@ -1,21 +1,17 @@
-"""Files from beginning to end. In: a path. Out: its bytes in their order, unpacked on request; or a file that appears whole."""
+"""Files from beginning to end. In: a path, or an open file. Out: its bytes in their order, unpacked on request."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import os
-import secrets
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 from ..common.messages import shorten
 from ..common.validation import one_of
 from ..errors import CutOffError, ExpansionError, MissingExtraError, SourceError
 from .opened import OpenFile, open_file
-from .raw import RawFile
 from .storage_options import StorageOptionsLike
 from .urls import name_of
 
@@ -106,6 +102,36 @@ def _zstd() -> Any:
     return zstd
 
 
+class RawFile(io.RawIOBase):
+    """An open file with a place in it. It leaves the file open."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file, self._place = file, 0
+
+    def read_at(self, length: int, offset: int) -> bytes:
+        """Bytes from `offset` on."""
+        return self._file.read(offset, length)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._place = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._file.size}[whence]
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        length = min(len(buffer), max(self._file.size - self._place, 0))
+        buffer[:length] = self.read_at(length, self._place)
+        self._place += length
+        return length
+
+
 class _OwnFile(RawFile):
     """A file that nobody else uses."""
 
@@ -172,67 +198,3 @@ class _Unpacked(io.RawIOBase):
         self._inner.close()
         self._packed.close()
         super().close()
-
-
-@contextmanager
-def written_whole(path: str) -> Iterator[BinaryIO]:
-    """A file to write to, which appears at `path` when the block ends: whole and on the disk, in place of what was there.
-
-    Where the block ends in an exception, nothing is left. Who is killed leaves at most a file whose name ends in `.unfinished`.
-
-    Raises:
-        OSError: as the file system says, such as for a full disk.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with written_whole(f"{folder}/a.txt") as file:
-    ...         print(file.write(b"all"), os.path.exists(f"{folder}/a.txt"))
-    ...     os.listdir(folder)
-    3 False
-    ['a.txt']
-    """
-    unfinished = Unfinished(path)
-    try:
-        yield unfinished.file
-        unfinished.finish()
-        unfinished.appear()
-    except BaseException:
-        unfinished.discard()
-        raise
-
-
-class Unfinished:
-    """A file that is written under a name of its own beside `path`.
-
-    Attributes:
-        file: what is written to.
-    """
-
-    file: BinaryIO
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._beside = f"{path}.{secrets.token_hex(4)}.unfinished"
-        self.file = open(self._beside, "xb", _BUFFER_BYTES)  # noqa: SIM115 - open for as long as it is written
-
-    def finish(self) -> None:
-        """Have all of it on the disk, but under another name."""
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        self.file.close()
-
-    def appear(self) -> None:
-        """Give the file its name, and have that on the disk, too."""
-        os.replace(self._beside, self._path)
-        folder = os.open(os.path.dirname(self._path) or ".", os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def discard(self) -> None:
-        """Remove the file, unless it got its name."""
-        with suppress(FileNotFoundError):
-            os.remove(self._beside)
-        with suppress(OSError):  # what was in the buffer may not fit on the disk
-            self.file.close()

@@ -26,13 +26,12 @@ import numpy.typing as npt
 from ..common.former_names import formerly
 from ..common.messages import shorten
 from ..common.validation import warn
-from ..files.folders import private_folder
 from ..files.mmap_files import map_readable
 from ..files.opened import OpenFile, open_file
 from ..files.stamps import Stamp
 from ..files.storage_options import StorageOptionsLike
-from ..files.streams import written_whole
 from ..files.urls import is_remote, name_of, unsigned
+from ..files.whole_files import private_folder, written_whole
 
 SUFFIX = ".headrace-index"
 SUFFIXES = (SUFFIX, formerly(SUFFIX))

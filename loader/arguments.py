@@ -67,7 +67,7 @@ def as_list(name: str, operations: Any) -> Sequence[Any]:
 
 
 def skips(on_error: Any, max_errors: int | None) -> bool:
-    """Whether records that fail are left out."""
+    """True if records that fail are skipped."""
     one_of("on_error", on_error, "raise", "skip")
     if max_errors is not None:
         whole_number("max_errors", max_errors, 0, None, "a number of errors, or None for no limit")

@@ -42,7 +42,7 @@ from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 
 @dataclass(frozen=True)
 class _Description:
-    """What a loader is made of."""
+    """The arguments of a loader."""
 
     pipeline: Pipeline
     execution: ExecutionOptions
@@ -307,7 +307,7 @@ class DataLoader(Remarks):
 
 
 def _number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
-    """Which operation is the `Batch` that is meant.
+    """The number of the operation that is the wanted `Batch`.
 
     Args:
         operations: of a pipeline.

@@ -66,7 +66,7 @@ class Uninterrupted:
 
     @property
     def holds(self) -> bool:
-        """Whether something came that is held back."""
+        """True if an interrupt came and is held back."""
         return self.came or self._error is not None
 
     def __exit__(self, *_: object) -> None:
@@ -97,7 +97,7 @@ class Uninterrupted:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = float("inf")) -> bool:
-    """Whether a condition comes true; waits for that, no longer than `seconds`, or until an interrupt is held back."""
+    """Wait until a condition is true, at most `seconds`, or until an interrupt is held back; return the condition."""
     until, (pause, longest) = time.monotonic() + seconds, _PAUSES
     while not condition():
         if time.monotonic() > until or _interrupted():

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How far and on how many threads records are read ahead, for sources that wait for disks or networks.
+    """Reading ahead, for sources that wait for disks or networks: number of threads, and of records.
 
     Both are for each place that works: the user's process with `worker_count=0` or with worker threads, which share them, and
     each worker process or actor.
@@ -107,7 +107,7 @@ class Auto:
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Where and how far ahead the work is done: never what comes of it, but for what draws from global generators.
+    """Place and read-ahead of the work. They never change the stream, except for code that draws from global generators.
 
     Attributes:
         worker_count: 0 works in the calling thread and reads ahead on threads; other numbers work in that many processes,
@@ -186,7 +186,7 @@ class ExecutionOptions:
 
     @property
     def reading(self) -> ReadOptions:
-        """How records are read ahead."""
+        """The options of reading ahead."""
         return self.read_options or ReadOptions()
 
 

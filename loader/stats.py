@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from .timing.stats import StageStats, WorkerStats
+from .timing.snapshot import Snapshot, WorkerStats
 from .timing.tables import lines_of_stages, lines_of_workers, table, throughput
 from .timing.times import TaskEvent, WorkerEvent
 
@@ -27,43 +27,18 @@ OPERATION_LINES = 6
 
 
 @dataclass(frozen=True)
-class IteratorStats:
-    """What `iterator.stats()` tells; `print` it for a table of at most 15 lines.
-
-    What is told of stages and workers is of the tasks whose results your process took, which may be some more than you
-    received the elements of. It is empty with `ExecutionOptions(observe=False)`.
+class IteratorStats(Snapshot):
+    """A `Snapshot` with what workers did and the single tasks, from `iterator.stats()`; `print` it for a table of 15 lines.
 
     Attributes:
-        steps: elements that you received since the start, or since `set_state`.
-        elapsed: seconds in which you received them, your own work in between included.
-        waited: seconds of these that you spent in `next`. Without workers your thread does the operations there.
-        worker_count: of the loader.
-        skipped: records or batches left out because they failed.
-        stages: what the tasks of each stage took.
         workers: what the workers did. Without workers it is your thread; None: nothing is known.
-        tasks: the last 2,000 tasks, one by one.
+        tasks: the last 2,000 tasks, one by one; none with `ExecutionOptions(observe=False)`.
         worker_events: the last starts of worker processes, and ends that nobody wanted.
     """
 
-    steps: int
-    elapsed: float
-    waited: float
-    worker_count: int
-    skipped: int
-    stages: tuple[StageStats, ...] = ()
     workers: WorkerStats | None = None
     tasks: tuple[TaskEvent, ...] = field(default=(), repr=False)
     worker_events: tuple[WorkerEvent, ...] = field(default=(), repr=False)
-
-    @property
-    def records(self) -> int:
-        """Positions whose records were read."""
-        return sum(stage.inputs for stage in self.stages if stage.reads)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements."""
-        return sum(stage.nbytes for stage in self.stages if stage.ends)
 
     @property
     def reads_under_way(self) -> float:
@@ -86,8 +61,8 @@ class IteratorStats:
     def to_dict(self) -> dict[str, Any]:
         """All but the single tasks and events, as plain values for JSON."""
         plain = dataclasses.asdict(dataclasses.replace(self, tasks=(), worker_events=()))
-        del plain["tasks"], plain["worker_events"]
-        return {**plain, "records": self.records, "nbytes": self.nbytes}
+        del plain["tasks"], plain["worker_events"], plain["feeding"]
+        return plain
 
     def __str__(self) -> str:
         rows = [("waited in next()", self.waited), ("your own work", self.elapsed - self.waited)]

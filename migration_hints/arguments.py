@@ -205,7 +205,7 @@ def unknown_argument(function: str, name: str, known: Sequence[str]) -> TypeErro
 
 
 def argument_instead(function: str, name: str, known: Sequence[str]) -> str:
-    """What to write for an argument that a function has not: that of another library, or a slip of the pen.
+    """The replacement of an argument that a function does not have: another library's, or a misspelled one.
 
     >>> argument_instead("load", "num_workers", [])
     'use worker_count=2'

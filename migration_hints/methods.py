@@ -195,7 +195,7 @@ METHODS = {
 
 
 def method_instead(kind: str, name: str) -> str:
-    """What to write for a method that a kind of object has not; nothing for a name that nobody else has either.
+    """The replacement of a method that a kind of object does not have; empty for a name that no other library has either.
 
     >>> method_instead("MapDataset", "take")
     'use dataset[:count]'

@@ -84,7 +84,7 @@ _OF_GRAIN = (
 
 
 def remark(name: str) -> str:
-    """What there is to say of a name of another library; nothing for any other name.
+    """The remark on a name of another library; empty for any other name.
 
     >>> remark("FilterTransform")
     '; use headrace.Filter'

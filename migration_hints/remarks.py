@@ -30,7 +30,7 @@ class NotHere:
 
 
 class RemarksOfClass(ABCMeta):
-    """Of a class: says where what it has not is, as its objects do."""
+    """Metaclass: says where a missing name is, as the class's objects do."""
 
     if not TYPE_CHECKING:  # which is to find such names itself
 
@@ -56,7 +56,7 @@ class Remarks(metaclass=RemarksOfClass):
 
 
 def _message(kind: Any, name: str) -> str:
-    """What to say of a name that objects of a class have not; nothing where there is nothing to say."""
+    """The remark on a name that objects of a class do not have, or nothing."""
     if name.startswith("_"):
         return ""
     from .methods import method_instead

@@ -1,16 +1,15 @@
-"""Operations on several elements at a time, which stay elements: shuffled within a window, or put together.
-
-In: elements. Out: the same ones in another order; or a tuple or dict of some.
-"""
+"""Operations on several elements at a time, which stay elements: shuffled within a window, or put together."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..common.keyed_random import KeyedGenerator
 from ..common.validation import whole_number
-from .protocol import Context, Element, Operation, Step
+from .chain import Chain, ChainT
+from .protocol import Context, Element, Operation, SeedFor, Step
 
 
 class WindowShuffle(Operation):
@@ -37,8 +36,14 @@ class WindowShuffle(Operation):
 
     @property
     def needs_seed(self) -> bool:  # type: ignore[override]
-        """As the base says."""
+        """Without a seed of its own."""
         return self.seed is None
+
+    def with_chain_seed(self, seed_for: SeedFor, number: int) -> WindowShuffle:
+        """The same shuffle with a seed of its own."""
+        other = copy.copy(self)
+        other.seed = seed_for("window_shuffle", self.seed)
+        return other
 
     def __repr__(self) -> str:
         return f"WindowShuffle({self.window_size})"
@@ -59,10 +64,28 @@ class WindowShuffle(Operation):
         def push_window(window: Sequence[tuple[Any, ...]]) -> None:
             places = order(len(window), *window[0][:3])
             for place in places if context.only is None else places[context.only : context.only + 1]:
-                context.seed, context.position, context.row, element = window[place]
+                context.seed, context.position, context.row, context.input, element = window[place]
                 then(element)
 
-        return _in_groups(self.window_size, push_window, context, number, keeps_rest=True)
+        return in_groups(self.window_size, push_window, context, number, keeps_rest=True)
+
+
+class WindowShuffleMethods(Chain[ChainT]):
+    """The method of a stream for this operation; that of a `MapDataset` changes the order of its indices."""
+
+    def window_shuffle(self, window_size: int, seed: int | None = None) -> ChainT:
+        """Shuffles elements within windows: those of one come before those of the next.
+
+        Args:
+            window_size: elements of a window.
+            seed: in `[0, 2^64)`; None (default): made of that of `seed()` before.
+
+        >>> from headrace import MapDataset
+        >>> shuffled = list(MapDataset.range(6).to_iter_dataset().window_shuffle(3, seed=1))
+        >>> sorted(shuffled[:3]), sorted(shuffled[3:])
+        ([0, 1, 2], [3, 4, 5])
+        """
+        return self.then(WindowShuffle(window_size, seed))
 
 
 class Together(Operation):
@@ -75,6 +98,7 @@ class Together(Operation):
 
     drops_remainder = True
     needs_one = False  # the shortest dataset may be empty
+    puts_together = True
 
     def __init__(self, count: int, names: Sequence[str] = ()) -> None:
         self.takes = count
@@ -85,15 +109,15 @@ class Together(Operation):
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         def push_together(group: Sequence[tuple[Any, ...]]) -> None:
-            context.seed, context.position, context.row, _ = group[0]
+            context.seed, context.position, context.row = group[0][:3]
             elements = tuple(element for *_, element in group)
             then(dict(zip(self.names, elements)) if self.names else elements)
 
         assert self.takes is not None, "set when it was made"
-        return _in_groups(self.takes, push_together, context, number, keeps_rest=False)
+        return in_groups(self.takes, push_together, context, number, keeps_rest=False)
 
 
-def _in_groups(
+def in_groups(
     size: int, push_group: Callable[[Sequence[tuple[Any, ...]]], None], context: Context, number: int, keeps_rest: bool
 ) -> Step:
     """A step that gathers elements, each with its place, and pushes them on when there are enough.
@@ -112,7 +136,7 @@ def _in_groups(
             raise
 
     def step(element: Element) -> None:
-        group.append((context.seed, context.position, context.row, element))
+        group.append((context.seed, context.position, context.row, context.input, element))
         if len(group) == size:
             emit()
 

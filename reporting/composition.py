@@ -13,15 +13,16 @@ import numpy as np
 
 from ..loader.iterator import DataLoaderIterator
 from ..loader.options import ExecutionOptions, ReadOptions
+from ..loader.state.loader_state import LoaderState
 from ..operations.trees import Structure, flatten
-from ..sources.used_records import used_records
-from .loops import host_iterator, without_line
+from ..sources.provenance import used_records
+from .loops import host_iterator
 
 LOOKED_UP = 1000
 """Positions whose records are looked up where a chain mixes below its order: the last ones. Chosen: a fraction of a second."""
 
 
-class Leaf(NamedTuple):
+class BatchLeaf(NamedTuple):
     """An array of a batch, or something else."""
 
     name: str
@@ -31,7 +32,7 @@ class Leaf(NamedTuple):
     filled: float | None  # of segment ids: the share that belongs to a segment
 
 
-class Part(NamedTuple):
+class MixPart(NamedTuple):
     """Of a mix."""
 
     name: str
@@ -42,8 +43,8 @@ class Part(NamedTuple):
 class Composition(NamedTuple):
     """Of the batches of a loop."""
 
-    leaves: tuple[Leaf, ...] = ()
-    parts: tuple[Part, ...] = ()
+    leaves: tuple[BatchLeaf, ...] = ()
+    parts: tuple[MixPart, ...] = ()
 
 
 def composition(loop: Any) -> Composition:
@@ -51,23 +52,23 @@ def composition(loop: Any) -> Composition:
     host = host_iterator(loop)
     if host is None:
         return Composition()
-    return Composition(_leaves(host), _parts(without_line(loop)))
+    return Composition(_leaves(host), _parts(loop, host))
 
 
-def _parts(loop: Any) -> tuple[Part, ...]:
+def _parts(loop: Any, host: DataLoaderIterator) -> tuple[MixPart, ...]:
     if not hasattr(loop, "part_records"):
-        return _parts_of_chain(loop)
+        return _parts_of_chain(loop, host)
     epochs = loop.part_epochs
-    return tuple(Part(name, records, epochs[name]) for name, records in loop.part_records.items())
+    return tuple(MixPart(name, records, epochs[name]) for name, records in loop.part_records.items())
 
 
-def _parts_of_chain(loop: Any) -> tuple[Part, ...]:
+def _parts_of_chain(loop: Any, host: DataLoaderIterator) -> tuple[MixPart, ...]:
     """The parts of a mix below the order, as in `mix(…).pack(…)`: each record counts once in an epoch."""
-    here = loop._here()
-    if len(here.pipeline.leaves) != 1 or here.pipeline.leaf.in_order:
+    if len(host.pipeline.leaves) != 1 or host.pipeline.leaf.in_order:
         return ()
-    counts = Counter(name for name, _ in set(_named_records(here.pipeline.leaf, here.cursor.positions[0])))
-    return tuple(Part(name, count, None) for name, count in sorted(counts.items()))
+    stop = LoaderState.from_json(loop.get_state()).cursor.positions[0]
+    counts = Counter(name for name, _ in set(_named_records(host.pipeline.leaf, stop)))
+    return tuple(MixPart(name, count, None) for name, count in sorted(counts.items()))
 
 
 def _named_records(leaf: Any, stop: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -79,8 +80,8 @@ def _named_records(leaf: Any, stop: int) -> Iterator[tuple[str, tuple[Any, ...]]
                 yield used.datasets[0], (position // leaf.epoch_length, used.datasets, used.key)
 
 
-def _leaves(host: DataLoaderIterator) -> tuple[Leaf, ...]:
-    pipeline = host._pipeline
+def _leaves(host: DataLoaderIterator) -> tuple[BatchLeaf, ...]:
+    pipeline = host.pipeline
     if any(leaf.in_order for leaf in pipeline.leaves):  # what comes once is the user's
         return ()
     alone = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
@@ -100,8 +101,8 @@ def _names(structure: Structure) -> Iterator[str]:
         )
 
 
-def _leaf(name: str, leaf: Any) -> Leaf:
+def _leaf(name: str, leaf: Any) -> BatchLeaf:
     if not isinstance(leaf, (np.ndarray, np.generic)):
-        return Leaf(name, type(leaf).__name__, (), 0, None)
+        return BatchLeaf(name, type(leaf).__name__, (), 0, None)
     ids = "segment_ids" in name and leaf.size > 0
-    return Leaf(name, str(leaf.dtype), leaf.shape, int(leaf.nbytes), float(np.mean(leaf != 0)) if ids else None)
+    return BatchLeaf(name, str(leaf.dtype), leaf.shape, int(leaf.nbytes), float(np.mean(leaf != 0)) if ids else None)

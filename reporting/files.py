@@ -6,14 +6,13 @@ In: bytes. Out: a file; or one error, as early as possible.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..common.messages import shorten
 from ..errors import OutputError
-from ..files.streams import written_whole
+from ..files.whole_files import WholeFile, written_whole
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
@@ -28,9 +27,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
             raise IsADirectoryError("it is a folder")
         if place.exists() and not place.is_file():
             raise OSError("it is a device or a pipe")
-        number, name = tempfile.mkstemp(prefix=f".{place.name}-", dir=place.parent)
-        os.close(number)
-        os.unlink(name)
+        WholeFile(str(place)).discard()
     return place
 
 

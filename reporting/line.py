@@ -13,8 +13,9 @@ from typing import Any
 from tqdm.std import tqdm
 
 from ..common.units import format_bytes
-from ..loader.state.standing import Resumable
-from .loops import NOTHING, passed, seen
+from ..loader.state.position_api import Resumable
+from ..loader.timing.snapshot import Snapshot
+from .loops import snapshot
 
 SECONDS = 0.5
 """Between two updates of the line, at least: numbers that change faster cannot be read."""
@@ -50,7 +51,7 @@ class Progress(Resumable):
         self._iterator = iterator
         self._line, self._disable = line, disable
         self._bar: tqdm[Any] | None = None
-        self._before = NOTHING  # when the line was written last
+        self._before = _NOTHING  # when the line was written last
 
     def __next__(self) -> Any:
         bar = self._bar
@@ -72,6 +73,11 @@ class Progress(Resumable):
         if name == "_iterator":  # of one that is being made or copied
             raise AttributeError(name)
         return getattr(self._iterator, name)
+
+    @property
+    def without_line(self) -> Any:
+        """The iterator."""
+        return self._iterator
 
     def __repr__(self) -> str:
         return f"progress({self._iterator!r})"
@@ -102,10 +108,10 @@ class Progress(Resumable):
 
     def _new_bar(self) -> tqdm[Any]:
         kind, disable = _kind_of_line(self._disable)
-        self._before = seen(self._iterator) or NOTHING
+        self._before = snapshot(self._iterator) or _NOTHING
         return kind(
             total=_length(self._iterator),
-            initial=passed(self._iterator),
+            initial=_passed(self._iterator),
             unit="step",
             mininterval=SECONDS,
             disable=disable,
@@ -117,12 +123,12 @@ class Progress(Resumable):
         bar, self._bar = self._bar, None
         if bar is not None:
             if not bar.disable:
-                self._before = NOTHING  # the last line is about all of it
+                self._before = _NOTHING  # the last line is about all of it
                 self._tell(bar)
             bar.close()
 
     def _tell(self, bar: tqdm[Any]) -> None:
-        now = seen(self._iterator)
+        now = snapshot(self._iterator)
         if now is None or now == self._before:
             return
         new, self._before = now.since(self._before), now
@@ -130,6 +136,16 @@ class Progress(Resumable):
         rates = [f"{new.records * each:,.0f} records/s", f"{format_bytes(new.nbytes * each)}/s"] if now.records else []
         words = [*rates, f"waited {new.waited * each:.1%}", *_epoch(self._iterator)]
         bar.set_postfix_str(", ".join(words))
+
+
+_NOTHING = Snapshot(0, 0.0, 0.0)
+
+
+def _passed(iterator: Any) -> int:
+    try:
+        return int(iterator.passed)
+    except (AttributeError, TypeError):  # it is not of a loader
+        return 0
 
 
 def _length(iterator: Any) -> int | None:

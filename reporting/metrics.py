@@ -20,8 +20,9 @@ from ..errors import MissingExtraError, PortError
 from ..loader.iterator import DataLoaderIterator
 from ..loader.stats import IteratorStats
 from ..loader.timing.listeners import listening
+from ..loader.timing.snapshot import PARTS_OF_A_WAIT
 from ..sources.mixed.source import MixedSource
-from .loops import check_loop, host_iterator, seen, without_line
+from .loops import check_loop, host_iterator, snapshot, without_line
 
 __all__ = ["Server", "serve"]
 
@@ -106,7 +107,7 @@ def _prometheus() -> Any:
     return prometheus_client
 
 
-class _Sample(NamedTuple):
+class _Number(NamedTuple):
     """A number, of the loop whose label is added later."""
 
     name: str
@@ -176,18 +177,21 @@ _HELP: dict[str, tuple[str, tuple[str, ...]]] = {
 """What each number tells, and its labels beside `loop`."""
 
 
-def _samples(loop: Any) -> Iterator[_Sample]:
-    if (told := seen(loop)) is not None:
-        names = ("steps_total", "seconds_total", "waited_seconds_total", "records_total", "bytes_total")
-        yield from (_Sample(name, value) for name, value in zip(names, told))
+def _samples(loop: Any) -> Iterator[_Number]:
+    counted, host = snapshot(loop), host_iterator(loop)
+    if counted is not None:
+        yield _Number("steps_total", counted.steps)
+        yield _Number("seconds_total", counted.elapsed)
+        yield _Number("waited_seconds_total", counted.waited)
+        yield _Number("records_total", counted.records)
+        yield _Number("bytes_total", counted.nbytes)
+        if counted.feeding is not None:
+            parts = zip(PARTS_OF_A_WAIT[1:], counted.feeding[1:])
+            yield from (_Number("fed_waited_seconds_total", seconds, (part,)) for part, seconds in parts)
     for name, ask in _PLACE:
         yield from _where_known(name, ask, loop)
-    host = host_iterator(loop)
     if host is not None:
         yield from _of_work(host.stats())
-    if loop is not host and told is not None:
-        parts = loop.stats().total
-        yield from (_Sample("fed_waited_seconds_total", parts[n], (parts._fields[n],)) for n in range(1, len(parts)))
     if host is not None and hasattr(loop, "part_records"):
         yield from _of_parts(loop, host)
 
@@ -199,41 +203,41 @@ _PLACE: tuple[tuple[str, Callable[[Any], float]], ...] = (
 )
 
 
-def _where_known(name: str, ask: Callable[[Any], float], loop: Any) -> Iterable[_Sample]:
+def _where_known(name: str, ask: Callable[[Any], float], loop: Any) -> Iterable[_Number]:
     try:
-        return [_Sample(name, ask(loop))]
+        return [_Number(name, ask(loop))]
     except (TypeError, AttributeError):  # of something else than a loader's
         return []
 
 
-def _of_work(stats: IteratorStats) -> Iterator[_Sample]:
+def _of_work(stats: IteratorStats) -> Iterator[_Number]:
     for stage in stats.stages:
         labels = (str(stage.number),)
-        yield _Sample("tasks_total", stage.tasks, labels)
-        yield _Sample("busy_seconds_total", stage.busy, labels)
-        yield _Sample("reading_seconds_total", stage.reading, labels)
-        yield _Sample("ready_tasks", stage.ahead, labels)
+        yield _Number("tasks_total", stage.tasks, labels)
+        yield _Number("busy_seconds_total", stage.busy, labels)
+        yield _Number("reading_seconds_total", stage.reading, labels)
+        yield _Number("ready_tasks", stage.ahead, labels)
         for operation in stage.operations:
-            yield _Sample("operation_seconds", operation.seconds, (f"{operation.number} {operation.name}",))
+            yield _Number("operation_seconds", operation.seconds, (f"{operation.number} {operation.name}",))
     if (workers := stats.workers) is not None:
-        yield _Sample("workers", workers.count)
-        yield _Sample("workers_busy_ratio", workers.busy)
-        yield _Sample("workers_started_total", workers.started)
-        yield _Sample("workers_ended_total", workers.ended)
-        yield _Sample("shared_bytes", workers.slab_bytes)
+        yield _Number("workers", workers.count)
+        yield _Number("workers_busy_ratio", workers.busy)
+        yield _Number("workers_started_total", workers.started)
+        yield _Number("workers_ended_total", workers.ended)
+        yield _Number("shared_bytes", workers.slab_bytes)
 
 
-def _of_parts(loop: Any, host: DataLoaderIterator) -> Iterator[_Sample]:
+def _of_parts(loop: Any, host: DataLoaderIterator) -> Iterator[_Number]:
     records = loop.part_records
-    yield from (_Sample("part_records_total", count, (part,)) for part, count in records.items())
-    yield from (_Sample("part_epoch", epoch, (part,)) for part, epoch in loop.part_epochs.items())
+    yield from (_Number("part_records_total", count, (part,)) for part, count in records.items())
+    yield from (_Number("part_epoch", epoch, (part,)) for part, epoch in loop.part_epochs.items())
     for part, source in _sources(host).items():
         for leaf, length in _mean_lengths(source).items():
-            yield _Sample("part_tokens", records[part] * length, (part, leaf))
+            yield _Number("part_tokens", records[part] * length, (part, leaf))
 
 
 def _sources(host: DataLoaderIterator) -> dict[str, Any]:
-    leaves = host._pipeline.leaves
+    leaves = host.pipeline.leaves
     if isinstance(leaves[0].source, MixedSource):
         return leaves[0].source.parts
     return {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}

@@ -1,30 +1,28 @@
-"""Writes what a loop did as a trace that ui.perfetto.dev shows, by Perfetto's own library.
-
-In: a loop. Out: a file.
-"""
+"""Writes what a loop did as trace events in JSON: Chrome's format, which ui.perfetto.dev opens."""
 
 from __future__ import annotations
 
-import itertools
+import json
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtraError
 from .files import written
 from .loops import both_stats
-from .timeline import Span, Timeline, Track, timeline
+from .timeline import Span, Timeline, timeline
 
-FLOWS_OF_STEPS = 1 << 40
-"""Added to the numbers of a feeder's batches, which are below 0: flows have numbers above 0."""
+FEEDER_FLOWS = 1 << 40
+"""Added to the numbers of a feeder's batches, which are below 0: the ids of flows are above 0."""
 
 
 def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
-    """Write what a loop did last as a trace, which https://ui.perfetto.dev shows.
+    """Write a timeline of what a loop did last, which https://ui.perfetto.dev shows.
 
     There is a track for your loop, for each worker and for each thread of a device feeder, with a span for each task, wait and
-    transfer of the last 2,000 tasks; and arrows from the reading of records to the batch that they became.
+    transfer of the last 2,000 tasks; and arrows from the reading of records to the batch that they became. The file is JSON
+    of trace events, which `chrome://tracing` opens, too.
 
     Args:
         loop: an iterator or a device feeder of headrace, while it runs or after its end.
@@ -35,108 +33,51 @@ def write_perfetto(loop: Any, path: str | os.PathLike[str]) -> Path:
 
     Raises:
         OutputError: the file cannot be written.
-        MissingExtraError: perfetto is not installed.
 
-    >>> import headrace, tempfile
+    >>> import headrace, json, tempfile
     >>> iterator = iter(headrace.load(range(100), batch_size=10, num_epochs=1))
     >>> _ = list(iterator)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     trace = headrace.write_perfetto(iterator, folder + "/run.perfetto")
-    ...     trace.stat().st_size > 0
-    True
+    ...     trace = headrace.write_perfetto(iterator, folder + "/run.json")
+    ...     sorted(json.loads(trace.read_text()))
+    ['displayTimeUnit', 'traceEvents']
     """
     return write_timeline(timeline(*both_stats(loop)), path)
 
 
 def write_timeline(shown: Timeline, path: str | os.PathLike[str]) -> Path:
     """Write it; see `write_perfetto`."""
-    check_perfetto()
-    from perfetto.trace_builder.proto_builder import TraceProtoBuilder
-
-    builder = TraceProtoBuilder()
-    for packet in _packets(shown):
-        builder.add_packet().MergeFrom(packet)
-    return written(path, builder.serialize())
+    trace = {"displayTimeUnit": "ms", "traceEvents": list(_events(shown))}
+    return written(path, json.dumps(trace).encode())
 
 
-def check_perfetto() -> None:
-    """Whether a trace can be written.
-
-    Raises:
-        MissingExtraError: perfetto is not installed.
-    """
-    try:
-        import perfetto.protos.perfetto.trace.perfetto_trace_pb2  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError('a trace needs perfetto; pip install "headrace[pictures]".') from error
-
-
-def _packets(shown: Timeline) -> Iterator[Any]:
-    numbers = itertools.count(2)
-    yield _descriptor(1, "headrace", process=True)
-    for track in shown.tracks:
-        number = next(numbers)
-        yield _descriptor(number, track.name)
-        yield from _track(track, number)
-    number = next(numbers)
-    yield _descriptor(number, "finished and not yet taken", counter=True)
+def _events(shown: Timeline) -> Iterator[dict[str, Any]]:
+    yield _event("M", 0, name="process_name", args={"name": "headrace"})
+    flows: dict[int, list[Span]] = defaultdict(list)
+    for thread, track in enumerate(shown.tracks, 1):
+        yield _event("M", thread, name="thread_name", args={"name": track.name})
+        yield _event("M", thread, name="thread_sort_index", args={"sort_index": thread})
+        for span in track.spans:
+            for flow in span.flows:
+                flows[flow].append(span)
+    for spans in flows.values():
+        spans.sort(key=lambda span: span.began)
+    for thread, track in enumerate(shown.tracks, 1):
+        for span in track.spans:
+            duration = _micros(span.ended) - _micros(span.began)
+            args = dict(span.details)
+            yield _event("X", thread, span.began, name=span.name, cat=span.kind, dur=round(duration, 3), args=args)
+            for flow in span.flows:  # right after the span: an arrow leads from or to the span that began last
+                kind = "s" if span is flows[flow][0] else "f" if span is flows[flow][-1] else "t"
+                number = flow + 1 if flow >= 0 else FEEDER_FLOWS - flow
+                yield _event(kind, thread, span.began, name="batch", cat="flow", id=number, bp="e")
     for at, count in shown.ready:
-        packet = _event(number, at, "TYPE_COUNTER")
-        packet.track_event.counter_value = count
-        yield packet
+        yield _event("C", 0, at, name="finished and not yet taken", args={"blocks": count})
 
 
-def _track(track: Track, number: int) -> Iterator[Any]:
-    open_spans: list[Span] = []
-    for span in track.spans:
-        while open_spans and open_spans[-1].ended <= span.began:
-            yield _event(number, open_spans.pop().ended, "TYPE_SLICE_END")
-        yield _begin(span, number)
-        open_spans.append(span)
-    while open_spans:
-        yield _event(number, open_spans.pop().ended, "TYPE_SLICE_END")
+def _event(phase: str, thread: int, at: float = 0.0, **more: Any) -> dict[str, Any]:
+    return {"ph": phase, "pid": os.getpid(), "tid": thread, "ts": _micros(at), **more}
 
 
-def _begin(span: Span, track: int) -> Any:
-    packet = _event(track, span.began, "TYPE_SLICE_BEGIN")
-    packet.track_event.name = span.name
-    packet.track_event.categories.append(span.kind)
-    packet.track_event.flow_ids.extend(flow + 1 if flow >= 0 else FLOWS_OF_STEPS - flow for flow in span.flows)
-    for name, value in span.details:
-        told = packet.track_event.debug_annotations.add()
-        told.name = name
-        setattr(told, _VALUES[type(value)], value)
-    return packet
-
-
-_VALUES = {int: "int_value", float: "double_value", str: "string_value"}
-
-
-def _event(track: int, at: float, kind: str) -> Any:
-    packet = _packet()
-    packet.timestamp = round(at * 1e9)
-    packet.trusted_packet_sequence_id = 1
-    packet.track_event.track_uuid = track
-    packet.track_event.type = getattr(type(packet.track_event), kind)
-    return packet
-
-
-def _descriptor(number: int, name: str, *, process: bool = False, counter: bool = False) -> Any:
-    packet = _packet()
-    track = packet.track_descriptor
-    track.uuid = number
-    if process:
-        track.process.pid, track.process.process_name = os.getpid(), name
-        track.child_ordering = type(track).EXPLICIT
-    else:
-        track.parent_uuid, track.name = 1, name
-        track.sibling_order_rank = number
-    if counter:
-        track.counter.SetInParent()
-    return packet
-
-
-def _packet() -> Any:
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket
-
-    return TracePacket()
+def _micros(seconds: float) -> float:
+    return round(seconds * 1e6, 3)

@@ -1,4 +1,4 @@
-"""The pictures that somebody wants of a run: a report, a trace.
+"""The pictures that somebody wants of a run: a report, a timeline.
 
 In: where they are to go, before the run; and what was found, after it. Out: files.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .files import check_writable
 from .loops import both_stats
-from .perfetto import check_perfetto, write_timeline
+from .perfetto import write_timeline
 from .plots import check_matplotlib
 from .recording import Recorder, Recording
 from .report import write_recording
@@ -26,18 +26,19 @@ class Pictures:
         MissingExtraError: a library is not installed.
     """
 
-    def __init__(self, report: Path | None, trace: Path | None) -> None:
-        self._report, self._trace = report, trace
+    def __init__(self, report: Path | None, timeline_file: Path | None) -> None:
+        self._report, self._timeline = report, timeline_file
         self._recorder: Recorder | None = None
-        for path, check in ((report, check_matplotlib), (trace, check_perfetto)):
+        if report is not None:
+            check_matplotlib()
+        for path in (report, timeline_file):
             if path is not None:
-                check()
                 check_writable(path)
 
     @contextmanager
     def of_loops(self) -> Iterator[None]:
         """Pictures are of the loops that begin within; where none is wanted, nothing is done."""
-        if self._report is None and self._trace is None:
+        if self._report is None and self._timeline is None:
             yield
             return
         with Recorder() as self._recorder:
@@ -52,6 +53,6 @@ class Pictures:
         files = []
         if self._report is not None:
             files.append(write_recording(Recording.of(loop, samples), self._report, verdict))
-        if self._trace is not None:
-            files.append(write_timeline(timeline(*both_stats(loop)), self._trace))
+        if self._timeline is not None:
+            files.append(write_timeline(timeline(*both_stats(loop)), self._timeline))
         return files

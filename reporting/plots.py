@@ -14,7 +14,7 @@ import numpy as np
 
 from ..common.messages import shorten
 from ..errors import MissingExtraError
-from ..loader.timing.stats import StageStats
+from ..loader.timing.snapshot import StageStats
 from .recording import Recording, Sample
 from .timeline import Span, Timeline, Track
 
@@ -188,10 +188,10 @@ def waits_plot(shown: Timeline) -> str:
 
 def throughput_plot(samples: Sequence[Sample]) -> str:
     """Steps in a second, and the share of the time that was waited."""
-    pairs = [pair for pair in pairwise(_thinned(samples)) if pair[1].seen.elapsed > pair[0].seen.elapsed]
+    pairs = [pair for pair in pairwise(_thinned(samples)) if pair[1].loop.elapsed > pair[0].loop.elapsed]
     if not pairs:
         return ""
-    new = [after.seen.since(before.seen) for before, after in pairs]
+    new = [after.loop.since(before.loop) for before, after in pairs]
     at = [after.at - samples[0].at for _, after in pairs]
 
     def draw(axes: Any) -> None:
@@ -230,7 +230,7 @@ def memory_plot(samples: Sequence[Sample]) -> str:
         axes.stackplot(
             at, own, workers, colors=[COLOURS["own work"], COLOURS["task"]], labels=["your process", "its workers"]
         )
-        shared = [sample.shared_bytes / 1e6 for sample in samples]
+        shared = [sample.loop.shared_bytes / 1e6 for sample in samples]
         if any(shared):
             axes.plot(at, shared, color=COLOURS["waiting"], linewidth=1, label="batches shared with workers")
         axes.set_ylim(bottom=0)

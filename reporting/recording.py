@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from ..loader.device.stats import FeederStats
-from ..loader.iterator import DataLoaderIterator
 from ..loader.stats import IteratorStats
 from ..loader.timing.listeners import listening
+from ..loader.timing.snapshot import Snapshot
 from .composition import Composition, composition
-from .loops import Seen, both_stats, host_iterator, seen
+from .loops import both_stats, host_iterator, snapshot
 from .memory import memory
 
 SECONDS = 0.1
@@ -34,10 +34,9 @@ class Sample(NamedTuple):
     """How far a loop was at a time."""
 
     at: float  # seconds of `time.perf_counter`
-    seen: Seen
+    loop: Snapshot
     own_bytes: int  # of memory; 0 where the system does not tell
     workers_bytes: int
-    shared_bytes: int
 
 
 @dataclass(frozen=True)
@@ -114,11 +113,9 @@ class Recorder:
 
 
 def _elapsed(loop: Any) -> float:
-    found = seen(loop)
+    found = snapshot(loop)
     return 0.0 if found is None else found.elapsed
 
 
 def _sample(loop: Any, used: tuple[int, int]) -> Sample:
-    host: DataLoaderIterator | None = host_iterator(loop)
-    shared = 0 if host is None else host._observer.slab_bytes
-    return Sample(time.perf_counter(), seen(loop) or Seen(0, 0.0, 0.0, 0, 0), *used, shared)
+    return Sample(time.perf_counter(), snapshot(loop) or Snapshot(0, 0.0, 0.0), *used)

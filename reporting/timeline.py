@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..loader.device.stats import BatchTimes, FeederStats
 from ..loader.stats import IteratorStats
@@ -20,7 +20,8 @@ Kind: TypeAlias = Literal[
 ]
 
 
-class Span(NamedTuple):
+@dataclass(frozen=True)
+class Span:
     """Something that took time, in seconds of `time.perf_counter`."""
 
     kind: Kind
@@ -92,10 +93,10 @@ def _with_own_work(waits: Sequence[Span], whole: Sequence[bool]) -> Iterator[Spa
     for wait, follows in zip(waits, whole):
         if wait.began > ended:
             own = Span("own work", "your own work", ended, wait.began)
-            yield own if follows else own._replace(kind="not timed", name="steps that were not timed")
+            yield own if follows else replace(own, kind="not timed", name="steps that were not timed")
         began = max(wait.began, ended)
         ended = max(wait.ended, began)
-        yield wait._replace(began=began, ended=ended)
+        yield replace(wait, began=began, ended=ended)
 
 
 def _feeder(steps: Sequence[BatchTimes], taken: Sequence[TaskEvent]) -> tuple[Track, ...]:

@@ -36,7 +36,7 @@ _MOST = 1 << 20
 
 @dataclass(frozen=True)
 class BlockShuffle:
-    """How `IndexSampler(shuffle=…)` shuffles records that lie in a store: by blocks of neighbours, mixed in windows.
+    """A shuffle for records in a store, as `IndexSampler(shuffle=…)`: blocks of neighbours, mixed in windows.
 
     A window takes `block * window` records, of about `window` places of the source: as much as is to be brought together and
     kept at hand. Larger ones shuffle better (docs/shuffle.md).
@@ -70,7 +70,7 @@ class BlockShuffle:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What decides the order, in plain values."""
+        """The values that decide the order."""
         return {"block": self.block, "window": self.window, "lanes": self.lanes}
 
     @property
@@ -79,7 +79,7 @@ class BlockShuffle:
         return self.block * self.window * self.lanes
 
     def readers_of_a_block(self, shards: int) -> int:
-        """How many of so many shards each block is read by.
+        """The number of shards, of `shard_count`, that read each block.
 
         >>> [BlockShuffle(lanes=4).readers_of_a_block(shards) for shards in (1, 4, 6, 8)]
         [1, 1, 3, 2]
@@ -158,7 +158,7 @@ class BlockOrder:
         return permute(ranks, epochs, self._blocks, self._seed + _BLOCKS) if len(ranks) else ranks
 
     def _first_block(self, window: Any) -> Any:
-        """Of a window in its lane; windows differ by one block at most."""
+        """The first block of a window in its lane; windows differ by one block at most."""
         return window * self._per_lane // max(self._windows, 1)
 
     def _rest_begins(self, epochs: Numbers) -> Numbers:

@@ -44,7 +44,7 @@ class ChainOrder:
 
     @property
     def block_size(self) -> int:
-        """As the protocol says; some maps take their time for each epoch, and of small ones a block would have many."""
+        """Small epochs have small blocks, as some maps compute for each epoch."""
         return min(MAX_BLOCK, MAX_EPOCHS * max(self.epoch_length, 1))
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class ChainOrder:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the order."""
+        """The values that decide the order."""
         maps = [getattr(each, "parameters", None) or parameters_of(each) for each in self.maps]
         selections = [selection for each in self.maps for selection in getattr(each, "selections", ())]
         later = {"selections": digest(selections, 12)} if selections else {}

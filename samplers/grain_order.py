@@ -76,7 +76,7 @@ class GrainOrder:
 
 
 def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
-    """Where the permutation of `[0, max_index]` for a seed in `[0, 2^32)` sends each place.
+    """Permute places by the permutation of `[0, max_index]` for a seed in `[0, 2^32)`.
 
     >>> shuffled(np.arange(10), max_index=9, seed=42).tolist()
     [8, 6, 7, 9, 0, 5, 1, 2, 4, 3]
@@ -95,7 +95,7 @@ def shuffled(places: Positions, max_index: int, seed: int) -> Positions:
 
 
 def shuffled_one(place: int, max_index: int, seed: int) -> int:
-    """Where the permutation sends one place: `shuffled` for a single number, which NumPy would take longer for.
+    """Permute one place: `shuffled` for a single number, for which NumPy takes longer.
 
     >>> [shuffled_one(place, max_index=10**6, seed=42) for place in (0, 1)] == shuffled(np.arange(2), 10**6, 42).tolist()
     True
@@ -116,7 +116,7 @@ def shuffled_one(place: int, max_index: int, seed: int) -> int:
 
 
 def place_of(key: int, max_index: int, seed: int) -> int:
-    """Which place `shuffled` sends to `key`."""
+    """The place that `shuffled` sends to `key`."""
     if max_index == 0:
         return 0
     bits = _bits(max_index)
@@ -146,7 +146,7 @@ def _decipher(number: int, keys: tuple[int, ...], width: int) -> int:
 
 @lru_cache(maxsize=16)
 def _small_epoch(max_index: int, keys: tuple[int, ...]) -> NDArray[np.uint16]:
-    """Where every number that the smallest cipher has, up to `max_index`, is sent.
+    """The images of all numbers of the smallest cipher, up to `max_index`.
 
     All walk at once, twice as far each time: `walk` is a step of the cipher, then two, then four, and ends inside.
     """
@@ -182,7 +182,7 @@ def _encipher(numbers: Words, keys: tuple[int, ...], width: int) -> Words:
 
 
 def _rounds(left: Any, right: Any, keys: tuple[int, ...], width: int, mask: Any) -> tuple[Any, Any]:
-    """What the rounds make of the words, arrays or numbers; the mask is of their type."""
+    """Apply the rounds to the words, arrays or numbers; the mask is of their type."""
     number = type(mask)
     for index in range(0, ROUNDS, 2):
         left = left ^ _mixed(right, width, mask) ^ number(keys[index])

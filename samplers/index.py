@@ -123,7 +123,7 @@ class IndexSampler:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the order; the shard is not part of it (a checkpoint keeps it beside)."""
+        """The values that decide the order; the shard is not among them (a checkpoint keeps it beside)."""
         return {
             "kind": type(self).__name__,
             "records": self.num_records,
@@ -180,7 +180,7 @@ class IndexSampler:
         return dataclasses.replace(self, shard_options=shard_options)
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """What stands at one global position.
+        """The record at one global position.
 
         Raises:
             IndexError: `index` is outside `[0, len(self))`.

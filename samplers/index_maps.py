@@ -24,7 +24,7 @@ Change = Literal["shuffles", "cuts", "freezes"]
 
 
 class IndexMap(Protocol):
-    """What a dataset of reordered elements is."""
+    """The indices of a dataset of reordered elements."""
 
     @property
     def length(self) -> int:
@@ -36,11 +36,11 @@ class IndexMap(Protocol):
 
     @property
     def keeps_indices(self) -> bool:
-        """Whether indices below are those above."""
+        """True if indices below are those above."""
 
     @property
     def change(self) -> Change | None:
-        """What it does to the elements of later epochs, if anything."""
+        """Its change to the elements of later epochs, or None."""
         return None
 
     def many(self, indices: Indices) -> Indices:
@@ -55,8 +55,9 @@ FEW = 24
 
 
 def parameters_of(index_map: IndexMap) -> list[Any]:
-    """What tells a map from others, in plain values."""
-    return [type(index_map).__name__, *dataclasses.astuple(index_map)]  # type: ignore[call-overload]
+    """The values that tell a map from others."""
+    name = getattr(index_map, "fingerprint_name", type(index_map).__name__)
+    return [name, *dataclasses.astuple(index_map)]  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)
@@ -77,16 +78,13 @@ class Shuffle:
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length
 
     @property
     def change(self) -> Change | None:
-        """As the protocol says."""
         return "shuffles" if self.reseeds else None
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         if len(indices) <= FEW:
             return np.array(list(map(self.one, indices.tolist())), dtype=np.int64)
         epochs = indices // self.length
@@ -97,13 +95,12 @@ class Shuffle:
         )
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         epoch, place = divmod(index, self.length)
         return permute_one(place, epoch if self.reseeds else 0, self.length, self.seed) + epoch * self.length
 
 
 @dataclass(frozen=True)
-class WindowShuffle:
+class ShuffledWindows:
     """Each window of consecutive elements in an order of its own; the last one of an epoch may be smaller.
 
     Attributes:
@@ -116,12 +113,12 @@ class WindowShuffle:
     window: int
     seed: int
 
+    fingerprint_name: ClassVar[str] = "WindowShuffle"  # as states know it
     keeps_indices: ClassVar[bool] = False
     change: ClassVar[Change] = "shuffles"
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length
 
     @property
@@ -129,7 +126,6 @@ class WindowShuffle:
         return -(-self.length // self.window)
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         if len(indices) <= FEW:
             return np.array(list(map(self.one, indices.tolist())), dtype=np.int64)
         epochs = indices // self.length
@@ -145,7 +141,6 @@ class WindowShuffle:
         return result + starts
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         epoch, place = divmod(index, self.length)
         window, place = divmod(place, self.window)
         start = window * self.window
@@ -173,7 +168,6 @@ class BlockShuffle:
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length
 
     @property
@@ -181,7 +175,6 @@ class BlockShuffle:
         return -(-self.length // self.block)
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         epochs = indices // self.length
         small, missing = self._small_blocks(epochs), self._blocks * self.block - self.length
         starts = epochs * self.length
@@ -191,7 +184,7 @@ class BlockShuffle:
         return permute(blocks, epochs, self._blocks, self.seed) * self.block + places - blocks * self.block + starts
 
     def _small_blocks(self, epochs: Indices) -> Indices:
-        """Where the smaller block begins in the order of each epoch."""
+        """The beginning of the smaller block in the order of each epoch."""
         distinct, which = np.unique(epochs, return_inverse=True)
         begins = np.array([self._small_block(epoch) for epoch in distinct.tolist()], dtype=np.int64)
         return np.take(begins, which)
@@ -200,7 +193,6 @@ class BlockShuffle:
         return place_of(self._blocks - 1, epoch, self._blocks, self.seed) * self.block
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         return int(self.many(np.array([index], dtype=np.int64))[0])
 
 
@@ -220,32 +212,26 @@ class Repeat:
 
     @property
     def length(self) -> int:
-        """As the protocol says."""
         if self.epochs is None:
             return ENDLESS if self.below else 0
         return min(self.below * self.epochs, ENDLESS)
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return None
 
     @property
     def keeps_indices(self) -> bool:
-        """As the protocol says."""
         return self.reseeds
 
     @property
     def change(self) -> Change | None:
-        """As the protocol says."""
         return None if self.reseeds else "freezes"
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         return indices if self.reseeds else indices % self.below
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         return index if self.reseeds else index % self.below
 
 
@@ -267,7 +253,7 @@ class Slice:
 
     @classmethod
     def of(cls, part: slice, below: int) -> Slice:
-        """What a slice of Python's means for a dataset of this length. Of an endless one, an endless rest is endless."""
+        """A slice of Python's for a dataset of this length. Of an endless one, an endless rest is endless."""
         start, stop, step = part.indices(below)
         rest_is_endless = below >= ENDLESS and stop >= ENDLESS and step > 0 and start < ENDLESS // 2
         return cls(below, start, step, ENDLESS if rest_is_endless else len(range(start, stop, step)))
@@ -276,21 +262,18 @@ class Slice:
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length if self.length < ENDLESS else None
 
     @property
     def change(self) -> Change | None:
-        """As the protocol says. Every so manieth element is the part of a shard, which may well change."""
+        """Every n-th element is the part of a shard, which may well change."""
         return "cuts" if abs(self.step) == 1 and self.length < self.below < ENDLESS else None
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         epochs = indices // self.length
         return self.start + (indices - epochs * self.length) * self.step + epochs * self._epoch_below
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         epoch, place = divmod(index, self.length)
         return self.start + place * self.step + epoch * self._epoch_below
 

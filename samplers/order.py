@@ -1,4 +1,4 @@
-"""What is left of an order after several shards took parts of it: a piecewise map from index to position.
+"""The rest of an order after several shards took parts of it: a piecewise map from index to position.
 
 In: how far each shard got. Out: positions that nobody delivered, by index. Pure arithmetic.
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Positions = NDArray[np.int64]
 
 
-class Remainder:
+class UnreadOrder:
     """The positions below `total` that shards standing at these local positions have not delivered.
 
     Memory grows with the number of shards, and the time for a position with its logarithm.
@@ -29,7 +29,7 @@ class Remainder:
         reached: local position of each shard, shard 0 first.
         total: number of positions, of all shards, before.
 
-    >>> left = Remainder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
+    >>> left = UnreadOrder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
     >>> left.length, left.positions(np.arange(left.length)).tolist()
     (5, [4, 6, 7, 8, 9])
     """
@@ -44,19 +44,19 @@ class Remainder:
 
     @property
     def is_possible(self) -> bool:
-        """Whether no shard is said to have gone beyond its part."""
+        """True if no shard is beyond its part."""
         whole, rest = divmod(self.total, self._shards)
         reached = np.array(self.reached, dtype=np.int64)
         return bool((reached[:rest] <= whole + 1).all() and (reached[rest:] <= whole).all())
 
     @property
     def hangs_on_end(self) -> bool:
-        """Whether shards got to a level that not all have: more positions would change the order of those that are left."""
+        """True if shards got to a level that not all have: more positions would change the order of those that are left."""
         return max(self.reached) > self.total // self._shards
 
     @cached_property
     def length(self) -> int:
-        """How many positions are left."""
+        """The number of positions that are left."""
         return self._ragged + max(self.total - self._dense_from, 0)
 
     @cached_property
@@ -66,11 +66,11 @@ class Remainder:
 
     @cached_property
     def offset(self) -> int:
-        """What the map adds to an index after the ragged part."""
+        """The number that the map adds to an index after the ragged part."""
         return self._dense_from - self._ragged
 
     def offset_from(self, index: int) -> int | None:
-        """What the map adds to every index from `index` on; None if that is not one number."""
+        """The number that the map adds to every index from `index` on; None if there is not one number."""
         return self.offset if index >= self._ragged else None
 
     def lowest_position(self, index: int) -> int:
@@ -150,7 +150,7 @@ class Without:
     """
 
     hangs_on_end = False
-    """As of a `Remainder`."""
+    """As of a `UnreadOrder`."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:
         self.ranges = tuple(ranges)
@@ -158,13 +158,13 @@ class Without:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the ranges are such as they should be."""
+        """True if the ranges are valid."""
         edges = [edge for pair in self.ranges for edge in pair]
         return bool(edges) and all(low < high for low, high in pairwise(edges)) and edges[-1] <= self.total
 
     @cached_property
     def _offsets(self) -> Positions:
-        """What the map adds to an index after each of the ranges; 0 before the first."""
+        """The number that the map adds to an index after each of the ranges; 0 before the first."""
         return np.cumsum([0, *(stop - start for start, stop in self.ranges)], dtype=np.int64)
 
     @cached_property
@@ -174,7 +174,7 @@ class Without:
 
     @property
     def offset(self) -> int:
-        """What the map adds to an index after all ranges."""
+        """The number that the map adds to an index after all ranges."""
         return int(self._offsets[-1])
 
     @property
@@ -184,11 +184,11 @@ class Without:
 
     @property
     def length(self) -> int:
-        """How many positions are left."""
+        """The number of positions that are left."""
         return self.total - self.offset
 
     def offset_from(self, index: int) -> int | None:
-        """What the map adds to every index from `index` on; None if that is not one number."""
+        """The number that the map adds to every index from `index` on; None if there is not one number."""
         return self.offset if index >= self.dense_index else None
 
     def lowest_position(self, index: int) -> int:

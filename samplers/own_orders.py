@@ -19,7 +19,7 @@ from .sharding import ShardOptions
 
 
 def has_own_orders(sampler: VectorSampler) -> bool:
-    """Whether the shards of this sampler each have an order of their own, in place of a part of one order for all."""
+    """True if each shard of this sampler has an order of its own, in place of a part of one order for all."""
     return getattr(sampler, "algorithm", "") == "grain"
 
 

@@ -75,7 +75,7 @@ def round_keys(seed: int, epochs: Positions, rounds: int) -> Words:
 
 
 def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Positions:
-    """Where the shuffle of (`seed`, epoch) sends each place.
+    """Permute places by the shuffle of (`seed`, epoch).
 
     Args:
         places: `int64[n]` in `[0, size)`.
@@ -101,7 +101,7 @@ def permute(places: Positions, epochs: Positions, size: int, seed: int) -> Posit
 
 
 def permute_one(place: int, epoch: int, size: int, seed: int) -> int:
-    """Where the shuffle of (`seed`, epoch) sends one place: `permute` in Python's ints, 30 times as fast for a single one.
+    """Permute one place: `permute` in Python's ints, 30 times as fast for a single one.
 
     >>> [permute_one(place, epoch=0, size=8, seed=1) for place in range(8)]
     [7, 0, 4, 1, 2, 6, 3, 5]
@@ -129,7 +129,7 @@ def _ints_of_keys(seed: int, epoch: int, rounds: int) -> list[int]:
 
 
 def place_of(key: int, epoch: int, size: int, seed: int) -> int:
-    """Which place the shuffle of (`seed`, epoch) sends to `key`: the inverse of `permute`.
+    """The place that the shuffle of (`seed`, epoch) sends to `key`: the inverse of `permute`.
 
     >>> import numpy as np
     >>> [place_of(key, 0, size=8, seed=1) for key in permute(np.arange(8), np.zeros(8, np.int64), 8, 1).tolist()]
@@ -184,7 +184,6 @@ class _Kept:
         return shift.ravel()
 
     def of(self, number: int, fixed: Words, column: Positions | None, shift: Words, scratch: Words) -> None:
-        """As that of `_Hashed`."""
         places = fixed.view(np.int64)
         if column is not None:
             places = np.multiply(column, self._sides[number % 2], out=scratch.view(np.int64))

@@ -1,4 +1,4 @@
-"""What a sampler is, and how a user's own scalar sampler becomes one that answers for many positions at once.
+"""The protocols of samplers, and the adapter of a user's own scalar sampler to many positions at once.
 
 In: positions in the global order. Out: record keys.
 """
@@ -27,7 +27,7 @@ ENDLESS = sys.maxsize
 
 @dataclass
 class RecordMetadata:
-    """What stands at one position.
+    """The record at one position: its index, key and generator.
 
     Attributes:
         index: the global position.
@@ -46,7 +46,7 @@ class RecordMetadata:
 
 @runtime_checkable
 class Sampler(Protocol):
-    """What a user has to write: the record at a position; an IndexError after the last one.
+    """A user's own sampler: the record at a position; an IndexError after the last one.
 
     `__len__`, if there is one, tells how many positions there are (`sys.maxsize`: endless). Called in the user's process
     and in workers, from any thread; it must answer the same every time.
@@ -56,7 +56,7 @@ class Sampler(Protocol):
 
 
 class VectorSampler(Protocol):
-    """What the loader runs on; our own samplers are such, and `as_vector_sampler` makes one of any `Sampler`."""
+    """The sampler that the loader runs on; ours are such, and `as_vector_sampler` makes one of any `Sampler`."""
 
     @property
     def shard_options(self) -> ShardOptions: ...
@@ -84,7 +84,7 @@ class VectorSampler(Protocol):
 
 
 def metadata_at(sampler: Any, index: int) -> RecordMetadata:
-    """What stands at one global position of a sampler of ours.
+    """The record at one global position of our own sampler.
 
     Raises:
         IndexError: `index` is outside `[0, len(sampler))`.

@@ -1,4 +1,4 @@
-"""Which positions of the global order a process reads: shard s of S reads s, s + S, and so on.
+"""The positions of the global order that a process reads: shard s of S reads s, s + S, and so on.
 
 In: local positions and lengths. Out: global positions and lengths. Pure arithmetic.
 """

@@ -6,9 +6,10 @@ Importing this room imports none of the file formats' libraries; each is importe
 from typing import TYPE_CHECKING
 
 from ..common.lazy_exports import names_from
+from .accepted import as_source
 from .memory import MemorySource
 from .mixed.source import MixedSource
-from .protocol import DataSource, as_source, fingerprint_of, reader_of
+from .protocol import DataSource, fingerprint_of, reader_of
 
 if TYPE_CHECKING:
     from .array_record.source import ArrayRecordDataSource

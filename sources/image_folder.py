@@ -17,13 +17,13 @@ import numpy as np
 
 from ..common.messages import first_few, short_repr, shorten
 from ..errors import SourceError
-from ..files.opened import open_file
+from ..files.opened import open_file, stamp_of
 from ..files.paths import Paths, file_system_of, find_files, path_list, text_of
-from ..files.stamps import Stamp, stamp_of
+from ..files.stamps import Stamp
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ..files.urls import is_remote
 from .keys import Keys, check_key, check_keys
-from .used_records import FilePlace
+from .provenance import FilePlace
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 """How the names of images end, in small letters."""

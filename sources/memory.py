@@ -14,10 +14,10 @@ from typing import Any, ClassVar, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..common.fields import fields_of
 from ..common.fingerprint_values import digest, record
 from ..common.messages import first_few, short_repr, shorten
 from .keys import Keys, check_key, check_keys
-from .lengths import lengths_of, lengths_of_columns
 
 Array = npt.NDArray[Any]
 
@@ -94,8 +94,8 @@ class MemorySource:
         array([3, 5])
         """
         if self.columns is not None:
-            return lengths_of_columns(self.columns)
-        return lengths_of(self._data) if isinstance(self._data, (list, tuple)) else None
+            return _lengths_of_columns(self.columns)
+        return _lengths_of(self._data) if isinstance(self._data, (list, tuple)) else None
 
     def __reduce__(self) -> tuple[type[MemorySource], tuple[Any]]:
         return type(self), (self._data,)
@@ -257,3 +257,45 @@ def _common_length(leaves: dict[str, Array]) -> int:
 
 def _layout(leaves: dict[str, Array]) -> str:
     return ";".join(f"{name}:{leaf.dtype.str}{leaf.shape[1:]}" for name, leaf in leaves.items())
+
+
+def _lengths_of(records: Sequence[Any]) -> Any:
+    """`int64[records]`, the lengths of arrays; of dicts a dict with such an array for each leaf that is one. None if none is.
+
+    Named tuples and dataclasses are as dicts.
+
+    >>> _lengths_of([{"x": np.zeros(3), "id": 7}, {"x": np.zeros(5), "id": 8}])
+    {'x': array([3, 5])}
+    """
+    first = records[0]
+    if fields_of(first) is not None:
+        return _lengths_of([fields_of(record) for record in records])
+    if isinstance(first, dict):
+        return _by_key({key: _leaf(records, key) for key in first})
+    if not isinstance(first, np.ndarray) or not all(isinstance(one, np.ndarray) and one.ndim for one in records):
+        return None
+    return np.fromiter(map(len, records), np.int64, len(records))
+
+
+def _leaf(records: Sequence[Any], key: Any) -> Any:
+    try:
+        return _lengths_of([record[key] for record in records])
+    except (KeyError, TypeError, IndexError):  # not all records have it
+        return None
+
+
+def _lengths_of_columns(columns: Any) -> Any:
+    """The same, of a tree of arrays whose first axis counts records.
+
+    >>> _lengths_of_columns({"x": np.zeros((2, 3)), "id": np.zeros(2)})
+    {'x': array([3, 3])}
+    """
+    if isinstance(columns, dict):
+        return _by_key({key: _lengths_of_columns(column) for key, column in columns.items()})
+    if not isinstance(columns, np.ndarray) or columns.ndim < 2:
+        return None
+    return np.full(len(columns), columns.shape[1], np.int64)
+
+
+def _by_key(lengths: dict[Any, Any]) -> dict[Any, Any] | None:
+    return {key: length for key, length in lengths.items() if length is not None} or None

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ..files.remote.parallel import in_parallel
+
 Int64s = npt.NDArray[np.int64]
 RecordT = TypeVar("RecordT")
 PartT = TypeVar("PartT", bound=Hashable)
 FoundT = TypeVar("FoundT")
-
-_LOOKING_THREADS = 16
 
 
 def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[FoundT]:
@@ -31,8 +30,7 @@ def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[Fou
     [3, 5, 3]
     """
     once = list(dict.fromkeys(parts))
-    with ThreadPoolExecutor(max(1, min(len(once), _LOOKING_THREADS))) as threads:
-        found = dict(zip(once, threads.map(look, once)))
+    found = dict(zip(once, in_parallel(look, once)))
     return [found[part] for part in parts]
 
 

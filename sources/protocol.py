@@ -27,18 +27,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..common.messages import short_repr
 from ..errors import SourceError
-from .keys import check_key, check_keys
-from .memory import MemorySource
-from .no_sources import refuse_no_source
-
-__all__ = ["DataSource", "Reader", "as_source", "check_key", "check_keys", "fingerprint_of", "reader_of"]
+from .keys import check_keys
 
 RecordT_co = TypeVar("RecordT_co", covariant=True)
 
@@ -65,47 +62,26 @@ class DataSource(Protocol[RecordT_co]):
         ...
 
 
-def as_source(data: Any) -> DataSource[Any]:
-    """Makes a source of what a user passes as one.
+class ClosesFiles:
+    """A source whose files are closed at the end of a `with` block; it stays usable: reading opens them again."""
 
-    A list, tuple, range, dict of arrays or array becomes a `MemorySource`, a `datasets.Dataset` a
-    `HuggingFaceDataSource`, a source whose reads are coroutines an `AsyncSource`; anything else with `__len__` and
-    `__getitem__` is a source already and comes back as it is.
+    def close(self) -> None:
+        """Closes the open files."""
+        raise NotImplementedError
 
-    Raises:
-        TypeError: `data` has no random access (a generator, a set, an iterator), it is a path, a table or a
-            dict of datasets, or it is a tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
-        ValueError: `data` is empty, or its arrays have unequal lengths.
+    def __enter__(self) -> Self:
+        return self
 
-    >>> as_source([1, 2, 3])[1]
-    2
-    """
-    refuse_no_source(data)
-    if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
-        return MemorySource(data)
-    if is_hugging_face(data):
-        from .arrow.hugging_face import HuggingFaceDataSource
-
-        return HuggingFaceDataSource(data)
-    asynchronous = is_asynchronous(data)
-    needed = ("__len__",) if asynchronous else ("__len__", "__getitem__")
-    missing = [name for name in needed if not hasattr(type(data), name)]
-    if missing:
-        raise TypeError(
-            f"a data source needs __len__ and __getitem__; {type(data).__name__} has no {' and no '.join(missing)}; "
-            "collect an iterator into a list first: list(...)"
-        )
-    if asynchronous:
-        from .asynchronous.source import AsyncSource
-
-        return AsyncSource(data)
-    return cast(DataSource[Any], data)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def is_asynchronous(source: Any) -> bool:
     """Whether a source's reads are coroutines.
 
-    >>> is_asynchronous(as_source([1, 2]))
+    >>> is_asynchronous([1, 2])
     False
     """
     kind = type(source)
@@ -115,8 +91,8 @@ def is_asynchronous(source: Any) -> bool:
 def reads_singly(source: Any) -> bool:
     """Whether readers share a batch of a source's records, record by record.
 
-    >>> reads_singly(as_source([1, 2]))
-    False
+    >>> reads_singly([1, 2])
+    True
     """
     return bool(getattr(source, "reads_singly", not hasattr(source, "__getitems__")))
 
@@ -124,7 +100,7 @@ def reads_singly(source: Any) -> bool:
 def is_in_event_loop(source: Any) -> bool:
     """Whether a source's records are read by coroutines, with its `read_in_loop`.
 
-    >>> is_in_event_loop(as_source([1, 2]))
+    >>> is_in_event_loop([1, 2])
     False
     """
     return bool(getattr(source, "in_event_loop", False))
@@ -147,8 +123,8 @@ def reader_of(source: DataSource[Any]) -> Reader:
         SourceError: (when reading) `__getitems__` returned no sequence of records, or another number than it was asked
             for.
 
-    >>> reader_of(as_source("a b c".split()))(np.array([2, 0]))
-    ('c', 'a')
+    >>> reader_of("a b c".split())(np.array([2, 0]))
+    ['c', 'a']
     """
     many = getattr(source, "__getitems__", None)
     read = _one_by_one(source) if many is None else _all_at_once(source, many)
@@ -211,8 +187,8 @@ def fingerprint_of(source: DataSource[Any]) -> dict[str, Any]:
     Raises:
         TypeError: the source's own `fingerprint` is no dict.
 
-    >>> fingerprint_of(as_source([1, 2, 3]))
-    {'kind': 'MemorySource', 'records': 3, 'content': 'a36b1f2c3f84'}
+    >>> fingerprint_of([1, 2, 3])
+    {'kind': 'list', 'records': 3}
     """
     own = getattr(source, "fingerprint", None)
     if own is None:

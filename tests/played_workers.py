@@ -11,19 +11,12 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+from headrace.loader.executors.pool.messages import pack_header, unpack_task
+from headrace.loader.executors.processes.channel import Channel, Done, Encoded, Exited, RunTasks
+from headrace.loader.executors.processes.codec import decode
 from headrace.loader.executors.processes.spawner import Spawner
-from headrace.loader.executors.processes.transport.channel import Channel
-from headrace.loader.executors.processes.transport.codec import decode
-from headrace.loader.executors.processes.transport.messages import (
-    Answer,
-    Done,
-    Encoded,
-    Exited,
-    Ready,
-    RunGroups,
-    RunSpan,
-)
-from headrace.loader.work.tasks import RowTags
+from headrace.loader.executors.transport import Ready
+from headrace.loader.work.tasks import Block, RowOrigins, SpanTask
 
 
 class FakeChannel(Channel):
@@ -69,37 +62,31 @@ class FakeWorker:
     """A worker. Of a span it answers the positions, of a group a list of its rows.
 
     Attributes:
-        asked: tasks that it was given and has not answered: number, rows, and their tags.
+        asked: tasks that it was given and has not answered: rows, and their tags.
     """
 
     def __init__(self, number: int, channel: FakeChannel) -> None:
         self.number = number
         self.channel = channel
-        self.asked: deque[tuple[int, list[Any], RowTags]] = deque()
+        self.asked: deque[tuple[list[Any], RowOrigins]] = deque()
 
     def begin(self) -> None:
         """Say that it is ready."""
-        self.channel.send(Ready())
+        self.channel.send(Ready(self.number))
 
     def take_messages(self) -> None:
         """Take all tasks that have come."""
         while self.channel.readable() and (received := self.channel.receive()) is not None:
             message = received[0]
-            if isinstance(message, RunSpan):
-                _, start, stop, *_ = message.task
-                tags = RowTags()
-                for unit, position in enumerate(range(start, stop)):
-                    tags.add(unit, position, 0)
-                self.asked.append((message.number, list(range(start, stop)), tags))
-            elif isinstance(message, RunGroups):
-                self.asked += _groups(message)
+            if isinstance(message, RunTasks):
+                self.asked += _asked(message)
 
     def answer(self, count: int = 1) -> None:
         """Answer the next tasks, as many of `count` as there are, in one message."""
         self.take_messages()
         tasks = [self.asked.popleft() for _ in range(min(count, len(self.asked)))]
         if tasks:
-            self.channel.send(Done([tuple(_answer(*task)) for task in tasks], [], []))
+            self.channel.send(Done([_answer(*task) for task in tasks], [], []))
 
     def die(self) -> None:
         """Hang up. Nobody is told: the zygote does that."""
@@ -168,20 +155,28 @@ class FakeSpawner(Spawner):
         self._status = signal.SIGKILL
 
 
-def _groups(message: RunGroups) -> list[tuple[int, list[Any], RowTags]]:
-    """The groups of a message: number, one row, and its tags."""
-    blocks = {number: _rows(encoded)[start:stop] for number, encoded, start, stop, _ in message.blocks}
-    groups = [
-        (number, list(chain.from_iterable(blocks[block][start:stop] for block, start, stop in rows)))
-        for number, _, rows, *_ in message.groups
-    ]
-    return [(number, [rows], RowTags()) for number, rows in groups]
+def _asked(message: RunTasks) -> list[tuple[list[Any], RowOrigins]]:
+    """Of each task of a message its rows, and their tags."""
+    blocks = {number: _rows(encoded)[start:stop] for number, encoded, start, stop, _ in message.named}
+    asked = []
+    for task in map(unpack_task, message.tasks):
+        tags = RowOrigins()
+        if isinstance(task, SpanTask):
+            for unit, position in enumerate(range(task.start, task.stop)):
+                tags.add(unit, position, 0)
+            asked.append((list(range(task.start, task.stop)), tags))
+        else:
+            asked.append(
+                ([list(chain.from_iterable(blocks[block][start:stop] for block, start, stop in task.rows))], tags)
+            )
+    return asked
 
 
 def _rows(encoded: Encoded) -> list[Any]:
     return list(decode(encoded, {}.__getitem__))
 
 
-def _answer(number: int, rows: list[Any], tags: RowTags) -> Answer:
-    encoded: Encoded = ([], pickle.dumps(rows))
-    return Answer(number, encoded, len(rows), tags.packed(), None, [], (), (), 1e-3, 0.0)
+def _answer(rows: list[Any], tags: RowOrigins) -> tuple[Any, Encoded, list[tuple[int, int]]]:
+    block = Block(rows, tags)
+    block.seconds = 1e-3
+    return pack_header(block), ([], pickle.dumps(rows)), []

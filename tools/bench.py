@@ -44,7 +44,8 @@ def add_bench(tools: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the numbers for other programs")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with pictures, for a browser")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="write a trace, for ui.perfetto.dev")
+    parser.add_argument("--timeline", type=Path, metavar="FILE", help="write a timeline, for ui.perfetto.dev")
+    parser.add_argument("--trace", dest="timeline", type=Path, help=argparse.SUPPRESS)  # its former name
     parser.add_argument("--show-output", action="store_true", help="let through what the program prints")
     parser.set_defaults(run=_bench)
 
@@ -92,9 +93,9 @@ def positive(text: str, what: str) -> float:
 def _bench(options: argparse.Namespace) -> int:
     from .diagnosis.diagnosis import Diagnosis
 
-    if options.html is not None and options.html == options.trace:
-        raise OutputError(f"{options.html} cannot be the page and the trace, too; name two files.")
-    pictures = Pictures(options.html, options.trace)
+    if options.html is not None and options.html == options.timeline:
+        raise OutputError(f"{options.html} cannot be the page and the timeline, too; name two files.")
+    pictures = Pictures(options.html, options.timeline)
     with pictures.of_loops():
         diagnosis: Diagnosis = _diagnosed(Program.parsed(options.program), options)
     files = pictures.write(str(diagnosis))

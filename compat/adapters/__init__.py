@@ -1,1 +1,1 @@
-"""What Grain's names stand for: adapters over our samplers, operations, datasets and loader."""
+"""Adapters of Grain's classes over our samplers, operations, datasets and loader."""

@@ -31,7 +31,7 @@ class _Moved:
 
 
 class OfLoader(threading.local):
-    """Of a `DataLoader`: `Philox(key=seed + index)`; all random operations on a record draw from one. Each thread has its own.
+    """Generators of a `DataLoader`: `Philox(key=seed + index)`, one for all operations on a record. Each thread has its own.
 
     >>> generators = OfLoader()
     >>> first = generators.at(seed=1, index=5).random()
@@ -47,18 +47,18 @@ class OfLoader(threading.local):
         return type(self), ()
 
     def at(self, seed: int, index: int) -> Generator:
-        """That of a record, from its beginning."""
+        """The generator of a record, at its beginning."""
         self._key[0], self._key[1] = (seed + index) & _MASK, (seed + index) >> 64
         return self._moved.begin_anew()
 
     @property
     def current(self) -> Generator:
-        """That of the record that was last asked for, as operations left it."""
+        """The generator of the record asked for last, as operations left it."""
         return self._moved.generator
 
 
 class OfDataset(threading.local):
-    """Of a `random_map` of a dataset: `Philox(seed)`, counting from `[0, 0, op_seed, index]`. Each thread has its own.
+    """Generators of a dataset's `random_map`: `Philox(seed)`, counting from `[0, 0, op_seed, index]`. Each thread has its own.
 
     Args:
         seed: any number that is not negative.
@@ -78,6 +78,6 @@ class OfDataset(threading.local):
         return type(self), (self._seed,)
 
     def at(self, index: int, op_seed: int = 0) -> Generator:
-        """That of an element, from its beginning."""
+        """The generator of an element, at its beginning."""
         self._counter[2], self._counter[3] = op_seed, index & _MASK
         return self._moved.begin_anew()

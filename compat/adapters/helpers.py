@@ -25,7 +25,7 @@ from .options import MultiprocessingOptions, ReadOptions
 
 
 def index_shuffle(index: int, max_index: int, seed: int, rounds: int = ROUNDS) -> int:
-    """Where Grain's permutation of `[0, max_index]` sends an index.
+    """Permute an index by Grain's permutation of `[0, max_index]`.
 
     Raises:
         ValueError: the rounds are not the four that datasets use, or the index is outside.
@@ -99,7 +99,6 @@ class _DeviceIterator(DatasetIterator[Any]):
         self._feeder.set_state(state)
 
     def close(self) -> None:
-        """As the base says."""
         self._feeder.close()
         super().close()
 
@@ -137,12 +136,12 @@ class RngPool:
         return OfDataset(self.seed).at(index, op_seed)
 
     def release_rng(self, rng: Generator) -> None:
-        """Nothing is to be given back."""
+        """Does nothing."""
 
 
 @runtime_checkable
 class ShapeDtypeStructProtocol(Protocol):
-    """What has a shape and a dtype."""
+    """An object with a shape and a dtype."""
 
     @property
     def shape(self) -> tuple[int | None, ...]: ...

@@ -15,7 +15,7 @@ from ...loader import ReadOptions as OurReadOptions
 
 
 class ReadOptions(OurReadOptions):
-    """How far and on how many threads records are read ahead.
+    """Number of threads that read records ahead, and of records that they hold.
 
     Raises:
         ValueError: a number is negative.
@@ -50,7 +50,7 @@ class MultiprocessingOptions:
 
 
 class ExecutionTrackingMode(enum.Enum):
-    """What is measured of each step of a dataset; here, always the same, which `iterator.stats()` tells."""
+    """Grain's choice of measurements. Here, `iterator.stats()` always has all."""
 
     DISABLED = enum.auto()
     STAGE_TIMING = enum.auto()

@@ -1,4 +1,4 @@
-"""What `MapDataset.select_from_datasets` takes.
+"""Arguments of `MapDataset.select_from_datasets`.
 
 In: an index. Out: the number of a dataset, and an index in it.
 """

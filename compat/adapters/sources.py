@@ -38,7 +38,7 @@ class SharedMemoryDataSource(MemorySource):
         return type(self), (self._data,)
 
     def close(self) -> None:
-        """Nothing is to be closed."""
+        """Does nothing."""
 
     def unlink(self) -> None:
         """There is no name."""

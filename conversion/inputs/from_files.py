@@ -11,7 +11,8 @@ from typing import Any
 
 from ...common.messages import shorten
 from ...errors import CutOffError, ExpansionError, NoRecordsError, SourceError
-from ...files.stamps import Stamp, check_unchanged, stamp_of
+from ...files.opened import stamp_of
+from ...files.stamps import Stamp, check_unchanged
 from ...files.storage_options import StorageOptions
 from ...files.streams import compression_of, open_stream
 from ...files.urls import is_remote

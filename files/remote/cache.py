@@ -27,7 +27,7 @@ from typing import BinaryIO
 
 from ...common.messages import shorten
 from ...errors import HeadraceError, SourceError
-from ..folders import private_folder
+from ..whole_files import private_folder
 
 _FILLED = 0.96
 """How much of the budget may be left when something was removed, so that not every piece has the folder counted."""

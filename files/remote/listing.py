@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable
 
 from ...errors import SourceNotFoundError
 from ..patterns import matches
 from ..storage_options import StorageOptions
 from ..urls import split_url
-from .retries import ResultT, ask
+from .retries import ask
 from .store import Store, store_of
 
 
@@ -24,7 +23,7 @@ class RemoteFileSystem:
         if path.endswith("/") or self._is_root(path):
             return False
         try:
-            self._asked(path, lambda store, key: store.stamp(key))
+            ask(path, self._options, lambda store, key: store.stamp(key))
         except SourceNotFoundError:
             return False
         return True
@@ -65,10 +64,6 @@ class RemoteFileSystem:
             return keys if "://" in key else [f"{split_url(url)[0]}/{each}" for each in keys]
 
         try:
-            return self._asked(url.rstrip("/") + "/", question)
+            return ask(url.rstrip("/") + "/", self._options, question)
         except SourceNotFoundError:  # of fsspec, for a folder that is not there
             return []
-
-    def _asked(self, url: str, question: Callable[[Store, str], ResultT]) -> ResultT:
-        store, key = store_of(url, self._options)
-        return ask(store, url, self._options, lambda: question(store, key))

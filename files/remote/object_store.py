@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping
@@ -15,7 +16,6 @@ from ...common.redaction import redacted_error, secrets_in, without_secrets
 from ...errors import MissingExtraError, SourceError
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
-from .store import check_process
 
 _STATUS = re.compile(r"status code: ([34]\d\d)")
 _ASK_AGAIN = {"408", "409", "425", "429"}
@@ -65,7 +65,7 @@ class ObjectStore:
 
     def __init__(self, root: str, url: str, options: StorageOptions) -> None:
         self._library = _library()
-        check_process()
+        _check_process()
         given = dict(options.store)
         client = {**_client_options(root, given, options.timeout), **_of_client(given)}
         # The retries are ours, in `retries.py`: so that one place counts them, whatever the store is.
@@ -92,50 +92,41 @@ class ObjectStore:
             raise failure
 
     def stamp(self, key: str) -> Stamp:
-        """As the protocol says."""
-        check_process()
+        _check_process()
         if self._is_signed:  # mostly for one method alone, which is not that of `head`
             return _stamp(self._library.get(self._store, key, options={"range": (0, 1)}).meta)
         return _stamp(self._library.head(self._store, key))
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """As the protocol says."""
-        check_process()
+        _check_process()
         answer = self._library.get(self._store, key, options={"range": (start, stop)})
         return memoryview(answer.bytes()), _stamp(answer.meta)
 
     def files_under(self, prefix: str) -> list[str]:
-        """As the protocol says."""
-        check_process()
+        _check_process()
         return [meta["path"] for some in self._library.list(self._store, prefix or None) for meta in some]
 
     def files_in(self, prefix: str) -> list[str]:
-        """As the protocol says."""
-        check_process()
+        _check_process()
         return [meta["path"] for meta in self._library.list_with_delimiter(self._store, prefix or None)["objects"]]
 
     def has_folders(self) -> bool:
-        """As the protocol says."""
         return not self._is_http
 
     def put_file(self, key: str, path: str) -> None:
-        """As the protocol says."""
-        check_process()
+        _check_process()
         self._library.put(self._store, key, Path(path))
 
     def put_bytes(self, key: str, data: bytes) -> None:
-        """As the protocol says."""
-        check_process()
+        _check_process()
         self._library.put(self._store, key, data)
 
     def remove(self, key: str) -> None:
-        """As the protocol says."""
-        check_process()
+        _check_process()
         with suppress(FileNotFoundError):
             self._library.delete(self._store, key)
 
     def is_final(self, error: Exception) -> str | None:
-        """As the protocol says."""
         kinds = self._library.exceptions
         text = str(error)
         status = _STATUS.search(text)
@@ -150,6 +141,25 @@ class ObjectStore:
         if isinstance(error, (kinds.InvalidPathError, kinds.NotSupportedError, ValueError, TypeError)):
             return "check the URL"
         return None
+
+
+@functools.cache
+def _first_process() -> int:
+    return os.getpid()
+
+
+def _check_process() -> None:
+    """Say that a library whose threads were lost in a fork cannot be used.
+
+    Raises:
+        SourceError: this process was forked from one that used the library already.
+    """
+    if _first_process() != os.getpid():
+        raise SourceError(
+            "this process was forked from one that had read remote files, whose threads are lost in a fork, so that it cannot "
+            "read any. Use the workers of DataLoader, or start processes with "
+            'multiprocessing.get_context("spawn").'
+        )
 
 
 def _library() -> Any:

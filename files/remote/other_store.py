@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +16,9 @@ from ..urls import scheme_of
 
 _VERSIONS = ("ETag", "etag", "oid", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
 """Names under which file systems keep what tells one version of a file from the next."""
+
+_KNOWN_SECONDS = 30.0
+"""For so long a branch is not asked for its commit again when a file is looked up."""
 
 
 class OtherStore:
@@ -49,7 +53,6 @@ class OtherStore:
             raise failure
 
     def stamp(self, key: str) -> Stamp:
-        """As the protocol says."""
         found = self._system.info(key)
         if found["type"] != "file":
             raise FileNotFoundError(key)
@@ -57,15 +60,12 @@ class OtherStore:
         return Stamp(int(found["size"]), None if version is None else str(version))
 
     def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
-        """As the protocol says."""
         return memoryview(self._system.cat_file(key, start=start, end=stop)), None
 
     def files_under(self, prefix: str) -> list[str]:
-        """As the protocol says."""
         return self._urls(prefix, self._system.find(prefix))
 
     def files_in(self, prefix: str) -> list[str]:
-        """As the protocol says."""
         found = self._system.ls(prefix, detail=True)
         return self._urls(prefix, [one["name"] for one in found if one["type"] == "file"])
 
@@ -75,27 +75,66 @@ class OtherStore:
         return [prefix.rstrip("/") + name[len(own) :] for name in names]
 
     def has_folders(self) -> bool:
-        """As the protocol says."""
         return True
 
     def put_file(self, key: str, path: str) -> None:
-        """As the protocol says."""
         self._system.put_file(path, key)
 
     def put_bytes(self, key: str, data: bytes) -> None:
-        """As the protocol says."""
         self._system.pipe_file(key, data)
 
     def remove(self, key: str) -> None:
-        """As the protocol says."""
         with suppress(FileNotFoundError):
             self._system.rm_file(key)
 
     def is_final(self, error: Exception) -> str | None:
-        """As the protocol says."""
         if isinstance(error, PermissionError):
             return "access is refused; pass credentials that allow it in storage_options="
         return "check the URL" if isinstance(error, (ValueError, TypeError, NotImplementedError)) else None
+
+
+class HubStore(OtherStore):
+    """Repositories of Hugging Face; `Store` says what it does. A key is the whole URL.
+
+    A branch moves while one reads, and an answer does not say which commit it is from. So files are read at a commit: that of
+    the branch when this process first read from it. Whoever knew another version of a file is told so by its stamp.
+    """
+
+    def __init__(self, url: str, options: StorageOptions) -> None:
+        super().__init__(url, options)
+        self._commits: dict[Any, tuple[str, float]] = {}
+        """Of branches, with the time at which they were asked for."""
+        self._stamps: dict[str, Stamp] = {}
+        """Of files at commits, which do not change."""
+
+    def stamp(self, key: str) -> Stamp:
+        at = self._at_commit(key, time.monotonic() - _KNOWN_SECONDS)
+        return super().stamp(key) if at is None else self._stamp_at(at)
+
+    def read(self, key: str, start: int, stop: int) -> tuple[memoryview, Stamp | None]:
+        at = self._at_commit(key)
+        return super().read(key, start, stop) if at is None else (super().read(at, start, stop)[0], self._stamp_at(at))
+
+    def _stamp_at(self, at: str) -> Stamp:
+        if at not in self._stamps:
+            self._stamps[at] = super().stamp(at)
+        return self._stamps[at]
+
+    def _at_commit(self, key: str, since: float = 0.0) -> str | None:
+        """The URL of a file at the commit that its branch had at some time since then; None for a bucket, which has none."""
+        from huggingface_hub import HfApi
+
+        found = self._system.resolve_path(key)
+        if not hasattr(found, "revision"):
+            return None
+        branch = found.repo_type, found.repo_id, found.revision
+        commit, when = self._commits.get(branch, ("", 0.0))
+        if not commit or when < since:
+            hub = HfApi(endpoint=self._system.endpoint, token=self._system.token)
+            commit = str(hub.repo_info(found.repo_id, repo_type=found.repo_type, revision=found.revision).sha)
+            self._commits[branch] = commit, time.monotonic()
+        kind = "" if found.repo_type == "model" else f"{found.repo_type}s/"
+        return f"hf://{kind}{found.repo_id}@{commit}/{found.path_in_repo}"
 
 
 @functools.cache

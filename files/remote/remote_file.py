@@ -18,17 +18,15 @@ import numpy.typing as npt
 
 from ...common.messages import shorten
 from ...errors import SourceError
-from ..opened import Range
 from ..stamps import Stamp, check_unchanged
 from ..storage_options import StorageOptions
 from ..sums import is_whole, sums_of
 from ..urls import unsigned
-from .blocks import AT_ONCE, Blocks
+from .blocks import AT_ONCE, BLOCK_BYTES, REQUEST_BYTES, Blocks, Range, blocks_of, together
 from .cache import Cache, Claim
 from .parallel import in_parallel
-from .ranges import BLOCK_BYTES, REQUEST_BYTES, blocks_of, together
 from .retries import ask
-from .store import store_of
+from .store import Store
 
 _AHEAD_BYTES = 8 << 20
 """What is brought before a file is read there that is read from its beginning to its end."""
@@ -189,9 +187,8 @@ class RemoteFile:
 
     def _ask(self, start: int, stop: int) -> memoryview:
         """One request, made again while it fails."""
-        store, key = store_of(self.path, self._options)
 
-        def question() -> memoryview:
+        def question(store: Store, key: str) -> memoryview:
             data, stamp = store.read(key, start, stop)
             if stamp is not None:
                 check_unchanged(self.path, self.stamp, stamp)
@@ -199,7 +196,7 @@ class RemoteFile:
                 raise EOFError(f"{len(data)} bytes came in place of the {stop - start} from byte {start} on")
             return data
 
-        return ask(store, self.path, self._options, question)
+        return ask(self.path, self._options, question)
 
 
 def remote_stamp(path: str, options: StorageOptions) -> Stamp:
@@ -209,9 +206,4 @@ def remote_stamp(path: str, options: StorageOptions) -> Stamp:
         SourceNotFoundError: it is not there.
         SourceError: the store does not answer, or refuses to.
     """
-    store, key = store_of(path, options)
-
-    def question() -> Stamp:
-        return store.stamp(key)
-
-    return ask(store, path, options, question)
+    return ask(path, options, lambda store, key: store.stamp(key))

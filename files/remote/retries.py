@@ -13,7 +13,7 @@ from ...common.redaction import redacted_error, secrets_in, without_secrets
 from ...errors import HeadraceError, SourceError, SourceNotFoundError
 from ..storage_options import StorageOptions
 from ..urls import unsigned
-from .store import Store
+from .store import Store, store_of
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 """Seconds. Each pause is twice the one before, and a random part shorter, so that many workers do not come back at once."""
@@ -24,22 +24,22 @@ _own_random = random.Random()
 ResultT = TypeVar("ResultT")
 
 
-def ask(store: Store, url: str, options: StorageOptions, question: Callable[[], ResultT]) -> ResultT:
-    """Ask until there is an answer.
+def ask(url: str, options: StorageOptions, question: Callable[[Store, str], ResultT]) -> ResultT:
+    """Ask a store until there is an answer.
 
     Args:
-        store: that is asked.
-        url: what it is asked about.
+        url: the file that it is asked about.
         options: say how many times at most.
-        question: one request.
+        question: makes one request of a store, about a key.
 
     Raises:
         SourceNotFoundError: the answer is that there is no such file.
         SourceError: the last try failed, or the answer is an error that will stay.
     """
+    store, key = store_of(url, options)
     for number in range(1, options.tries + 1):
         try:
-            return question()
+            return question(store, key)
         except HeadraceError:
             raise
         except Exception as error:

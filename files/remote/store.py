@@ -6,12 +6,10 @@ of `is_final` are answers, all others are faults of the way, after which the sam
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from typing import Any, Protocol
 
-from ...errors import SourceError
 from ..stamps import Stamp
 from ..storage_options import StorageOptions
 from ..urls import scheme_of, split_url
@@ -86,12 +84,10 @@ def _open(root: str, url: str, options: StorageOptions) -> Store:
         from .object_store import ObjectStore
 
         return ObjectStore(root, url, options)
+    from .other_store import HubStore, OtherStore
+
     if scheme_of(url) == "hf":
-        from .hub_store import HubStore
-
         return HubStore(url, options)
-    from .other_store import OtherStore
-
     return OtherStore(url, options)
 
 
@@ -111,22 +107,3 @@ _inherited: list[Any] = []
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
-
-
-@functools.cache
-def _first_process() -> int:
-    return os.getpid()
-
-
-def check_process() -> None:
-    """Say that a library whose threads were lost in a fork cannot be used.
-
-    Raises:
-        SourceError: this process was forked from one that used the library already.
-    """
-    if _first_process() != os.getpid():
-        raise SourceError(
-            "this process was forked from one that had read remote files, whose threads are lost in a fork, so that it cannot "
-            "read any. Use the workers of DataLoader, or start processes with "
-            'multiprocessing.get_context("spawn").'
-        )

@@ -1,4 +1,4 @@
-"""What the user's loop holds: it opens runs, delivers batches that are on their devices, and knows where the user stands.
+"""The user's side of a feeder: opens runs, delivers batches on their devices, and keeps the user's position.
 
 In: an upstream iterator and a sharding. Out: trees of `jax.Array`, and at any moment the state from which the stream goes on.
 """
@@ -17,10 +17,11 @@ import numpy as np
 from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..state.standing import Standing
-from ..stream.running import in_use
+from ..state.position_api import StreamPositionAPI
+from ..stream.run_handle import in_use
 from ..timing.listeners import begins
 from ..timing.profiles import profiled
+from ..timing.snapshot import Snapshot
 from .description import DeviceLoader
 from .hosts.agreement import Agreements
 from .queue import Delivered, End, Failed, HandOver
@@ -33,7 +34,7 @@ from .tuned import CLOSE_SECONDS
 from .upstream import Upstream
 
 
-class DeviceFeeder(Standing):
+class DeviceFeeder(StreamPositionAPI):
     """One pass over a stream, ahead of the user and on the devices; made by `iter(loader.to_device(…))`.
 
     Use it from one thread at a time. The upstream iterator belongs to it until it is closed: one that you passed stands at some
@@ -101,11 +102,21 @@ class DeviceFeeder(Standing):
         return self._mask
 
     def stats(self) -> FeederStats:
-        """How long you waited for batches and what for, and what the work for them took; `print` it for a table."""
+        """Seconds that you waited for batches, the reasons, and the time of the work; `print` it for a table."""
         return self._watch.stats(self._upstream.stats())
 
+    def snapshot(self) -> Snapshot:
+        """Counts and times of your steps; amounts and stages are those of the loader. For less than `stats()` costs."""
+        host = self.host_iterator
+        return self._watch.snapshot(None if host is None else host.snapshot())
+
+    @property
+    def host_iterator(self) -> Any:
+        """The iterator of a `DataLoader` that it reads from; None: it reads from something else."""
+        return self._upstream.host_iterator
+
     def last_records(self) -> Any:
-        """As that of iterators; of a batch that is filling alone: none."""
+        """The records of the last batch, as of iterators; none of a batch that is filling alone."""
         return np.empty(0, np.int64) if self._empty else super().last_records()
 
     @property
@@ -125,7 +136,7 @@ class DeviceFeeder(Standing):
             self._begin()
 
     def get_state(self) -> Any:
-        """Where you stand, after the batch that you received last: what the upstream iterator's `get_state` gives there.
+        """The upstream iterator's state after the batch that you received last.
 
         Raises:
             TypeError: the upstream iterator has no state.

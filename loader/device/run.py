@@ -37,7 +37,7 @@ _runs: set[weakref.ref[Run]] = set()
 
 @dataclass(frozen=True)
 class Intake:
-    """What the reader thread of a run does for each batch."""
+    """The reader thread's work on each batch."""
 
     upstream: Upstream  # belongs to that thread until it has ended
     transform: Callable[[Any], Any] | None
@@ -94,11 +94,11 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Whether it was told to stop."""
+        """True after `stop`."""
         return self._loaded.closed
 
     def reads(self, iterator: Any) -> bool:
-        """Whether this is the iterator that it reads from."""
+        """True if it reads from this iterator."""
         return self._intake.upstream.iterator is iterator
 
     def stop(self) -> None:
@@ -107,7 +107,7 @@ class Run:
         self.ready.close()
 
     def abandon(self) -> None:
-        """As `stop`, and leave the upstream iterator as it is: the interpreter ends."""
+        """Stop, and leave the upstream iterator as it is: the interpreter ends."""
         self._abandoned = True
         self.stop()
 
@@ -136,7 +136,7 @@ class Run:
         self.ready.put(last)
 
     def _transfer_to_end(self) -> End | Failed | None:
-        """How it ends; None if it was stopped."""
+        """The last item; None if it was stopped."""
         ended: End | None = None
         while self.ready.wait_for_room():
             item = ended or self._loaded.first()

@@ -1,4 +1,4 @@
-"""Where each leaf of a batch goes.
+"""The sharding of each leaf of a batch.
 
 In: what the user passed: a device, a sharding, `(mesh, axis names)`, or a tree of these; the leaves of a batch. Out: one
 sharding for each leaf, checked. Imports jax; what is known of a batch's layout is computed once for all batches like it.
@@ -23,7 +23,7 @@ _WANTED = "a device, a Sharding, (mesh, axis names), or a tree of these"
 
 
 def as_shardings(target: Any) -> Any:
-    """What the user passed as a sharding, or a tree of shardings.
+    """Turn the user's argument into a sharding, or a tree of shardings.
 
     Raises:
         TypeError: something in it is neither a device nor a sharding.
@@ -138,7 +138,7 @@ def with_rank(sharding: Sharding, rank: int) -> Sharding:
 
 @lru_cache(maxsize=256)
 def parts_of(sharding: NamedSharding, rank: int) -> tuple[int, tuple[int, ...]]:
-    """How a leaf with so many axes is divided: pieces of its leading axis that this process holds, and of each axis of all."""
+    """Divide a leaf with `rank` axes: pieces of its leading axis that this process holds, and of each axis of all."""
     entries = [*sharding.spec, *[None] * rank][:rank]
     whole = tuple(_size(sharding.mesh, entry) for entry in entries)
     held = sharding.addressable_devices_indices_map(whole).values()
@@ -166,14 +166,14 @@ def rows_divisor(sharding: Sharding, rank: int) -> int:
 
 
 def divides_rows(sharding: Sharding, rank: int) -> bool:
-    """Whether a leaf with so many axes is divided along its leading one, be it in one part."""
+    """True if a leaf with `rank` axes is divided along its leading one, be it in one part."""
     if isinstance(sharding, NamedSharding):
         return bool(rank and len(sharding.spec) and _names(sharding.spec[0]))
     return bool(rank) and not sharding.is_fully_replicated
 
 
 def is_everywhere(sharding: Sharding) -> bool:
-    """Whether a leaf is whole on all devices of a mesh."""
+    """True if a leaf is whole on all devices of a mesh."""
     return isinstance(sharding, NamedSharding) and not any(_names(entry) for entry in sharding.spec)
 
 

@@ -1,4 +1,4 @@
-"""Where the user's waiting time went.
+"""The user's waiting time by its reasons.
 
 In: for each batch, when the user waited and when it was read, transformed, agreed on and transferred. Out: seconds of waiting
 for each of these. What of the wait falls into none of them is hand-over: queues and the waking up of threads.
@@ -6,12 +6,14 @@ for each of these. What of the wait falls into none of them is hand-over: queues
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..stats import LITTLE, IteratorStats
+from ..timing.snapshot import PARTS_OF_A_WAIT, Snapshot, StepTimes
 from ..timing.tables import table
 from ..timing.waits import Waits
 from .tuned import KEPT
@@ -36,33 +38,13 @@ class BatchTimes(NamedTuple):
     made: Times
 
 
-class StepTimes(NamedTuple):
-    """Seconds for which the user waited, and what for; the parts add up to `waited`.
-
-    Attributes:
-        waited: in `next`.
-        reading: the host iterator had yet to give the batch.
-        transforming: `transform` had yet to return.
-        agreeing: other hosts had yet to say what they have.
-        transfer: the batch was on its way to the devices.
-        hand_over: the rest: queues and the waking up of threads.
-    """
-
-    waited: float
-    reading: float
-    transforming: float
-    agreeing: float
-    transfer: float
-    hand_over: float
-
-
 OPERATION_LINES = 3
 """Of a table, that tell what the loader's work took."""
 
 
 @dataclass(frozen=True)
 class FeederStats:
-    """What `feeder.stats()` tells; `print` it for a table of at most 15 lines.
+    """The result of `feeder.stats()`; `print` it for a table of at most 15 lines.
 
     Attributes:
         steps: batches that the user received.
@@ -85,7 +67,7 @@ class FeederStats:
         return {
             "steps": self.steps,
             "elapsed": self.elapsed,
-            "total": self.total._asdict(),
+            "total": dict(zip(PARTS_OF_A_WAIT, self.total)),
             "loader": None if self.loader is None else self.loader.to_dict(),
         }
 
@@ -122,7 +104,7 @@ _PARTS = (
 
 
 def split(began: float, ended: float, times: Times) -> StepTimes:
-    """What a wait from `began` to `ended` was spent on.
+    """Divide a wait from `began` to `ended` by its reasons.
 
     >>> split(10.0, 20.0, Times(8.0, 13.0, 14.0, 14.0, 14.0, 19.5))
     StepTimes(waited=10.0, reading=3.0, transforming=1.0, agreeing=0.0, transfer=5.5, hand_over=0.5)
@@ -148,14 +130,14 @@ class Watch:
     def __init__(self) -> None:
         self._steps = 0
         self._waits = Waits()
-        self._total = [0.0] * len(StepTimes._fields)
+        self._total = [0.0] * len(PARTS_OF_A_WAIT)
         self._last: deque[BatchTimes] = deque(maxlen=KEPT)
         self._noted: list[BatchTimes] = []
         self._adding = threading.RLock()  # one that a signal's handler may take again
 
     def note(self, began: float, ended: float, times: Times) -> None:
         """The user waited from `began` to `ended` for a batch."""
-        self._noted.append(BatchTimes._make((began, ended, times)))
+        self._noted.append(BatchTimes(began, ended, times))
         if len(self._noted) >= KEPT:
             self._add_up()
 
@@ -170,6 +152,14 @@ class Watch:
                 self._waits.end(batch.taken)
             self._last.extend(noted)
             self._steps += count
+
+    def snapshot(self, loader: Snapshot | None) -> Snapshot:
+        """Counts and times of the steps, with the amounts and the stages of the loader."""
+        with self._adding:
+            self._add_up()
+            total = StepTimes(*self._total)
+            own = {"steps": self._steps, "elapsed": self._waits.elapsed, "waited": total.waited, "feeding": total}
+        return dataclasses.replace(loader or Snapshot(0, 0.0, 0.0), **own)
 
     def stats(self, loader: IteratorStats | None) -> FeederStats:
         """All of it, beside what the loader tells."""

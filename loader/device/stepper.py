@@ -43,7 +43,7 @@ class Stepper:
         self._known_verdict: Verdict | None = None
 
     def step(self, item: Loaded | End | Failed, stopped: Stopped) -> Delivered | End | Failed | None:
-        """What the user takes for an item; None when `stopped()` came true while others were waited for."""
+        """Turn an item into what the user takes; None when `stopped()` came true while others were waited for."""
         agree_from = time.perf_counter()
         prepared = self._prepared(item) if isinstance(item, Loaded) else None
         if isinstance(prepared, Failed):
@@ -125,7 +125,7 @@ class Stepper:
         return None if self._template is None else self._transfer.prepare(self._template)
 
     def _failure(self, error: BaseException) -> Offer:
-        """What to tell the other processes of an error."""
+        """The offer to the other processes after an error."""
         return Offer("failed", self._on_uneven, detail=shorten(f"{type(error).__name__}: {error}"))
 
     def leave(self, error: BaseException | None) -> None:

@@ -38,7 +38,7 @@ from .shardings import (
 
 @dataclass(frozen=True)
 class Arrangement:
-    """What is the same for all batches of the same structure, shapes and dtypes."""
+    """The facts that all batches of the same structure, shapes and dtypes share."""
 
     structure: Structure
     kinds: list[tuple[tuple[int, ...], Any]]  # shape and dtype of each leaf
@@ -152,7 +152,7 @@ class Transfer:
 
     @property
     def _keeps(self) -> bool:
-        """Whether leaves that cannot go stay on the host."""
+        """True if leaves that cannot go stay on the host."""
         return self._description.on_unsupported == "keep"
 
     def _goes(self, name: str, dtype: Any) -> bool:
@@ -193,7 +193,7 @@ class Transfer:
 
 
 def _rows(shapes: list[tuple[int, ...]], shardings: list[Any], divided: list[int]) -> tuple[int | None, int, list[int]]:
-    """Which leaf tells the number of rows, that number, and the leaves that have these rows.
+    """The leaf that gives the number of rows, that number, and the leaves that have these rows.
 
     That is the first leaf which is divided along its leading axis, or else the first that has one. Where some leaf is divided,
     one that is whole on every device is no part of the batch's axis, though it may be as long.
@@ -247,7 +247,7 @@ def _narrower(dtype: Any) -> Any:
 
 
 def _told_cut(leaves: Sequence[Any], arrangement: Arrangement) -> str | None:
-    """What to tell of the first integer that does not fit into what devices hold; None if all do."""
+    """The warning of the first integer that does not fit on devices; None if all do."""
     for number, narrow in arrangement.cut:
         leaf, limits = leaves[number], np.iinfo(narrow)
         ends = (leaf.min(), leaf.max()) if np.size(leaf) else ()
@@ -276,7 +276,7 @@ def _kind(dtype: Any) -> str:
 
 
 def _is_supported(dtype: Any) -> bool:
-    """Whether jax has arrays of a dtype; its own, such as bfloat16 and those of random keys, too."""
+    """True if jax has arrays of a dtype; its own, such as bfloat16 and those of random keys, too."""
     if not isinstance(dtype, np.dtype):
         return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended)) if not isinstance(dtype, type) else False
     if not dtype.isnative:

@@ -1,4 +1,4 @@
-"""What a feeder reads from, and where the feeder's user stands in it.
+"""The iterator that a feeder reads from, and the position of the feeder's user in it.
 
 In: the iterator of a loader, or any other. Out: one face for both. A mark of the place that follows is taken for every batch,
 by the thread that reads; it is asked only when the user asks, on the user's thread.
@@ -14,7 +14,7 @@ from ...common.messages import a_kind_of
 
 if TYPE_CHECKING:
     from ..iterator import DataLoaderIterator
-    from ..state.mark import Mark
+    from ..state.position import StreamPosition
     from ..stats import IteratorStats
 
 
@@ -34,11 +34,11 @@ class Upstream:
         self._owned = owned  # the feeder opened it
 
     def mark(self) -> Any:
-        """Where the iterator stands: what answers the questions that `Mark` does, or refuses to."""
+        """The iterator's position: it has the methods of `StreamPosition`, or refuses."""
         return OtherMark(self.iterator, self.goes_back)
 
     def told_at(self, mark: Any) -> str:
-        """What is read from and, if that is known, where a mark stands."""
+        """The name of the iterator and, if known, the position of a mark."""
         return f"source={type(self.iterator).__name__}"
 
     @property
@@ -62,11 +62,16 @@ class Upstream:
         raise _no_loader("set_states", a_kind_of(self.iterator))
 
     def steady(self, mark: Any) -> int:
-        """How many batches of equal length are certain: the one before the mark, and those that follow; at least 1."""
+        """The number of batches, from the one before the mark, that certainly have equal lengths; at least 1."""
         return 1
 
+    @property
+    def host_iterator(self) -> DataLoaderIterator | None:
+        """The iterator, if it is of a `DataLoader`."""
+        return None
+
     def stats(self) -> IteratorStats | None:
-        """What the iterator tells of its work; None: nothing."""
+        """The iterator's statistics; None if it has none."""
         return None
 
     def go_back(self) -> None:
@@ -95,39 +100,37 @@ class LoaderUpstream(Upstream):
 
     def __init__(self, iterator: DataLoaderIterator, owned: bool) -> None:
         super().__init__(iterator, owned)
-        last = iterator._pipeline.operations[-1:]
+        last = iterator.pipeline.operations[-1:]
         self.batch_size = last[0].takes if last and last[0].only_stacks else None
 
-    def mark(self) -> Mark:
-        """It answers all."""
+    def mark(self) -> StreamPosition:
         return self.iterator._here()
 
-    def told_at(self, mark: Mark) -> str:
-        """As the iterator does."""
+    def told_at(self, mark: StreamPosition) -> str:
         return self.iterator._told_at(mark)
 
     @property
     def skipped_count(self) -> int:
-        """Of the iterator."""
         return self.iterator.skipped_count
 
+    @property
+    def host_iterator(self) -> DataLoaderIterator:
+        return self.iterator
+
     def stats(self) -> IteratorStats:
-        """Of the iterator."""
         return self.iterator.stats()
 
-    def go_to(self, mark: Mark) -> None:
+    def go_to(self, mark: StreamPosition) -> None:
         """What was skipped stays counted."""
         self.iterator._go_back(mark)
 
     def set_state(self, state: Any, strict: bool) -> None:
-        """As the iterator does."""
         self.iterator.set_state(state, strict)
 
     def set_states(self, states: Sequence[Any], strict: bool) -> None:
-        """As the iterator does."""
         self.iterator.set_states(states, strict)
 
-    def steady(self, mark: Mark) -> int:
+    def steady(self, mark: StreamPosition) -> int:
         """Whole batches that are left of an aligned pipeline that ends with its `Batch`."""
         pipeline = mark.pipeline
         if not pipeline.aligned or self.batch_size is None or mark.skipped:
@@ -167,7 +170,7 @@ def _no_loader(what: str, kind: str) -> TypeError:
 
 
 def as_upstream(iterator: Any, owned: bool) -> Upstream:
-    """What a feeder reads from; `owned` if the feeder opened it."""
+    """The upstream of an iterator; `owned` if the feeder opened it."""
     from ..iterator import DataLoaderIterator
 
     return (LoaderUpstream if isinstance(iterator, DataLoaderIterator) else Upstream)(iterator, owned)

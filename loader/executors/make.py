@@ -17,6 +17,7 @@ from .protocol import Executor
 if TYPE_CHECKING:
     from .auto.executor import Team
     from .auto.tuning import Tuning
+    from .pool.pooled import PooledExecutor
 
 
 def make_executor(
@@ -43,9 +44,7 @@ def make_executor(
         return ThreadExecutor(pipeline, options)
     if options.worker_kind == "ray":
         return _on_ray(pipeline, options, observer)
-    from .processes.executor import ProcessExecutor
-
-    return ProcessExecutor(pipeline, options, observer)
+    return _on_processes(pipeline, options, observer)
 
 
 def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int) -> Team:
@@ -54,9 +53,16 @@ def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, 
         from .threads import ThreadExecutor
 
         return ThreadExecutor(pipeline, options, workers)
-    from .processes.executor import ProcessExecutor
+    return _on_processes(pipeline, options, observer, workers)
 
-    return ProcessExecutor(pipeline, options, observer, begins_with=workers)
+
+def _on_processes(
+    pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int | None = None
+) -> PooledExecutor:
+    from .pool.pooled import PooledExecutor
+    from .processes.transport import ProcessTransport
+
+    return PooledExecutor(pipeline, options, observer, ProcessTransport(pipeline, options, observer.slabs, workers))
 
 
 def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -> Executor:
@@ -64,6 +70,7 @@ def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -
         import ray  # noqa: F401
     except ImportError as error:
         raise MissingExtraError('worker_kind="ray" needs ray; pip install "headrace[ray]".') from error
-    from .ray.executor import RayExecutor
+    from .pool.pooled import PooledExecutor
+    from .ray.transport import RayTransport
 
-    return RayExecutor(pipeline, options, observer)
+    return PooledExecutor(pipeline, options, observer, RayTransport(pipeline, options))

@@ -10,6 +10,7 @@ short and their batches stay in the processor's caches.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -38,6 +39,13 @@ WAITING_SHARE = 0.1
 
 STILL_WAITING = 0.98
 """What is left of that share after a task that did not wait: as enough are under way then, it says little. Chosen."""
+
+
+OBJECT_SHARE = 1 / 8
+"""Of the smallest object store, for the rows of one task. Chosen."""
+
+STORE_SHARE = 1 / 2
+"""Of all object stores, for the rows of all tasks under way. Chosen: they need not be spread evenly."""
 
 
 class Limits(NamedTuple):
@@ -136,6 +144,60 @@ class Pace:
     def expected_seconds(self, task: Task) -> float:
         """What a task will take, as far as tasks before it tell."""
         return max(input_count(task), 1) * self._seconds_per_input.get(task.stage, 1e-6)
+
+
+class Budget:
+    """Bytes of the rows of tasks that may lie in the object stores of a cluster.
+
+    An object lies in one piece in the store of the node that made it, and again in that of the node that wants it. One that is
+    large beside a store takes others' place, is written to disk, or never comes. So tasks begin with one unit each, and grow
+    once something is known of their rows. `stages`: how many stages keep rows in the stores at a time.
+    """
+
+    def __init__(self, stages: int) -> None:
+        self._stages = stages
+        self._stores: dict[str, float] = {}  # bytes, by the name
+        self._weights: dict[int, float] = {}  # bytes that come of an input, by the stage
+        self._row: float | None = None  # bytes of one, of whatever stage
+        self._largest: dict[int, float] = {}  # bytes of a task, by the stage
+
+    def set_store(self, name: str, size: float) -> None:
+        """Rows may lie in a store of so many bytes; 0: it is gone."""
+        self._stores.pop(name, None)
+        if size > 0:
+            self._stores[name] = size
+
+    def note(self, stage: int, inputs: int, rows: int, size: int) -> None:
+        """A task has made so many rows, of so many bytes. Heavy ones are remembered for a while, as more may come."""
+        weight = size / max(inputs, 1)
+        self._row = max(size / max(rows, 1), (self._row or 0.0) * 7 / 8)
+        self._weights[stage] = max(weight, (self._weights.get(stage, 0.0) * 7 + weight) / 8)
+        self._largest[stage] = max(float(size), (self._largest.get(stage, 0.0) * 7 + size) / 8)
+
+    def most_inputs(self, stage: int) -> int:
+        """Inputs of a task on a leaf. 1: nothing is known yet, or no more than one has room."""
+        if stage not in self._weights:
+            return 1
+        return self._most(self._object(), self._weights[stage])
+
+    def most_rows(self) -> int:
+        """Rows that are put together: into a group, or by a join."""
+        return 1 if self._row is None else self._most(self._object(), self._row)
+
+    def _object(self) -> float:
+        """Bytes of an object that is small beside any store."""
+        return min(self._stores.values(), default=0.0) * OBJECT_SHARE
+
+    def most_tasks(self, stage: int, inputs: int) -> int:
+        """Tasks that may be under way, or done and not taken yet, if the next ones have so many inputs: at least one.
+
+        Tasks grow before the first larger one is done.
+        """
+        room = min(self._stores.values(), default=0.0) * len(self._stores) * STORE_SHARE / self._stages
+        return self._most(room, max(self._largest.get(stage, 0.0), self._weights.get(stage, 0.0) * inputs))
+
+    def _most(self, room: float, weight: float) -> int:
+        return max(int(room / weight), 1) if weight and self._stores else sys.maxsize
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:

@@ -5,17 +5,16 @@ In: the cursor to start from. Out: (request, block) in order. One task is at wor
 
 from __future__ import annotations
 
-import dataclasses
 from time import perf_counter
 
 from ...errors import WorkerCrashedError
 from ..executors.protocol import Executor, Handle
-from ..plan.cursor import Cursor, Note
+from ..plan.cursor import Cursor, JoinState
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from ..work.tasks import Block, Failure, SpanTask
 from .pull import Ended
-from .requests import Request, SpanRequest
+from .rows import Request, span_request
 
 
 class InOrder:
@@ -28,8 +27,8 @@ class InOrder:
         self._executor = executor
         self._ahead = executor.window(stage.number) > 1
         self._position = start.positions[0]
-        self._note: Note = start.notes[0]
-        self._submitted: tuple[SpanRequest, Handle, float] | None = None  # and when
+        self._note: JoinState = start.notes[0]
+        self._submitted: tuple[SpanTask, Handle, float] | None = None  # and when
         self._singly_until = 0  # positions before it are tried one unit after the other
         self._lost: int | None = None  # the position of the last unit that ended its workers
         self._ended: Ended | None = None
@@ -45,10 +44,9 @@ class InOrder:
             unit = self._stage.unit
             length = unit if self._position < self._singly_until else self._executor.inputs(self._stage.number)
             stop = self._position + length
-            task = SpanTask(self._stage.number, self._position, stop, since)
-            request = SpanRequest(task, self._leaf, self._stage.unit)
+            task = SpanTask(self._stage.number, self._position, stop, self._leaf, since)
             moment = perf_counter()
-            self._submitted = request, self._executor.submit(task), moment
+            self._submitted = task, self._executor.submit(task), moment
 
     def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
         """The result of the next task."""
@@ -57,40 +55,41 @@ class InOrder:
             if not isinstance(result, tuple) or not self._is_to_be_divided(*result):
                 return result
 
-    def _is_to_be_divided(self, request: SpanRequest, block: Block) -> bool:
+    def _is_to_be_divided(self, request: Request, block: Block) -> bool:
         """Whether a task ended its worker and is done again, one unit after the other; one unit alone is lost."""
         if not _was_not_done(block):
             return False
+        assert isinstance(request.task, SpanTask), "a span of a leaf"
         start, stop = request.task.start, request.task.stop
         if block.parts or stop - start > self._stage.unit:
             self._singly_until = max(self._singly_until, stop)
             return True
-        self._position, self._note, self._lost = stop, request.notes[0][0], start
+        self._position, self._note, self._lost = stop, request.origin.start.notes[0], start
         return False
 
-    def _next(self, wait: bool) -> tuple[SpanRequest, Block] | Ended | None:
+    def _next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
         if self._ended is not None:
             return self._ended
         self.fill() if not wait else self._submit()
         if self._submitted is None or not (wait or self._submitted[1].ready()):
             return None
-        (request, handle, submitted), self._submitted = self._submitted, None
+        (task, handle, submitted), self._submitted = self._submitted, None
         asked = perf_counter()
         block = handle.result()
         block.moments = submitted, asked, perf_counter()
         before = self._note
         if _was_not_done(block):
-            if self._lost == request.task.start - self._stage.unit:
-                self._ended = Ended(Failure(_unreachable(self._lost, request.task.start)))
+            if self._lost == task.start - self._stage.unit:
+                self._ended = Ended(Failure(_unreachable(self._lost, task.start)))
                 return self._ended
-            return dataclasses.replace(request, notes=((before,), (before,))), block
-        self._position = request.task.stop
+            return span_request(task, self._stage, (before,), (before,)), block
+        self._position = task.stop
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)
         if block.failure is not None or block.stand is None or block.stand.ended:
             self._ended = Ended(block.failure)
         self.fill()
-        return dataclasses.replace(request, notes=((before,), (self._note,))), block
+        return span_request(task, self._stage, (before,), (self._note,)), block
 
 
 def _was_not_done(block: Block) -> bool:

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from ...errors import JoinError
 from ..executors.pace import more_or_fewer
-from ..plan.cursor import Cursor, Note
-from ..plan.joins import Rule
+from ..plan.cursor import Cursor, JoinState, cursor_of_join
+from ..plan.joins import JoinPolicy
 from ..work.tasks import Failure
+from .provenance import row_at
 from .pull import Ended, Pull
-from .rows import JoinedOrigin, JoinedRows, Rows
+from .rows import Rows, RowsOf, joined_rows
 
 Open = Callable[[Cursor], Pull[Rows]]
 """Opens an input, from a cursor on."""
@@ -30,7 +31,7 @@ class Input:
     def __init__(self, open_: Open, cursor: Cursor) -> None:
         self._open = open_
         self._pull: Pull[Rows] | None = None
-        self._runs: deque[tuple[Rows, int, int]] = deque()
+        self._runs: deque[RowsOf] = deque()
         self.cursor = cursor  # after the rows that were taken
         self.at_hand = self.rows = 0  # those that were not; how many were, since it was opened
         self.ended: Ended | None = None  # what came after these, if all are at hand
@@ -50,7 +51,7 @@ class Input:
                 self.at_hand += run.stop - run.start
         return True
 
-    def take(self, count: int) -> list[tuple[Rows, int, int]]:
+    def take(self, count: int) -> list[RowsOf]:
         """Rows that are at hand."""
         taken = []
         self.at_hand -= count
@@ -82,8 +83,8 @@ class JoinedRuns:
         opens: Sequence[Open],
         cursors: Sequence[Cursor],
         starts: Sequence[Cursor],
-        rule: Rule,
-        note: Note,
+        rule: JoinPolicy,
+        note: JoinState,
         most: Callable[[], int],
     ) -> None:
         self._opens = opens
@@ -101,7 +102,7 @@ class JoinedRuns:
         for number in np.unique(self._chosen()).tolist():
             self._inputs[number].begin()
 
-    def next(self, wait: bool) -> JoinedRows | Ended | None:
+    def next(self, wait: bool) -> Rows | Ended | None:
         """The next rows, at least one."""
         began = perf_counter()
         while self._ended is None:
@@ -130,7 +131,7 @@ class JoinedRuns:
         at_hand = self._inputs[number].at_hand
         return int(rows[at_hand]) if at_hand < len(rows) else len(choices)
 
-    def _take(self, choices: NDArray[np.int64]) -> JoinedRows:
+    def _take(self, choices: NDArray[np.int64]) -> Rows:
         note, rule = self._note, self._rule
         before = [one.cursor for one in self._inputs]
         counts = np.bincount(choices, minlength=len(self._inputs)).tolist()
@@ -138,8 +139,16 @@ class JoinedRuns:
         origins = [[(rows.origin, start, stop) for rows, start, stop in part] for part in parts]
         self._note, self._choices = rule.after(note, len(choices)), None
         self._taken += len(choices)
-        origin = JoinedOrigin(choices, origins, before, lambda count: rule.after(note, count))
-        return JoinedRows(origin, 0, len(choices), note[0], parts)
+
+        def cursor_after(row: int) -> Cursor:
+            cursors = list(before)
+            for number, count in enumerate(np.bincount(choices[: row + 1]).tolist()):
+                if count:
+                    origin, inner = row_at(origins[number], count - 1)
+                    cursors[number] = origin.cursor_after(inner)
+            return cursor_of_join(cursors, rule.after(note, row + 1))
+
+        return joined_rows(choices, parts, note[0], cursor_after)
 
     def _go_on(self, number: int | None, wait: bool) -> bool:
         """Ask the rule what comes after the end of an input, or of itself; False: that is not known without waiting."""

@@ -15,9 +15,9 @@ from ...errors import EmptyStreamError
 from ..plan.cursor import Cursor
 from ..plan.stages import Stage
 from ..work.tasks import Failure, GroupTask, RowRange
+from .provenance import Provenance
 from .pull import Ended, Pull
-from .requests import GroupRequest
-from .rows import BlockRows, Rows
+from .rows import BlockRows, Request, Rows, RowsOf
 
 
 class Regroup:
@@ -46,11 +46,11 @@ class Regroup:
         self._former = former
         self._run: Rows | None = None
         self._used = 0
-        self._parts: list[tuple[Rows, int, int]] = []
+        self._parts: list[RowsOf] = []
         self._count = 0
         self._ended: Ended | None = None
 
-    def next(self, wait: bool) -> GroupRequest | Ended | None:
+    def next(self, wait: bool) -> Request | Ended | None:
         """The next group."""
         while self._count < self._size:
             if self._run is None:
@@ -64,7 +64,7 @@ class Regroup:
             self._take(self._run)
         return self._group()
 
-    def _last(self, ended: Ended) -> GroupRequest | Ended:
+    def _last(self, ended: Ended) -> Request | Ended:
         """What comes of rows that are fewer than a unit, at the end, or before a failure."""
         if ended.failure is not None:
             return ended if self._stage.groups else self._group()
@@ -103,29 +103,20 @@ class Regroup:
         if stop == run.stop:
             self._run = None
 
-    def _group(self) -> GroupRequest:
+    def _group(self) -> Request:
         parts, start, stop = self._parts, self._start, self._stop
         self._start, self._parts, self._count, self._whole = stop, [], 0, False
         self._size = self._size_of_next()
         rows, order = _of_blocks(parts)
         first, at, _ = parts[0]
-        return GroupRequest(
-            GroupTask(
-                self._stage.number,
-                tuple(RowRange(run.block_number, first, last) for run, first, last in rows),
-                order,
-                first.number + at,
-                self._former,
-            ),
-            {run.block_number: run.block for run, _, _ in rows},
-            tuple((run.origin, first, last) for run, first, last in parts),
-            start,
-            stop,
-            self._each_alone,
-        )
+        ranges = tuple(RowRange(block.number, begin, end) for block, begin, end in rows)
+        task = GroupTask(self._stage.number, ranges, order, first.number + at, self._former)
+        inputs = tuple((run.origin, begin, end) for run, begin, end in parts)
+        origin = Provenance(self._stage, start, stop, inputs=inputs, alone=self._each_alone)
+        return Request(task, origin, {block.number: block.block for block, _, _ in rows})
 
 
-def _of_blocks(parts: list[tuple[Rows, int, int]]) -> tuple[list[BlockRows], bytes | None]:
+def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
     """All rows as those of blocks, and their order among these."""
     found: list[BlockRows] = []
     orders: list[NDArray[np.int64]] = []

@@ -47,8 +47,8 @@ class WithRoom:
 
 
 def _first_of(run: Rows) -> object:
-    (rows, start, _), *_ = run.of_blocks(run.start, run.start + 1)[0]
-    elements = rows.block.elements
+    (numbered, start, _), *_ = run.of_blocks(run.start, run.start + 1)[0]
+    elements = numbered.block.elements
     return next(elements.elements(start, start + 1)) if isinstance(elements, StackedRows) else elements[start]
 
 

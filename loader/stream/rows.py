@@ -1,219 +1,187 @@
-"""Rows in order, and where they come from: the records that each was made of, and the cursor that follows it.
+"""Rows in order, and the tasks that they come of.
 
-In: what a task was about, and its block; or what a join took of several. Out: rows; local positions and cursors, found when
-somebody asks, not row by row. An origin holds no row, so that what is kept of a batch that was delivered is small.
+In: spans, or rows of earlier blocks; what a join took of several. Out: tasks for an executor; rows, with their provenance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..plan.cursor import Cursor, Note, cursor_of_join
-from ..work.tasks import Block, RowTags
-
-T = TypeVar("T")
-
-Records: TypeAlias = dict[int, Sequence[int]]
-"""For each of every leaf, the local positions of some records, in the stream's order."""
+from ..plan.cursor import Cursor, JoinState
+from ..plan.stages import Stage
+from ..work.tasks import Block, GroupTask, SpanTask, Task
+from .provenance import Ints, Origin, Provenance, Selection
 
 
-@dataclass(frozen=True, slots=True)
-class SpanOrigin:
-    """Of rows that came out of the span `[start, stop)` of local positions."""
+class NumberedBlock(NamedTuple):
+    """A block, and its number among those of an iterator; with `kept`, its rows will be given again."""
 
-    leaf: int  # its number, among every leaf
-    start: int
-    stop: int
-    unit: int  # positions of one unit
-    tags: RowTags | None  # None where unit i gave row i
-    notes: tuple[tuple[Note, ...], tuple[Note, ...]] = ((), ())  # for cursors inside the span, and for that at its end
-    before: int = 0  # rows of the first unit that came out of earlier tasks
-    open: bool = False  # the last unit is not finished
-
-    def records(self, row: int) -> Records:
-        """The records that a row of the block was made of."""
-        start = self.start + self._unit_of(row) * self.unit
-        return {self.leaf: range(start, min(start + self.unit, self.stop))}
-
-    def cursor_after(self, row: int) -> Cursor:
-        """Where the stream goes on after a row of the block."""
-        unit = self._unit_of(row)
-        if self.tags is not None:
-            units = self.tags.units
-            if units[row + 1] == unit if row + 1 < len(units) else self.open:
-                skip = self.before + row + 1 - units.index(unit)
-                return Cursor((self.start + unit * self.unit,), (skip,), self.notes[0])
-        position = min(self.start + (unit + 1) * self.unit, self.stop)
-        return Cursor((position,), (0,), self.notes[position == self.stop])
-
-    def _unit_of(self, row: int) -> int:
-        return row if self.tags is None else self.tags.units[row]
+    number: int
+    block: Block
+    kept: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOrigin:
-    """Of rows that were made of rows of earlier blocks."""
-
-    parts: tuple[tuple[Origin, int, int], ...]  # the origins of these blocks, and the rows `[start, stop)` of each
-    start: Cursor  # at which the first of these rows stands
-    stop: Cursor  # that follows the last of them
-    count: int  # of the rows made of them
-    each_alone: bool  # every one of these rows became one row, without the others, up to the last row that there is
-    before: int = 0  # rows made of them that came out of earlier tasks
-    open: bool = False  # more may be made of them
-
-    def records(self, row: int) -> Records:
-        """The records that the group was made of, each once."""
-        found: dict[int, dict[int, None]] = {}
-        for origin, start, stop in self.parts:
-            for part in range(start, stop):
-                for leaf, positions in origin.records(part).items():
-                    found.setdefault(leaf, {}).update(dict.fromkeys(positions))
-        return {leaf: list(positions) for leaf, positions in found.items()}
-
-    def cursor_after(self, row: int) -> Cursor:
-        """Where the stream goes on after a row of the block."""
-        if row + 1 == self.count and not self.open:
-            return self.stop.then(0)
-        if not self.each_alone:
-            return self.start.then(self.before + row + 1)
-        origin, inner = _at(self.parts, row)
-        return origin.cursor_after(inner).then(0)
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedOrigin:
-    """Of rows that a join took."""
-
-    choices: NDArray[np.int64]  # the input that each row comes from
-    parts: list[list[tuple[Origin, int, int]]]  # of each input the origins of its rows, and the rows `[start, stop)`
-    before: Sequence[Cursor]  # the cursors of the inputs before these rows
-    note: Callable[[int], Note]  # that of the join after some number of rows
-
-    def records(self, row: int) -> Records:
-        """The records that a row was made of."""
-        number = int(self.choices[row])
-        origin, inner = _at(self.parts[number], int(np.count_nonzero(self.choices[:row] == number)))
-        return origin.records(inner)
-
-    def cursor_after(self, row: int) -> Cursor:
-        """Where the stream goes on after a row."""
-        cursors = list(self.before)
-        for number, count in enumerate(np.bincount(self.choices[: row + 1]).tolist()):
-            if count:
-                origin, inner = _at(self.parts[number], count - 1)
-                cursors[number] = origin.cursor_after(inner)
-        return cursor_of_join(cursors, self.note(row + 1))
-
-
-def _at(parts: Iterable[tuple[T, int, int]], number: int) -> tuple[T, int]:
-    """Where one of the rows of an input is, and its number there."""
-    for there, start, stop in parts:
-        if number < stop - start:
-            return there, start + number
-        number -= stop - start
-    raise IndexError(number)
-
-
-class Origin(Protocol):
-    """Where rows come from."""
-
-    def records(self, row: int) -> Records:
-        """The records that a row was made of."""
-
-    def cursor_after(self, row: int) -> Cursor:
-        """Where the stream goes on after a row."""
+BlockRows: TypeAlias = tuple[NumberedBlock, int, int]
+"""Rows `[start, stop)` of a block."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """Rows `[start, stop)`, one after the other: of a block, or those that a join took."""
+    """Rows `[start, stop)`, one after the other: of a block, or those that a join took.
+
+    Attributes:
+        origin: where all rows of the block come from.
+        number: the first row's, among those of a join that it comes out of; 0 elsewhere.
+        blocks: that have them, as many as `origin` has sources.
+    """
 
     origin: Origin
     start: int
     stop: int
-    number: int  # the first row's, among those of a join that it comes out of; 0 elsewhere
+    number: int
+    blocks: Sequence[NumberedBlock]
 
     def unpack(self) -> None:
         """Make the rows of what a worker sent, which the first `take` does otherwise."""
+        if self.origin.which is None:
+            _ = self.blocks[0].block.elements
 
     def take(self, row: int) -> Any:
-        """A row, which is let go of, so that its memory is free once the user drops it."""
-        raise NotImplementedError
-
-    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64] | None]:
-        """Some of the rows as those of blocks, and their numbers among these in order; None: as they stand."""
-        raise NotImplementedError
-
-
-@dataclass(slots=True)
-class RowRun(Rows):
-    """Rows of a block."""
-
-    block_number: int  # among those of its iterator
-    block: Block
-
-    def unpack(self) -> None:
-        _ = self.block.elements
-
-    def take(self, row: int) -> Any:
-        elements = self.block.elements
-        element, elements[row] = elements[row], None
+        """A row, which is let go of, so that its memory is free once the user drops it; of a block that is kept, a copy."""
+        origin = self.origin
+        if origin.which is None:
+            (_, block, kept), at = self.blocks[0], row
+        else:
+            (_, block, kept), at = self.blocks[origin.which[row]], origin.at[row]  # type: ignore[index]
+        elements = block.elements
+        if kept:
+            return copy.deepcopy(elements[at])
+        element, elements[at] = elements[at], None
         return element
 
-    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], None]:
-        return [(self, start, stop)], None
+    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
+        """Some of the rows as those of blocks, and their numbers among these in order; None: as they are."""
+        if self.origin.which is None or self.origin.at is None:
+            return [(self.blocks[0], start, stop)], None
+        which, at = self.origin.which[start:stop], self.origin.at[start:stop]
+        order = np.argsort(which, kind="stable")
+        which, at = which[order], at[order]
+        cuts = np.flatnonzero((np.diff(which) != 0) | (np.diff(at) != 1)) + 1
+        edges = [0, *cuts.tolist(), len(at)]
+        found = [(self.blocks[which[first]], int(at[first]), int(at[last - 1]) + 1) for first, last in pairwise(edges)]
+        numbers = np.empty(len(order), dtype=np.int64)
+        numbers[order] = np.arange(len(order))
+        return found, numbers
+
+    def kept(self) -> Rows:
+        """The same rows, each of which is given as a copy, as the user may change it."""
+        return dataclasses.replace(self, blocks=[block._replace(kept=True) for block in self.blocks])
+
+    def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
+        """Rows `[start, stop)` of these, with other cursors after them."""
+        origin = Selection(self.origin.sources, self.origin.which, self.origin.at, cursor_after)
+        return dataclasses.replace(self, origin=origin, start=start, stop=stop)
 
 
-BlockRows: TypeAlias = tuple[RowRun, int, int]
-"""Rows `[start, stop)` of a block that a run knows."""
+RowsOf: TypeAlias = tuple[Rows, int, int]
+"""Rows `[start, stop)` of some."""
 
 
-@dataclass(slots=True)
-class JoinedRows(Rows):
-    """Rows that a join took."""
+def joined_rows(
+    choices: Ints, parts: Sequence[Sequence[RowsOf]], number: int, cursor_after: Callable[[int], Cursor]
+) -> Rows:
+    """Rows of several inputs.
 
-    origin: JoinedOrigin
-    parts: list[list[tuple[Rows, int, int]]]  # of each input, its rows: what has them, and which
-
-    def take(self, row: int) -> Any:
-        choices = self.origin.choices
-        number = int(choices[row])
-        at = int(np.count_nonzero(choices[:row] == number))
-        rows, inner = _at(self.parts[number], at)
-        return rows.take(inner)
-
-    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64]]:
-        choices = self.origin.choices
-        some = choices[start:stop]
-        before, count = (np.bincount(part, minlength=len(self.parts)).tolist() for part in (choices[:start], some))
-        found: list[BlockRows] = []
-        places = np.empty(len(some), dtype=np.int64)  # of the rows of all inputs, one input after the other
-        done = 0
-        for number in np.flatnonzero(count).tolist():
-            for rows, first, last in _some_of(self.parts[number], before[number], before[number] + count[number]):
-                blocks, order = rows.of_blocks(first, last)
-                found += blocks
-                numbers = np.arange(last - first, dtype=np.int64) if order is None else order
-                places[done : done + last - first] = numbers + done
-                done += last - first
-        by_input = np.argsort(some, kind="stable")
-        result = np.empty(len(some), dtype=np.int64)
-        result[by_input] = places
-        return found, result
+    Args:
+        choices: `int64[rows]`, the input that each comes from.
+        parts: of each input, its rows.
+        number: as of `Rows`.
+        cursor_after: as of a `Selection`.
+    """
+    blocks, sources = list[NumberedBlock](), list[Provenance]()
+    which, at = np.empty(len(choices), dtype=np.int64), np.empty(len(choices), dtype=np.int64)
+    for input_, part in enumerate(parts):
+        places, done = np.flatnonzero(choices == input_), 0
+        for rows, start, stop in part:
+            here = places[done : done + stop - start]
+            done += stop - start
+            origin = rows.origin
+            if origin.which is None or origin.at is None:
+                used, which[here], at[here] = np.zeros(1, dtype=np.int64), len(blocks), np.arange(start, stop)
+            else:
+                used, numbers = np.unique(origin.which[start:stop], return_inverse=True)
+                which[here], at[here] = numbers + len(blocks), origin.at[start:stop]
+            blocks += [rows.blocks[block] for block in used.tolist()]
+            sources += [origin.sources[block] for block in used.tolist()]
+    return Rows(Selection(sources, which, at, cursor_after), 0, len(choices), number, blocks)
 
 
-def _some_of(parts: list[tuple[Rows, int, int]], start: int, stop: int) -> list[tuple[Rows, int, int]]:
-    """What of these stands at `[start, stop)` of all of them."""
-    found = []
-    for rows, first, last in parts:
-        low, high = max(start, 0), min(stop, last - first)
-        if low < high:
-            found.append((rows, first + low, first + high))
-        start, stop = start - (last - first), stop - (last - first)
-    return found
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A task, and what the user's process alone knows of it.
+
+    Attributes:
+        blocks: that it reads, by number.
+        origin: of the rows that will come of it.
+        pieces_left: tasks that come after it and go on with its one unit.
+    """
+
+    task: Task
+    origin: Provenance
+    blocks: Mapping[int, Block] = dataclasses.field(default_factory=dict)
+    pieces_left: int = 0
+
+    @property
+    def stop(self) -> int:
+        """The local position of the first leaf that comes after it."""
+        return self.origin.stop.positions[0]
+
+    def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
+        """The rows of its block without the first ones; so many came before of its unit."""
+        block, origin = numbered.block, self.origin
+        failed, count = block.failure is not None, block.count
+        whole = sum(stop - start for _, start, stop in origin.inputs)
+        is_open = failed if origin.leaf is None else block.tags is not None and block.tags.open
+        alone = origin.alone and not before and (failed or count == whole)
+        found = Provenance(
+            origin.stage,
+            origin.start,
+            origin.stop,
+            origin.leaf,
+            origin.inputs,
+            alone,
+            block.tags,
+            count,
+            origin.first,
+            before,
+            is_open or self.pieces_left > 0,
+        )
+        return Rows(found, skip, count, 0, (numbered,))
+
+    def divided(self, parts: Sequence[Task]) -> list[Request]:
+        """A request for each part of the task, in their order."""
+        return [self._part(part, len(parts) - number) for number, part in enumerate(parts, 1)]
+
+    def _part(self, part: Task, left: int) -> Request:
+        if isinstance(part, GroupTask):
+            assert isinstance(self.task, GroupTask), "a part is of the kind of the whole"
+            origin = dataclasses.replace(self.origin, first=part.first - self.task.first)
+            return dataclasses.replace(self, task=part, origin=origin, pieces_left=left)
+        assert self.origin.leaf is not None, "a span of a leaf"
+        whole = span_request(part, self.origin.stage)
+        return whole if part.only is None else dataclasses.replace(whole, pieces_left=left)
+
+
+def span_request(
+    task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = ()
+) -> Request:
+    """A request for a span of a leaf; with the notes of cursors before and after it."""
+    start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
+    return Request(task, Provenance(stage, start, stop, task.leaf))

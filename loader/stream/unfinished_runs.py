@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..plan.cursor import Cursor, Unfinished
-from ..plan.parts import Part
+from ..plan.cursor import Cursor, Leftover
 from ..plan.pipeline import Pipeline
+from ..plan.subtree import Subtree
 from .pull import Ended, Pull
-from .rows import BlockRows, Origin, Records, Rows
+from .rows import Rows
 
 
 class Runs(Pull[Rows], Protocol):
@@ -33,10 +29,10 @@ class UnfinishedRuns:
     def __init__(
         self,
         pipeline: Pipeline,
-        part: Part,
-        rests: Sequence[Unfinished],
+        part: Subtree,
+        rests: Sequence[Leftover],
         start: Cursor,
-        open_: Callable[[Unfinished], Pull[Rows]],
+        open_: Callable[[Leftover], Pull[Rows]],
         own: Runs,
     ) -> None:
         self._pipeline = pipeline
@@ -67,7 +63,7 @@ class UnfinishedRuns:
                 return found
         return self._own.next(wait)
 
-    def _up_to_end(self, rest: Unfinished, run: Rows) -> RestOfRows:
+    def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
         """Those of the rows that belong to what was begun."""
         stop = next(
             (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
@@ -77,43 +73,15 @@ class UnfinishedRuns:
         self._over -= start - run.start
         if stop is not None:
             self._rests, self._rows = left, None
-        origin = RestOrigin(run.origin, rest, self._start, left, -1 if stop is None else stop - 1)
-        return RestOfRows(origin, start, run.stop if stop is None else stop, run.number, run)
+        origin, begin = run.origin, self._start
 
-    def _is_end(self, rest: Unfinished, cursor: Cursor) -> bool:
+        def cursor_after(row: int) -> Cursor:
+            after = dataclasses.replace(rest, cursor=origin.cursor_after(row), delivered=0)
+            unfinished = left if row + 1 == stop else (after, *left)
+            return begin._replace(unfinished=(*unfinished, *begin.unfinished))
+
+        return run.with_cursors(cursor_after, start, run.stop if stop is None else stop)
+
+    def _is_end(self, rest: Leftover, cursor: Cursor) -> bool:
         begun = self._pipeline.begun_at(self._part, cursor)
         return not begun if rest.stage is None else rest.stage not in begun
-
-
-@dataclass(frozen=True, slots=True)
-class RestOrigin:
-    """Of rows of a former shard."""
-
-    origin: Origin  # there
-    rest: Unfinished  # what they belong to
-    start: Cursor  # where the shard of now begins
-    left: tuple[Unfinished, ...]  # what else is unfinished
-    last: int  # the last row of what was begun; -1 if it is not among these
-
-    def records(self, row: int) -> Records:
-        """The records that a row was made of."""
-        return self.origin.records(row)
-
-    def cursor_after(self, row: int) -> Cursor:
-        """Where the stream goes on after a row."""
-        rest = dataclasses.replace(self.rest, cursor=self.origin.cursor_after(row), delivered=0)
-        left = self.left if row == self.last else (rest, *self.left)
-        return self.start._replace(unfinished=(*left, *self.start.unfinished))
-
-
-@dataclass(slots=True)
-class RestOfRows(Rows):
-    """Rows of a former shard, as the shard of now delivers them."""
-
-    rows: Rows
-
-    def take(self, row: int) -> Any:
-        return self.rows.take(row)
-
-    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], NDArray[np.int64] | None]:
-        return self.rows.of_blocks(start, stop)

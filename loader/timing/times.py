@@ -35,7 +35,7 @@ class Look(NamedTuple):
     @classmethod
     def unpacked(cls, packed: Packed) -> Look:
         """What was packed."""
-        return cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], Slowest._make(packed[-1])))
+        return cls(*packed) if packed[-1] is None else cls(*packed[:-1], Slowest(*packed[-1]))
 
 
 class TaskTimes(NamedTuple):
@@ -60,7 +60,7 @@ class TaskTimes(NamedTuple):
     @classmethod
     def unpacked(cls, packed: Packed) -> TaskTimes:
         """What was packed."""
-        return cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], Look.unpacked(packed[-1])))
+        return cls(*packed) if packed[-1] is None else cls(*packed[:-1], Look.unpacked(packed[-1]))
 
     def until(self, ended: float) -> TaskTimes:
         """The same of a task whose rows were packed until then."""

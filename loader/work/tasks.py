@@ -28,7 +28,7 @@ class Failure:
 Ints: TypeAlias = "array[int]"
 
 PackedTags = tuple[bytes, bytes, list[int], bool]
-"""`RowTags` on their way between processes: for pickle, which takes ten times as long for the object. No rows: all are 0."""
+"""`RowOrigins` on their way between processes: for pickle, which takes ten times as long for the object. No rows: all are 0."""
 
 
 def _ints() -> Ints:
@@ -36,62 +36,73 @@ def _ints() -> Ints:
 
 
 @dataclass(slots=True)
-class RowTags:
-    """Where each row of a block comes from: `unit` of the task, global `position`, and `row` within that position."""
+class RowOrigins:
+    """Where each row of a block comes from, by columns.
 
-    units: Ints = field(default_factory=_ints)
+    Attributes:
+        inputs: number of the task's position or row that it was made of; of a batch, of one of these.
+        positions: global position of that.
+        rows: number within that position.
+        packed_rows: where the pipeline is traced, of each row of a `Pack` the documents of its window, and its number there.
+        open: the unit of the last row failed after it.
+    """
+
+    inputs: Ints = field(default_factory=_ints)
     positions: Ints = field(default_factory=_ints)
     rows: list[int] = field(default_factory=list)
-    open: bool = False  # the unit of the last row failed after it
+    open: bool = False
+    packed_rows: list[Any] = field(default_factory=list)
 
-    def add(self, unit: int, position: int, row: int) -> None:
+    def add(self, number: int, position: int, row: int) -> None:
         """Tag one more row."""
-        self.units.append(unit)
+        self.inputs.append(number)
         self.positions.append(position)
         self.rows.append(row)
 
-    def extend_each(self, units: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
-        """Tag one row of each of these units; `positions` has those of all units."""
-        self.units.frombytes(units.tobytes())
-        self.positions.frombytes(positions[units].tobytes())
-        self.rows += [0] * len(units)
+    def extend_each(self, inputs: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+        """Tag one row of each of these inputs; `positions` has those of all inputs."""
+        self.inputs.frombytes(inputs.tobytes())
+        self.positions.frombytes(positions[inputs].tobytes())
+        self.rows += [0] * len(inputs)
 
-    def extend(self, other: RowTags, unit: int) -> None:
-        """Add the tags of units, the first of which is number `unit` here."""
+    def extend(self, other: RowOrigins, first: int) -> None:
+        """Add the tags of inputs, the first of which is number `first` here."""
         self.open = other.open
-        self.units.frombytes((np.frombuffer(other.units, dtype=np.int64) + unit).tobytes())
+        self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
+        self.packed_rows += other.packed_rows
         self.positions += other.positions
         self.rows += other.rows
 
-    def part(self, start: int, stop: int) -> RowTags:
+    def part(self, start: int, stop: int) -> RowOrigins:
         """The tags of rows `[start, stop)`."""
-        return RowTags(self.units[start:stop], self.positions[start:stop], self.rows[start:stop])
+        return RowOrigins(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
 
-    def some(self, numbers: Sequence[int]) -> RowTags:
+    def some(self, numbers: Sequence[int]) -> RowOrigins:
         """The tags of these rows."""
-        return RowTags(
-            array("q", (self.units[number] for number in numbers)),
+        return RowOrigins(
+            array("q", (self.inputs[number] for number in numbers)),
             array("q", (self.positions[number] for number in numbers)),
             [self.rows[number] for number in numbers],
-            self.open and bool(numbers) and numbers[-1] == len(self.units) - 1,
+            self.open and bool(numbers) and numbers[-1] == len(self.inputs) - 1,
+            [self.packed_rows[number] for number in numbers] if self.packed_rows else [],
         )
 
     def packed(self) -> PackedTags:
         """The same, to be sent."""
-        return self.units.tobytes(), self.positions.tobytes(), self.rows if any(self.rows) else [], self.open
+        return self.inputs.tobytes(), self.positions.tobytes(), self.rows if any(self.rows) else [], self.open
 
     @classmethod
-    def unpacked(cls, packed: PackedTags) -> RowTags:
+    def unpacked(cls, packed: PackedTags) -> RowOrigins:
         """What was packed."""
-        units, positions = (array("q", data) for data in packed[:2])
-        return cls(units, positions, packed[2] or [0] * len(units), packed[3])
+        inputs, positions = (array("q", data) for data in packed[:2])
+        return cls(inputs, positions, packed[2] or [0] * len(inputs), packed[3])
 
     def cut(self, count: int) -> None:
         """Keep the tags of the first rows only."""
-        del self.units[count:], self.positions[count:], self.rows[count:]
+        del self.inputs[count:], self.positions[count:], self.rows[count:], self.packed_rows[count:]
 
 
-class Stand(NamedTuple):
+class SourceState(NamedTuple):
     """Where a source that can only be run through stands after a task."""
 
     state: str  # of the source
@@ -99,36 +110,63 @@ class Stand(NamedTuple):
     read: int  # elements, by the task
 
 
-@dataclass(slots=True)
-class Block:
-    """The rows that came out of a task, in order."""
+@dataclass(slots=True, eq=False)
+class BlockHeader:
+    """All that is known of the rows that came out of a task. This is what crosses from a worker, beside the rows."""
 
-    elements: Any  # the rows, a list; `StackedRows` on their way between processes
-    tags: RowTags | None = None  # their origin; None where unit i gave row i
+    count: int = 0  # of the rows
+    tags: RowOrigins | None = None  # their origin; None where unit i gave row i
     failure: Failure | None = None  # what stopped the task after these rows; None when it was finished
     skipped: Sequence[str] = ()  # what failed and was left out, in words
     notices: Told = ()  # what the user should be told of leaves and operations
-    parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
-    stand: Stand | None = None  # of a source that can only be run through, after the task
+    stand: SourceState | None = None  # of a source that can only be run through, after the task
     waited: float = 0.0  # seconds, for records that were read ahead
     times: TaskTimes | None = None  # of the task; None where nothing is timed
-    moments: Moments = (0.0, 0.0, 0.0)
+    seconds: float = 0.0  # that the task took, if it was done elsewhere …
+    nbytes: int = 0  # … and bytes of its rows
+
+
+class Block(BlockHeader):
+    """A header and the rows, in order: here, or where a transport has them until somebody wants them here."""
+
+    __slots__ = ("_elements", "moments", "parts", "rows")
+
+    def __init__(
+        self,
+        elements: Any,
+        tags: RowOrigins | None = None,
+        failure: Failure | None = None,
+        skipped: Sequence[str] = (),
+        parts: Sequence[Task] = (),
+    ) -> None:
+        super().__init__(len(elements), tags, failure, skipped)
+        self._elements = elements
+        self.rows: Any = None  # a transport's `Rows`; None: they are here
+        self.parts = parts  # tasks that are to be done in place of this one, which was not done
+        self.moments: Moments = (0.0, 0.0, 0.0)
 
     @property
-    def count(self) -> int:
-        """Number of rows."""
-        return len(self.elements)
+    def elements(self) -> Any:
+        """The rows: a list; `StackedRows` on their way between processes."""
+        if self.rows is not None:
+            self._elements, self.rows = self.rows.load(), None
+        return self._elements
+
+    @elements.setter
+    def elements(self, elements: Any) -> None:
+        self._elements = elements
+        self.count = len(elements)
 
 
 class SpanTask(NamedTuple):
-    """Read the records at local positions `[start, stop)` of a stage's leaf, and do what the stage does to them."""
+    """Read the records at local positions `[start, stop)` of a leaf, and apply the operations of a stage to them."""
 
     stage: int
     start: int
     stop: int
+    leaf: int = 0  # its number, among every leaf: of this shard, or of a former one whose local positions these are
     since: tuple[int, str] | None = None  # of what is run through: an earlier position, and its state
-    former: int = 0  # number of the former shard, from 1, whose local positions these are; 0: of the shard of now
-    only: int | None = None  # of the elements of its one window, only that at this place goes on; None: all
+    only: int | None = None  # the place in its one window of the only element that is kept; None: all are
 
 
 class RowRange(NamedTuple):
@@ -148,8 +186,8 @@ class GroupTask(NamedTuple):
         None  # their numbers among these, `int32[n]`, in the order in which they come; None: as they stand
     )
     first: int = 0  # where they come from a join, the number of the first one there
-    former: int = 0  # as of a `SpanTask`
-    only: int | None = None  # likewise
+    former: int = 0  # number of the former shard, from 1, whose rows these are; 0: this shard
+    only: int | None = None  # as of a `SpanTask`
 
 
 Task: TypeAlias = SpanTask | GroupTask

@@ -1,4 +1,4 @@
-"""Which part of a mix stands at a position, and which of its own elements: index arithmetic, at any position.
+"""The part of a mix at any position, and the index in that part: index arithmetic.
 
 In: positions. Out: parts, and the index of the element within its part. Pure; nothing is remembered from one call to the next.
 """
@@ -137,15 +137,20 @@ class MixOrder:
         return part, visits + stage.counts[part]
 
     def counts(self, position: int) -> Int64s:
-        """How many elements of each part are drawn before a position."""
+        """The number of elements of each part drawn before a position."""
         return np.array(self._stage(position).counts_at(position), dtype=np.int64)
 
+    def taken(self, rows: int) -> list[int]:
+        """As `counts`; empty for more rows than a mix has positions."""
+        counts: list[int] = self.counts(rows).tolist() if rows < MAX_POSITION else []
+        return counts
+
     def count(self, part: int, position: int) -> int:
-        """How many elements of one part are drawn before a position."""
+        """The number of elements of one part drawn before a position."""
         return self._stage(position).count_at(part, position)
 
     def position_of(self, part: int, index: int) -> int | None:
-        """Where an element of a part stands; None if that is never, or after position 2^62."""
+        """The position of an element of a part; None if it never comes, or after position 2^62."""
         number = bisect_right([stage.counts[part] for stage in self._stages], index) - 1
         stage, last = self._stages[number], number + 1 == len(self._stages)
         stop = MAX_POSITION if last else self._stages[number + 1].start

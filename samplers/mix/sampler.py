@@ -33,7 +33,7 @@ PASSING = ("history", "ended")
 
 
 def shares(fingerprint: Mapping[str, Any]) -> list[Any]:
-    """What decides, of the fingerprint of a mix, which part stands at a position, as long as none has ended."""
+    """The values in the fingerprint of a mix that decide the part at a position, as long as none has ended."""
     return [fingerprint.get("weights"), fingerprint.get("ramp")]
 
 
@@ -98,7 +98,7 @@ class MixSampler:
 
     @property
     def names(self) -> list[str]:
-        """Of the parts, in the order in which record keys count them."""
+        """Names of the parts, in the order in which record keys count them."""
         return list(self._parts)
 
     def __repr__(self) -> str:
@@ -108,7 +108,7 @@ class MixSampler:
 
     @cached_property
     def _weights(self) -> list[list[Any]]:
-        """As the user gave them, by name: the first position and the weights of each stage."""
+        """The user's weights, by name: the first position and the weights of each stage."""
         return [[start, dict(sorted(zip(self._parts, weights)))] for start, weights in self._given]
 
     @cached_property
@@ -119,7 +119,7 @@ class MixSampler:
 
     @property
     def order(self) -> MixOrder:
-        """Which part stands where, also after parts have ended."""
+        """The order of parts, also after parts have ended."""
         return self._ended[0]
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class MixSampler:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the order; and where it was changed on the way, what it was before."""
+        """The values that decide the order, and its former ones if it was changed on the way."""
         told = {
             "kind": "MixSampler",
             "seed": self.seed,
@@ -168,7 +168,7 @@ class MixSampler:
 
     @property
     def lacks_parts(self) -> bool:
-        """Whether parts of the runs before were removed since."""
+        """True if parts of earlier runs were removed since."""
         return not self._parts.keys() >= {*self.order.names}
 
     def check_present(self, positions: Positions) -> None:
@@ -209,7 +209,7 @@ class MixSampler:
         return {name: max(drawn[name] - 1, 0) // part.epoch_length for name, part in self._parts.items()}
 
     def part_records(self, position: int) -> dict[str, int]:
-        """How many records of each part stand before a position."""
+        """The number of records of each part before a position."""
         drawn = dict(zip(self.order.names, self.order.counts(position).tolist()))
         return {name: drawn[name] for name in self._parts}
 
@@ -224,7 +224,7 @@ class MixSampler:
         )
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        """What stands at one global position.
+        """The record at one global position.
 
         Raises:
             IndexError: `index` is outside `[0, len(self))`.
@@ -283,7 +283,7 @@ def length_told(saved: Mapping[str, Any]) -> int:
 
 
 def order_told(saved: Mapping[str, Any]) -> MixOrder:
-    """Which part stands where in a run, as its fingerprint tells it, also after parts have ended.
+    """The order of parts in a run, by its fingerprint, also after parts have ended.
 
     Raises:
         CheckpointError: the fingerprint is damaged.

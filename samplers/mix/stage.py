@@ -27,7 +27,7 @@ _HALF, _MASK, _LOW = 31, (1 << 31) - 1, (1 << 16) - 1
 
 
 class Node(NamedTuple):
-    """Where visits part."""
+    """A branch: visits go left or right."""
 
     ratio: int
     phase: int
@@ -104,7 +104,7 @@ class Stage:
         return node, visit
 
     def counts_at(self, position: int) -> list[int]:
-        """How often each part was visited before a position, in all stages."""
+        """The number of visits of each part before a position, in all stages."""
         counts = list(self.counts)
         for part, visits in _visits(self.root, position - self.start):
             counts[part] += visits
@@ -121,7 +121,7 @@ class Stage:
         return dict(_ways_in(self.root, ()))
 
     def count_at(self, part: int, position: int) -> int:
-        """How often one part was visited before a position, in all stages."""
+        """The number of visits of one part before a position, in all stages."""
         if not self.weights[part]:
             return self.counts[part]
         visits = position - self.start
@@ -158,7 +158,7 @@ def _parted(branch: Branch, visits: range, places: Int64s | None) -> Iterator[tu
 
 
 def _left_before(node: Node, visits: range) -> Int64s:
-    """How often a node goes left before each of some visits, and after the last: at most 2^16 of them, so that 62 bits do."""
+    """The number of left turns before each of some visits, and after the last: at most 2^16 of them, so that 62 bits do."""
     base = node.ratio * visits.start + node.phase
     whole, fraction = base >> BITS, base & (ONE - 1)
     number = np.arange(len(visits) + 1)

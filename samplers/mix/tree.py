@@ -35,7 +35,7 @@ def best_tree(weights: Mapping[int, int]) -> Tree:
 
 
 def _tree_for(weights: Mapping[int, int], limit: float) -> Tree:
-    """Of what a part bears above itself, `(2 * limit - 1) / weight`, each node takes `1 / weight` of its own."""
+    """A tree in which each node takes `1 / weight` of what a part bears above itself, `(2 * limit - 1) / weight`."""
     total = sum(weights.values())
     shares = {part: weight / total for part, weight in weights.items()}
     heap: list[tuple[float, int, float, Tree]] = [
@@ -58,7 +58,7 @@ def weight_of(tree: Tree, weights: Mapping[int, int]) -> int:
 
 
 def deviation(tree: Tree, weights: Mapping[int, int]) -> float:
-    """How far the count of a part can be from its share, at most.
+    """The largest difference between the count of a part and its share.
 
     >>> deviation((0, 1), {0: 7, 1: 3})
     0.5

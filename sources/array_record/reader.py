@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ...common.messages import TEXT, short_repr, shorten
 from ...errors import MissingExtraError, SourceError, SourceNotFoundError
-from ...files.opened import OpenFile, local_copy, open_file
-from ...files.stamps import Stamp, check_open_file
+from ...files.opened import OpenFile, check_open_file, local_copy, open_file
+from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
 
@@ -25,8 +27,8 @@ _BUFFER_BYTES = 4096
 _FEW = 16
 # Files end in blocks of 64 KiB: the last one says where the index is, and the index is before it.
 _INDEX_BYTES = 2 * 65536
-_END_BYTES = 4 << 20
-"""Bytes at the end of a remote file, in which its index mostly is."""
+_HEAD_BYTES, _END_BYTES = 1 << 16, 4 << 20
+"""Bytes at the two ends of a remote file, in which its header and mostly its index are."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,25 @@ def group_size_of(reader: Any) -> int:
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
     """How many records a file has. Of a remote one, its ends are enough for the library, as a rule."""
     if is_remote(file.path):
-        from ...files.remote.ends import ends_of
-
-        with suppress(SourceError), ends_of(file, _END_BYTES) as path:
+        with suppress(SourceError), _ends_of(file, _END_BYTES) as path:
             return _count_at(path, file.path, options)
     with local_copy(file.path, storage, file.stamp) as path:
         return _count_at(path, file.path, options)
+
+
+@contextmanager
+def _ends_of(file: OpenFile, length: int) -> Iterator[str]:
+    """The path of a file of the same size that has so many bytes of the end, a first block, and zeros between them.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    tail = max(file.size - length, 0)
+    head = min(tail, _HEAD_BYTES)
+    with tempfile.NamedTemporaryFile(prefix="headrace-") as copy:
+        for place, part in zip((0, tail), file.read_many([0, tail], [head, file.size - tail])):
+            os.pwrite(copy.fileno(), part, place)
+        yield copy.name
 
 
 def _count_at(path: str, name: str, options: str) -> int:

@@ -17,16 +17,16 @@ import numpy.typing as npt
 from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import NoRecordsError, SourceError
-from ...files.opened import copy_ahead
+from ...files.opened import check_open_file, copy_ahead
 from ...files.paths import path_list
 from ...files.reader_pool import ReaderPool, open_file_limit
-from ...files.stamps import Stamp, check_open_file
+from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
-from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part
-from ..used_records import FilePlace
+from ..protocol import ClosesFiles
+from ..provenance import FilePlace
 from .files import ArrayRecordPath, Part, bounded, one_or_many, parts_of
 from .reader import RANDOM_ACCESS, Content, array_record_library, group_size_of, inspected, open_number, read_positions
 

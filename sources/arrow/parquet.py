@@ -26,10 +26,10 @@ from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ..block_cache import BlockCache
-from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from ..parts import part_of, read_by_part
-from ..used_records import FilePlace
+from ..protocol import ClosesFiles
+from ..provenance import FilePlace
 from .files import listing_of, parquet_library, resolve
 from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
 from .stores import StoreFiles

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...files.opened import OpenFile, Range, open_file
-from ...files.raw import RawFile
+from ...files.opened import OpenFile, open_file
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
+from ...files.streams import RawFile
 
 
 class StoreFiles:
@@ -39,12 +39,12 @@ class StoreFile(RawFile):
         """Of the version that is read."""
         return self._file.stamp
 
-    def load(self, ranges: Sequence[Range]) -> None:
+    def load(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Bring what will be read from these ranges, all at once; it is kept until the file is closed."""
         offsets, lengths = [offset for offset, _ in ranges], [length for _, length in ranges]
         self._loaded = list(zip(offsets, self._file.read_many(offsets, lengths)))
 
-    def prefetch(self, ranges: Sequence[Range]) -> None:
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Begin to bring what will be read from these ranges by another one that opens this file."""
         self._file.prefetch([offset for offset, _ in ranges], [length for _, length in ranges])
 
@@ -65,7 +65,7 @@ class StoreFile(RawFile):
         super().close()
 
 
-def chunks_of(group: Any, columns: Sequence[str]) -> list[Range]:
+def chunks_of(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
     """Where the chunks of some columns lie in the file, by a row group's metadata."""
     chunks = [group.column(number) for number in range(group.num_columns)]
     return [

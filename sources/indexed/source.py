@@ -24,10 +24,10 @@ from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
 from ...formats.index import SUFFIXES, Index, IndexKind, index_of
-from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part
-from ..used_records import FilePlace
+from ..protocol import ClosesFiles
+from ..provenance import FilePlace
 
 RecordT = TypeVar("RecordT")
 Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]

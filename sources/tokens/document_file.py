@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from ...common.messages import shorten
 from ...errors import SourceError
-from ...files.stamps import Stamp, check_open_file, stamp_of
+from ...files.opened import check_open_file, stamp_of
+from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
 from .files import Array, DType, MappedTokens, Tokens, check_offsets, map_integers, offsets_path

@@ -22,10 +22,10 @@ from ...errors import NoRecordsError, SourceError
 from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
-from ..closing import ClosesFiles
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part
-from ..used_records import FilePlace
+from ..protocol import ClosesFiles
+from ..provenance import FilePlace
 from .document_file import DocumentFile, Documents
 from .files import Array, integer_dtype, offsets_path
 

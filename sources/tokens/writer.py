@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ...common.messages import short_repr, shorten
 from ...errors import ClosedError
 from ...files.paths import PathLike, text_of
-from ...files.streams import Unfinished
+from ...files.whole_files import WholeFile
 from .files import MAGIC, Array, integer_dtype, offsets_path
 
 _HEADER_BYTES = 128
@@ -158,7 +158,7 @@ class _NpyFile:
     def __init__(self, path: str, dtype: np.dtype[Any]) -> None:
         self._dtype = dtype
         self.count = 0
-        self._unfinished = Unfinished(path)
+        self._unfinished = WholeFile(path)
         self._file = self._unfinished.file
         self._file.write(self._header())
 

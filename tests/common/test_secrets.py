@@ -24,10 +24,10 @@ from headrace.common.redaction import redacted, redacted_error, without_secrets
 from headrace.conversion.labels import labelled
 from headrace.conversion.target import Target
 from headrace.errors import ConversionError, HeadraceError, SourceError
+from headrace.files.opened import stamp_of
 from headrace.files.paths import find_files
 from headrace.files.remote.hot import HOT
 from headrace.files.remote.store import close_stores
-from headrace.files.stamps import stamp_of
 from headrace.files.storage_options import storage_options_of
 from headrace.sources import (
     ArrayRecordDataSource,

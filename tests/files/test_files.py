@@ -12,7 +12,8 @@ import pytest
 from headrace.errors import SourceError, SourceNotFoundError
 from headrace.files.opened import open_file
 from headrace.files.paths import find_files
-from headrace.files.streams import open_stream, written_whole
+from headrace.files.streams import open_stream
+from headrace.files.whole_files import written_whole
 from headrace.sources.tokens.writer import TokenWriter
 
 DATA = bytes(range(256)) * 40

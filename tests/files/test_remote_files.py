@@ -18,12 +18,11 @@ import pytest
 from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 
 from headrace.errors import MissingExtraError, SourceError, SourceNotFoundError
-from headrace.files.opened import local_copy, open_file
+from headrace.files.opened import local_copy, open_file, stamp_of
 from headrace.files.paths import find_files
 from headrace.files.remote import remote_file
 from headrace.files.remote.cache import Cache
 from headrace.files.remote.hot import HOT
-from headrace.files.stamps import stamp_of
 from headrace.files.storage_options import storage_options_of
 from headrace.files.streams import open_stream
 

@@ -95,7 +95,7 @@ def test_steps_of_all_loops_are_counted_with_the_start_of_their_workers():
 
     def look(at, steps, elapsed, waited, tasks=()):
         stats = headrace.loader.stats.IteratorStats(steps, elapsed, waited, 2, 0, tasks=tasks)
-        return Look(at, 0.0, steps, elapsed, waited, stats, None, 0.0)
+        return Look(at, 0.0, stats, stats)
 
     class Times:
         began = 10.5

@@ -14,8 +14,8 @@ from random_programs import Recipe, recipes, stream_of, tokens
 
 from headrace import ShardOptions
 from headrace.errors import CheckpointError, EmptyStreamError
-from headrace.tools.provenance.search import Search
-from headrace.tools.provenance.stand import Described, states_of
+from headrace.tools.provenance.elements import Search
+from headrace.tools.provenance.streams import Described, states_of
 
 IN_PART = {"flat_map", "rebatch", "pack"}
 """What an element has of a record may be a part of it."""

@@ -20,7 +20,7 @@ from ...loader.timing.listeners import listening
 from .diagnosis import Diagnosis
 from .facts import source_of
 from .measured import Measured
-from .measuring import Lock, Look, alone, closely, host_of, measured, steps_of
+from .measuring import Lock, Look, alone, closely, host_of, measured
 
 Prepare: TypeAlias = Callable[[Any], None]
 
@@ -79,7 +79,7 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
 
     def prepare(loop: Any) -> None:
         if isinstance(loop, DataLoaderIterator):
-            reads.append(source_of(loop._pipeline, loop._execution).reads)
+            reads.append(source_of(loop.pipeline, loop.execution).reads)
         alone(loop)
 
     found = _run(loader, steps, 0.0, seconds, step_known=False, prepare=prepare)
@@ -89,7 +89,7 @@ def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
 def _run(loader: Any, steps: int, own: float, seconds: float, step_known: bool, prepare: Prepare = closely) -> Measured:
     with listening(prepare), _loop(loader) as loop:
         lock = Lock()
-        threads = host_of(loop)._execution.worker_kind == "thread"
+        threads = host_of(loop).execution.worker_kind == "thread"
         with lock.watched() if threads else contextlib.nullcontext():
             before, after = _taken(loop, steps, own, time.monotonic() + seconds)
     return measured(loop, before, after, lock, step_known)
@@ -129,10 +129,14 @@ class Looks:
         self._looks = [Look.at_loop(loop)]
         self._not_before = time.perf_counter() + SHORTEST
 
+    @property
+    def steps(self) -> int:
+        """Number of steps that the loop made."""
+        return int(self.loop.snapshot().steps)
+
     def have_enough(self) -> bool:
         """Whether it has made so many steps since it got going, and did enough tasks for them."""
-        steps = steps_of(self.loop)
-        if steps < self._next:
+        if self.steps < self._next:
             return False
         look = Look.at_loop(self.loop)
         if len(self._looks) == 1:
@@ -158,18 +162,18 @@ class Looks:
         """
         after = Look.at_loop(self.loop)
         for before in reversed(self._looks):
-            if before.steps + LEAST <= after.steps and before.elapsed < after.elapsed:
+            if before.loop.steps + LEAST <= after.loop.steps and before.loop.elapsed < after.loop.elapsed:
                 return before, after
         raise ProgramError(
-            f"{after.steps} step{'s are' if after.steps != 1 else ' is'} too few to say what they wait for; "
+            f"{after.loop.steps} step{'s are' if after.loop.steps != 1 else ' is'} too few to say what they wait for; "
             f"pass a loader of {LEAST} steps or more, or more seconds."
         )
 
 
 def _what_runs(loop: Any) -> tuple[Any, ...]:
     host = host_of(loop)
-    pipeline = host._pipeline
-    return id(pipeline.leaves[0].source), *map(id, pipeline.operations), host._execution.workers
+    pipeline = host.pipeline
+    return id(pipeline.leaves[0].source), *map(id, pipeline.operations), host.execution.workers
 
 
 def _seconds(name: str, value: Any) -> float:

@@ -18,8 +18,9 @@ from ...loader.iterator import DataLoaderIterator
 from ...loader.options import Auto, ExecutionOptions, ReadOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
-from ...loader.timing.stats import StageStats
+from ...loader.timing.snapshot import Snapshot, StageStats
 from ...loader.timing.times import TaskEvent
+from ...reporting.loops import host_iterator
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
 from .judging.under_way import slowed
@@ -47,12 +48,8 @@ class Look:
 
     at: float
     processor: float  # seconds, of all threads of this process
-    steps: int
-    elapsed: float
-    waited: float
-    host: IteratorStats
-    fed: tuple[float, ...] | None  # the parts of the waiting in a feeder: transforming, agreeing, transfer, hand-over
-    reading: float  # of the waiting in a feeder
+    loop: Snapshot  # of what the user iterates
+    host: IteratorStats  # of the iterator that makes the elements
     machine: Processors | None = None
 
     @property
@@ -64,22 +61,8 @@ class Look:
     def at_loop(cls, loop: Any) -> Look:
         """Look now."""
         host = host_of(loop).stats()
-        if loop is host_of(loop):
-            now = time.perf_counter(), time.process_time()
-            return cls(*now, host.steps, host.elapsed, host.waited, host, None, 0.0, processors())
-        stats = loop.stats()
-        waited, reading, *fed = stats.total
-        return cls(
-            time.perf_counter(),
-            time.process_time(),
-            stats.steps,
-            stats.elapsed,
-            waited,
-            host,
-            tuple(fed),
-            reading,
-            processors(),
-        )
+        counted = host if loop is host_of(loop) else loop.snapshot()
+        return cls(time.perf_counter(), time.process_time(), counted, host, processors())
 
 
 def host_of(loop: Any) -> DataLoaderIterator:
@@ -88,10 +71,8 @@ def host_of(loop: Any) -> DataLoaderIterator:
     Raises:
         TypeError: it is none of ours.
     """
-    found = (
-        loop if isinstance(loop, DataLoaderIterator) else getattr(getattr(loop, "_upstream", None), "iterator", None)
-    )
-    if not isinstance(found, DataLoaderIterator):
+    found = host_iterator(loop)
+    if found is None:
         raise TypeError(
             f"{type(loop).__name__} is no loop over a headrace loader; pass a DataLoader, a dataset or a DeviceLoader."
         )
@@ -101,20 +82,15 @@ def host_of(loop: Any) -> DataLoaderIterator:
 def closely(loop: Any) -> None:
     """Have every task of a loop timed, that is about to begin."""
     if isinstance(loop, DataLoaderIterator):
-        loop._execution = replace(loop._execution, observe="each")
+        loop.execution = replace(loop.execution, observe="each")
 
 
 def alone(loop: Any) -> None:
     """Have a loop that is about to begin work in its own thread, which reads, too: one thing after the other."""
     if isinstance(loop, DataLoaderIterator):
-        init = loop._execution.worker_init_fn
+        init = loop.execution.worker_init_fn
         reading = ReadOptions(num_threads=0)
-        loop._execution = ExecutionOptions(read_options=reading, worker_init_fn=init, observe="each")
-
-
-def steps_of(loop: Any) -> int:
-    """How many steps a loop made; cheap, so that somebody may ask often."""
-    return loop._step - loop._first_step if isinstance(loop, DataLoaderIterator) else int(loop.stats().steps)
+        loop.execution = ExecutionOptions(read_options=reading, worker_init_fn=init, observe="each")
 
 
 @dataclass
@@ -154,14 +130,15 @@ _NAP = 1e-3
 def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool) -> Measured:
     """What happened between two looks at a loop."""
     host = host_of(loop)
-    pipeline, execution = host._pipeline, host._execution
-    steps = max(after.steps - before.steps, 1)
+    pipeline, execution = host.pipeline, host.execution
+    steps = max(after.loop.steps - before.loop.steps, 1)
     tasks = [task for task in after.host.tasks if task.taken > before.at]
     start = _start(before, after, tasks)
     tasks[:1] = [task._replace(asked=task.asked + start) for task in tasks[:1]]
-    elapsed, waited = after.elapsed - before.elapsed - start, after.waited - before.waited - start
+    elapsed, waited = after.loop.elapsed - before.loop.elapsed - start, after.loop.waited - before.loop.waited - start
     elements = sum(grown(before.host, after.host, stage, "rows") for stage in after.host.stages if stage.ends) or steps
-    unready = after.reading - before.reading - start if after.fed else _unready_share(tasks) * waited
+    fed, former = after.loop.feeding, before.loop.feeding
+    unready = fed.reading - former.reading - start if fed and former else _unready_share(tasks) * waited
     work = Work(pipeline, before.host, after.host, tasks, elements)
     found = _with_source(
         Measured(
@@ -210,9 +187,9 @@ def of_all_loops(longest: Measured, looks: Sequence[tuple[Look, Look]]) -> Measu
         longest: what was measured of it.
         looks: at the beginning and at the end of each of them.
     """
-    steps = sum(after.steps - before.steps for before, after in looks)
-    elapsed = sum(after.elapsed - before.elapsed for before, after in looks) / steps
-    waited = sum(after.waited - before.waited for before, after in looks) / steps
+    steps = sum(after.loop.steps - before.loop.steps for before, after in looks)
+    elapsed = sum(after.loop.elapsed - before.loop.elapsed for before, after in looks) / steps
+    waited = sum(after.loop.waited - before.loop.waited for before, after in looks) / steps
     starting = sum(_start(before, after, after.host.tasks) for before, after in looks) / steps
     more = longest.unready / longest.waited if longest.waited else 1.0
     return replace(
@@ -282,16 +259,16 @@ def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
 
 def _start(before: Look, after: Look, tasks: Sequence[TaskEvent]) -> float:
     """Seconds in which the first batch was waited for while the workers had not begun."""
-    if before.steps or not tasks or tasks[0].block:  # else the first one is not among them
+    if before.loop.steps or not tasks or tasks[0].block:  # else the first one is not among them
         return 0.0
-    waited = after.reading if after.fed else after.waited
+    waited = after.loop.feeding.reading if after.loop.feeding else after.loop.waited
     return min(max(tasks[0].times.began - tasks[0].asked, 0.0), waited)
 
 
 def _feeding(before: Look, after: Look, steps: int) -> Feeding | None:
-    if after.fed is None or before.fed is None:
+    if after.loop.feeding is None or before.loop.feeding is None:
         return None
-    return Feeding(*((now - then) / steps for now, then in zip(after.fed, before.fed)))
+    return Feeding(*((now - then) / steps for now, then in zip(after.loop.feeding[2:], before.loop.feeding[2:])))
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:

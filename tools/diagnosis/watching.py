@@ -23,7 +23,7 @@ from ...loader.timing.listeners import listening
 from ..programs import Program, as_module, loaders_in
 from .diagnose import Looks, diagnose
 from .diagnosis import Diagnosis
-from .measuring import Lock, closely, host_of, measured, of_all_loops, steps_of
+from .measuring import Lock, closely, host_of, measured, of_all_loops
 
 LOOK_SECONDS = 0.05
 """Between two looks at the loops. Chosen: a few steps of most programs."""
@@ -61,7 +61,7 @@ class Loops:
 
     def stepped(self) -> bool:
         """Whether one made a step."""
-        return any(steps_of(each.loop) for each in self._all)
+        return any(each.steps for each in self._all)
 
     def have_enough(self) -> bool:
         """Whether one has made as many steps as are wanted; where none are expected, the first one is enough."""
@@ -72,7 +72,7 @@ class Loops:
     def _have_enough_together(self) -> bool:
         """Whether short loops over one loader, one after the other, have made as many steps as are wanted."""
         alike = [each for each in self._all if each.alike(self._all[-1])]
-        return len(alike) > SHORT_LOOPS and sum(steps_of(each.loop) for each in alike) >= self._steps
+        return len(alike) > SHORT_LOOPS and sum(each.steps for each in alike) >= self._steps
 
     def close(self) -> None:
         """The program has ended: nobody reads any more, while the source is asked how fast it is."""
@@ -83,7 +83,7 @@ class Loops:
     def of_users(self) -> list[Looks]:
         """Those that made a step; what feeds from another one stands for both."""
         inner = {id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)}
-        return [each for each in self._all if id(each.loop) not in inner and steps_of(each.loop)]
+        return [each for each in self._all if id(each.loop) not in inner and each.steps]
 
 
 def diagnosed_program(
@@ -106,7 +106,7 @@ def diagnosed_program(
     if step_seconds is not None:
         raise ProgramError(_OWN_STEPS.format(program=program.path, seconds=step_seconds))
     users = loops.of_users()
-    longest = max(users, key=lambda each: float(each.loop.stats().elapsed))
+    longest = max(users, key=lambda each: float(each.loop.snapshot().elapsed))
     alike = [each for each in users if each.alike(longest)]
     looks, wholes = longest.best(), [each.whole() for each in alike]
     loops.close()

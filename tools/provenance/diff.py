@@ -23,7 +23,7 @@ from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import PASSING
 from .chains import changed_chains
 from .orders import OrderDifference, first_difference
-from .stand import Described, states_of
+from .streams import Described, states_of
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ In: elements. Out: elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from ....chains.nodes.items import OfIndex
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform, WindowShuffle
 from ....operations.protocol import Context, Step
 from ....samplers.grain_order import shuffled
@@ -20,7 +18,7 @@ from .orders import WORD
 
 
 class Below(NamedTuple):
-    """What Grain's state of an operation says of the elements that come to it.
+    """The part of Grain's state of an operation that describes the elements that come to it.
 
     Attributes:
         state: of the dataset below, from which these elements begin.
@@ -38,7 +36,7 @@ class HasState(Protocol):
     """An operation whose iterators have states of their own in Grain."""
 
     def below(self, state: dict[str, Any]) -> Below:
-        """What a state says of what comes to it."""
+        """The part of a state that describes the operation's input."""
 
 
 class AtIndex(Operation):
@@ -49,7 +47,9 @@ class AtIndex(Operation):
         unit: positions of an element: the size of batches before it, or 1.
     """
 
+    node_name = "RandomMapped"
     reads_position = True
+    reads_index = True
 
     def __init__(self, transform: MapWithIndexTransform | RandomMapTransform, unit: int) -> None:
         self.transform = transform
@@ -59,7 +59,7 @@ class AtIndex(Operation):
         return repr(self.transform)
 
     def identity_parameters(self) -> dict[str, Any]:
-        """As the base says; the number of positions is that of a batch, which tells itself."""
+        """Without the number of positions, which is the batch's own."""
         return {name: value for name, value in vars(self).items() if name not in ("unit", "generators")}
 
     def applied(self) -> Callable[[int, Any], Any]:
@@ -67,7 +67,6 @@ class AtIndex(Operation):
         return self.transform.function
 
     def below(self, state: dict[str, Any]) -> Below:
-        """As of `HasState`."""
         counts = [state[name] for name in ("index_for_rng", "counter") if name in state]
         return Below(state["parent"], *counts)
 
@@ -99,7 +98,6 @@ class RandomAtIndex(AtIndex):
         self.generators = OfDataset(seed)
 
     def applied(self) -> Callable[[int, Any], Any]:
-        """As the base says."""
         function, at = self.transform.function, self.generators.at
         return lambda index, element: function(element, at(index))
 
@@ -118,11 +116,10 @@ class ShuffledWindows(WindowShuffle):
         self.unit = unit
 
     def identity_parameters(self) -> dict[str, Any]:
-        """As of `AtIndex`."""
         return {name: value for name, value in vars(self).items() if name != "unit"}
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """As the base says; Grain takes them from the end."""
+        """Grain takes them from the end."""
         own, positions = self.seed or 0, self.unit * self.window_size
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:
@@ -132,19 +129,7 @@ class ShuffledWindows(WindowShuffle):
         return order
 
     def below(self, state: dict[str, Any]) -> Below:
-        """As of `HasState`; the number of a window that was given to its end is that of the next one."""
+        """A finished window counts as the next one."""
         given = state["pos_in_window"]
         number = state["window_index"] - (given == self.window_size)
         return Below(state["parent_window_start_state"], number * self.window_size, given)
-
-
-@dataclass(frozen=True, eq=False)
-class RandomMapped(OfIndex):
-    """A function of each element and Grain's generator of its index."""
-
-    operation: RandomAtIndex
-
-    @property
-    def function(self) -> Callable[[int, Any], Any]:
-        """As the base says."""
-        return self.operation.applied()

@@ -41,7 +41,7 @@ def counting(tree: Node) -> Node:
 
 
 def applied(operation: Operation, stream: Stream) -> Stream:
-    """What an operation makes of a stream.
+    """Apply an operation to a stream.
 
     What leaves out or adds rows keeps apart from what has a state in Grain: that state counts the rows that come out of it, and
     a stage those that come out of all its operations.

@@ -64,7 +64,7 @@ class ElasticIterator(IterDataset[Any]):
         return next(self._iterator)
 
     def get_state(self) -> dict[str, Any]:
-        """Where all shards stand."""
+        """The state of all shards."""
         return self._iterator.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:

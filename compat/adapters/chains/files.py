@@ -119,7 +119,6 @@ class _TFRecordIterator(DatasetIterator[bytes]):
         self._offset = state["reader_offset"]
 
     def close(self) -> None:
-        """As the base says."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -15,10 +15,10 @@ from ....chains.iter_joins import over_leaves, run_through
 from ....chains.nodes.node import Node
 from ....chains.nodes.seeds import Seeds, nearest_first
 from ....chains.stream import Stream, stream_of
-from ....chains.transforms import as_kind
 from ....loader.plan.compile import compiled
 from ....loader.plan.pipeline import Pipeline
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
+from ....operations.function import as_kind
 from ..options import MultiprocessingOptions
 from .at_index import AtIndex, RandomAtIndex
 from .counted import applied, counted, indexed

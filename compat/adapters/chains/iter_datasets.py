@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from ....chains.iter_joins import cached, limited, repeated, zipped
 from ....chains.rows import rows_of
 from ....chains.stream import Stream
-from ....chains.transforms import as_kind
 from ....common.validation import whole_number
 from ....loader.plan.nodes import Apply
 from ....operations import Batch, FlatMap
+from ....operations.function import as_kind
 from .at_index import Below
 from .counted import applied, counted
 from .iter_dataset import IterDataset
@@ -94,7 +94,6 @@ class TakenApart(FlatMap):
         return applied(self, counted(stream)[0])
 
     def below(self, state: dict[str, Any]) -> Below:
-        """As of `HasState`."""
         return Below(state["parent"], given=state[self.told_as])
 
 
@@ -153,5 +152,5 @@ def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential
 
 
 def apply_transformations(ds: Any, transformations: Any) -> Any:
-    """What a transform, or each of a list, makes of a dataset: `ds.apply(transformations)`."""
+    """Apply a transform, or each of a list, to a dataset: `ds.apply(transformations)`."""
     return ds.apply(transformations)

@@ -41,14 +41,14 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
 
     @abstractmethod
     def get_state(self) -> dict[str, Any]:
-        """Where it stands: a dict of JSON values."""
+        """The state: a dict of JSON values."""
 
     @abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
         """Go to where this or another iterator of the dataset stood."""
 
     def _state_later(self) -> Callable[[], dict[str, Any]]:
-        """What gives the present state, also when it is past: costs little, where states do."""
+        """A function that gives the present state later; taking it is cheap where states are."""
         state = self.get_state()
         return lambda: state
 
@@ -95,7 +95,7 @@ class EngineIterator(DatasetIterator[T]):
         return repr(self.run).replace("DataLoaderIterator", "DatasetIterator")
 
     def get_state(self) -> dict[str, Any]:
-        """Where the user stands: a dict of JSON values. Goes on with any number of workers."""
+        """The state after the last element that the user received: a dict of JSON values, for any number of workers."""
         return self.run.state_dict()
 
     def _state_later(self) -> Callable[[], dict[str, Any]]:
@@ -116,11 +116,10 @@ class EngineIterator(DatasetIterator[T]):
         self.run._go_to(read, strict=not is_of_another_mix(read, pipeline))
 
     def start_prefetch(self) -> None:
-        """As the base says."""
         self.run.start_prefetch()
 
     def close(self) -> None:
-        """As the base says. The next `next` is a ValueError; `set_state` opens it again."""
+        """The next `next` is a ValueError; `set_state` opens the iterator again."""
         self.run.close()
         self._elements = _closed()
 

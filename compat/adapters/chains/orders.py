@@ -38,17 +38,14 @@ class Shuffle:
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         epochs = indices // self.length
         starts = epochs * self.length
         return _by_group(indices - starts, epochs, self.length - 1, self.seed) + starts
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         epoch, place = divmod(index, self.length)
         return shuffled_one(place, self.length - 1, (self.seed + epoch) % WORD) + epoch * self.length
 
@@ -72,17 +69,14 @@ class WindowShuffle:
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return self.length
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         windows = indices // self.window
         starts = windows * self.window
         return _by_group(indices - starts, windows, self.window - 1, self.seed) + starts
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         number, place = divmod(index, self.window)
         return shuffled_one(place, self.window - 1, (self.seed + number) % WORD) + number * self.window
 
@@ -112,17 +106,16 @@ class Mix(Choice):
 
     @cached_property
     def length(self) -> int:
-        """As the protocol says: no element of a dataset comes twice."""
+        """No element of a dataset comes twice."""
         total = sum(self.weights)
         return min(ENDLESS, int(min(length / (weight / total) for length, weight in zip(self.lengths, self.weights))))
 
     @property
     def parameters(self) -> Any:
-        """As the protocol says."""
         return [list(self.lengths), list(self.weights)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """As the protocol says. Weight by weight, those that are left share what the former ones have not taken."""
+        """Weight by weight: those that are left share the rest."""
         which = np.full(len(indices), -1, dtype=np.int64)
         inner = np.zeros(len(indices), dtype=np.int64)
         before, after, left = indices, indices + 1, sum(self.weights)
@@ -135,7 +128,6 @@ class Mix(Choice):
         return which, inner
 
     def one(self, index: int) -> tuple[int, int]:
-        """As the protocol says."""
         before, after, left = index, index + 1, sum(self.weights)
         for number, weight in enumerate(self.weights):
             others_before, others_after = before * (left - weight) // left, after * (left - weight) // left

@@ -34,5 +34,5 @@ def seed_of(method: str, seed: Any, seeds: Seeds) -> int:
 
 
 def shuffle_seed_of(seed: Any, seeds: Seeds) -> int:
-    """That of a shuffle, in `[0, 2^32)`."""
+    """The seed of a shuffle, in `[0, 2^32)`."""
     return whole_number("seed", seed_of("shuffle", seed, seeds), 0, _HIGHEST, "an int in [0, 2^32), seed=0 for example")

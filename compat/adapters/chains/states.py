@@ -18,7 +18,7 @@ from typing import Any
 from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....loader.plan.compile import compiled, line_of
-from ....loader.plan.cursor import Cursor, Note, cursor_of_join
+from ....loader.plan.cursor import Cursor, JoinState, cursor_of_join
 from ....loader.plan.leaf import Leaf
 from ....loader.plan.nodes import Apply, Joined, Node, Read
 from ....loader.plan.pipeline import Pipeline
@@ -38,12 +38,12 @@ _WORKERS, _NUMBERS = "iterators_in_use_states", "iterators_in_use_indices"
 
 
 def is_grains(state: Any) -> bool:
-    """Whether this is a state that Grain gave, or one of a dataset that is run through, and not one of our engine."""
+    """True for a state that Grain gave, or that of a sequential dataset; False for one of our engine."""
     return isinstance(state, dict) and "cursor" not in state and "version" not in state
 
 
 def is_of_another_mix(state: LoaderState, pipeline: Pipeline) -> bool:
-    """Whether a state was taken of a mix that had other weights or datasets: as in Grain, that may be gone on with."""
+    """True if a state is of a mix that had other weights or datasets; as in Grain, it can be restored."""
     sampler = state.fingerprint["sampler"]
     now = pipeline.fingerprint["sampler"]
     if not isinstance(sampler, dict) or not isinstance(now, dict) or "joins" not in sampler or "joins" not in now:
@@ -86,7 +86,7 @@ def _of_workers(state: Any, tree: Node) -> Sequence[Any]:
 
 
 def _uncounted(tree: Node) -> Node:
-    """What stands at the bottom of a line, below joins that only count."""
+    """The state at the bottom of a line, below joins that only count."""
     base, _ = line_of(tree)
     return _uncounted(base.inputs[0]) if isinstance(base, Joined) and _only_counts(base) else base
 
@@ -100,7 +100,7 @@ def _is_in_turn(states: Any) -> bool:
 
 
 def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) -> LoaderState:
-    """That of what workers left of a dataset with indices."""
+    """The state of the elements that workers left of a dataset with indices."""
     if pipeline.joins:
         raise _of_many(of_workers)
     reached, unit = tuple(_cursor(tree, each).positions[0] for each in of_workers), _records_of_one(tree)
@@ -110,7 +110,7 @@ def _after_workers(of_workers: Sequence[Any], tree: Node, pipeline: Pipeline) ->
 
 
 def _after_batches(made: Sequence[int], pipeline: Pipeline, unit: int) -> LoaderState:
-    """That of workers which delivered unequal numbers of a `MapDataset`'s batches: those are left out when they come again."""
+    """The state after workers delivered unequal numbers of a `MapDataset`'s batches: these are skipped when read again."""
     if not pipeline.aligned or pipeline.stages[0].unit != unit:
         raise CheckpointError(
             f"Grain's workers stood at unequal places, {short_repr(list(made))}, of batches that a MapDataset made, and these "
@@ -140,7 +140,7 @@ def _records_of_one(tree: Node) -> int:
 
 
 def _cursor(tree: Node, state: Any) -> Cursor:
-    """Where a tree goes on."""
+    """The cursor of a tree."""
     try:
         return _of_line(tree, state)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -151,7 +151,7 @@ def _cursor(tree: Node, state: Any) -> Cursor:
 
 
 def _of_line(tree: Node, state: Any) -> Cursor:
-    """Of operations, from the last to the first, and what is below them."""
+    """The states of operations, from the last to the first, and of their input."""
     taken = None  # rows that came before, where that is told
     base, operations = line_of(tree)
     skips = [0] * len(runs_of(operations)) if operations or isinstance(base, Read) else []
@@ -208,12 +208,12 @@ def _of_join(joined: Joined, state: Any, taken: int | None) -> Cursor:
     raise TypeError(type(rule).__name__)
 
 
-def _of_one(tree: Node, state: Any, note: Note) -> Cursor:
+def _of_one(tree: Node, state: Any, note: JoinState) -> Cursor:
     return cursor_of_join([_of_line(tree, state)], note)
 
 
 def _of_inputs(joined: Joined, states: Any) -> list[Cursor]:
-    """Of the datasets that are joined; one that was added begins."""
+    """The states of the joined datasets; an added one begins at its start."""
     named = states if isinstance(states, dict) else {str(number): each for number, each in enumerate(states)}
     return [
         _of_line(tree, named[name]) if name in named else compiled(tree).start
@@ -222,7 +222,7 @@ def _of_inputs(joined: Joined, states: Any) -> list[Cursor]:
 
 
 def _of_cache(tree: Node, state: Any) -> Cursor:
-    """Of a cache: once it is filled, Grain tells how many elements of it were given."""
+    """The state of a cache: once it is filled, Grain counts the elements given from it."""
     given = _count(state["position"])
     if not state["cache_filled"]:
         return _of_one(tree, state["parent"], (given,))

@@ -29,14 +29,12 @@ class MixOfRows:
     weights: tuple[int, ...]
 
     def places(self, positions: Indices) -> tuple[Indices, Indices]:
-        """As the protocol says."""
         return Mix((1,) * len(self.weights), self.weights).many(positions)
 
     def without(self, part: int, position: int) -> None:
-        """As the protocol says: such a mix ends with the first of its inputs."""
+        """Such a mix ends with the first of its inputs."""
 
     def to_values(self) -> Any:
-        """As the protocol says."""
         return [list(self.names), list(self.weights)]
 
 
@@ -137,7 +135,7 @@ class InterleaveIterator(DatasetIterator[Any]):
         return {"open": places, "turn": self._turn, "next_dataset": self._next_dataset}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """As the base says; Grain's states, too."""
+        """Accepts Grain's states, too."""
         state = state if "open" in state else _of_grains(state)
         self._turn, self._next_dataset = state["turn"], state["next_dataset"]
         self._open = [None if place is None else self._at(place[0]) for place in state["open"]]
@@ -146,7 +144,6 @@ class InterleaveIterator(DatasetIterator[Any]):
                 opened[1].set_state(place[1])
 
     def close(self) -> None:
-        """As the base says."""
         for opened in self._open:
             if opened is not None:
                 opened[1].close()

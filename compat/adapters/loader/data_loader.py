@@ -81,7 +81,7 @@ class DataLoader(OurLoader):
 
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:
-        """How many workers there are, and what each holds ready."""
+        """The number of workers, and of elements that each holds ready."""
         execution = self._description.execution
         return MultiprocessingOptions(execution.workers, execution.worker_buffer_size)
 
@@ -90,7 +90,7 @@ class DataLoaderIterator(OurIterator):
     """One pass over a loader's stream. Its states are bytes; those of Grain's iterators are read, too."""
 
     def __next__(self) -> Any:
-        """As the base says; errors in Grain's words."""
+        """The next element; errors have Grain's words."""
         try:
             return super().__next__()
         except StructureError as error:
@@ -109,7 +109,7 @@ class DataLoaderIterator(OurIterator):
 
 
 def _on_records(operations: Sequence[Any], sampler: Any) -> bool:
-    """Whether something is to be done that only iterators of records can: a user's own operation, or own generators."""
+    """True if only iterators of records can do the work: a user's own operation, or own generators."""
     if not all(isinstance(operation, Operation) for operation in operations):
         return True
     random = [number for number, operation in enumerate(operations) if isinstance(operation, RandomMap)]

@@ -78,7 +78,7 @@ class RecordIterator:
         return record.data
 
     def get_state(self) -> dict[str, int]:
-        """Where it stands."""
+        """The state."""
         return {"start": self._start, "delivered": self._delivered}
 
     def set_state(self, state: dict[str, int]) -> None:

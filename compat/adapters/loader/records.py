@@ -1,4 +1,4 @@
-"""What operations on iterators get: a record with what is known of it.
+"""The input of operations on iterators: a record with its metadata.
 
 In: metadata of a sampler, and data. Out: records.
 """
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class RecordMetadata(OurMetadata):
-    """What stands at one position.
+    """The record at one position: index, key and generator.
 
     >>> RecordMetadata(index=3, record_key=7).remove_record_key()
     RecordMetadata(index=3, record_key=None, rng=None)

@@ -231,10 +231,8 @@ class BinIterator(DatasetIterator[Any]):
         return next(self._parent, None), before
 
     def get_state(self) -> dict[str, Any]:
-        """As the base says."""
         return {"parent": self._start(), "next_row": self._emitted, "counter": self._counter}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """As the base says."""
         self._parent.set_state(state["parent"])
         self._begin(lambda: state["parent"], state["next_row"], state["counter"])

@@ -20,7 +20,7 @@ from .packing import Packing
 
 
 class BOSHandling(enum.Enum):
-    """What is done with the first token of each segment."""
+    """Treatment of the first token of each segment."""
 
     DO_NOTHING = enum.auto()
     REPLACE_FIRST_TOKEN_WITH_BOS = enum.auto()
@@ -74,7 +74,7 @@ class ConcatThenSplitIterDataset(Packing):
 
 @dataclass(frozen=True)
 class _Piece:
-    """What is left of a document: of each feature the tokens from `starts` to `stops`."""
+    """The rest of a document: of each feature the tokens from `starts` to `stops`."""
 
     features: Element
     before: Callable[[], dict[str, Any]]
@@ -109,7 +109,7 @@ class ConcatThenSplitIterator(DatasetIterator[Any]):
         self._note()
 
     def _note(self) -> None:
-        """What the state is made of."""
+        """Keep the parts of the state."""
         self._before = self._parent._state_later() if self._rest is None else self._rest.before
         self._starts = None if self._rest is None else dict(self._rest.starts)
         self._delivered = 0
@@ -200,11 +200,10 @@ class ConcatThenSplitIterator(DatasetIterator[Any]):
         return row
 
     def get_state(self) -> dict[str, Any]:
-        """As the base says."""
         return {"parent": self._before(), "starts": self._starts, "delivered": self._delivered}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """As the base says; Grain's states, too. Rows since the parent's state are made anew."""
+        """Accepts Grain's states, too. Rows since the parent's state are made anew."""
         state = state if "starts" in state else _of_grains(state)
         self._parent.set_state(state["parent"])
         self._clear()

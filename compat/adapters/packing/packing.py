@@ -1,4 +1,4 @@
-"""What packings have in common: they go through their parent in order, and take little time; workers run what is before them.
+"""The base of packings: they read their parent in order in the user's process; workers run the operations before them.
 
 In: a packing, and options for workers. Out: the same packing of elements that come from workers.
 """

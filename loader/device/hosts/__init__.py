@@ -1,1 +1,1 @@
-"""What a feeder knows of the other processes: which shard each loads, and what they agree on for a step."""
+"""Several processes: the shard that each loads, and their agreement on each step."""

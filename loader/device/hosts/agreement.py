@@ -34,7 +34,7 @@ _feeder_numbers: dict[str, int] = Counter()
 
 
 class Agreement:
-    """How one run agrees with the other processes. Its transfer thread alone uses it."""
+    """Agrees for one run with the other processes. Only its transfer thread uses it."""
 
     def __init__(self, name: str, me: int, processes: Sequence[int]) -> None:
         self._store = Store()
@@ -123,7 +123,7 @@ class Agreement:
             self._gave_template = True
 
     def template(self, stopped: Callable[[], bool]) -> Any:
-        """What some process with a batch gave; None when `stopped()` comes true first.
+        """The template of some process with a batch; None when `stopped()` comes true first.
 
         Raises:
             HostsError: it has a class that this process does not know.

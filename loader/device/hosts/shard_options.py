@@ -1,4 +1,4 @@
-"""Which processes load the same data: those whose devices hold the same rows of a batch.
+"""Assigns one shard to all processes whose devices hold the same rows of a batch.
 
 In: a sharding. Out: the shard of this process. Model parallelism over several processes needs this; where the rows of
 a batch are divided over all processes, it gives what `ShardByJaxProcess` gives, in the order of the rows.

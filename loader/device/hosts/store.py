@@ -1,4 +1,4 @@
-"""Where processes leave word for one another: the key-value store of jax's coordination service.
+"""Messages between processes, in the key-value store of jax's coordination service.
 
 In: short texts under keys. Out: those of other processes. It needs no device and no collective, so that it can be used beside a
 training step without ever coming between the step's own messages. The one file that knows jax's inner names for it.

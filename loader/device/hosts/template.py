@@ -1,4 +1,4 @@
-"""What a batch looks like, as a text that other processes read. In: a tree without rows. Out: JSON; and the tree again.
+"""The structure of a batch as a text that other processes read. In: a tree without rows. Out: JSON; and the tree again.
 
 The text comes over a network. So it names no code: arrays are numbers, dtypes are NumPy's, and a class of the user's is looked
 up among those that this process has imported already, and must be a named tuple or a dataclass.

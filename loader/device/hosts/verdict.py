@@ -1,4 +1,4 @@
-"""What the hosts of a run decide for one step, from what each of them has: a pure function.
+"""The hosts' decision on one step, from the offer of each: a pure function.
 
 In: an offer of each process. Out: one verdict, the same on all of them, as it depends on the offers alone.
 """
@@ -17,7 +17,7 @@ OnUneven = Literal["error", "drop", "pad"]
 
 @dataclass(frozen=True)
 class Offer:
-    """What one process has for a step: a batch, the end of its stream, an error; or its feeder was closed."""
+    """The offer of one process for a step: a batch, the end of its stream, an error; or its feeder was closed."""
 
     kind: Literal["batch", "end", "failed", "closed"]
     policy: OnUneven = "error"  # its `on_uneven`
@@ -53,7 +53,7 @@ Verdict = Go | Stop | Refuse
 
 
 def decide(offers: Mapping[int, Offer], step: int) -> Verdict:
-    """What to do at a step, from the offers by process.
+    """Decide on a step, from the offers by process.
 
     >>> decide({0: Offer("batch", rows=8), 1: Offer("batch", rows=8)}, 3)
     Go(rows=None, certain=0)
@@ -79,7 +79,7 @@ def decide(offers: Mapping[int, Offer], step: int) -> Verdict:
 
 
 def _trouble(offers: Mapping[int, Offer], batches: Mapping[int, Offer], step: int) -> Refuse | None:
-    """What no policy helps with."""
+    """The refusal that no policy avoids, or None."""
     for process, offer in offers.items():
         if offer.kind in ("failed", "closed"):
             what = "closed its feeder" if offer.kind == "closed" else f"failed: {offer.detail}"

@@ -13,7 +13,9 @@ import cloudpickle
 
 from ....common.messages import a_kind_of, short_repr, shorten
 from ....errors import PicklingError
-from .tuned import OUT_OF_BAND
+
+OUT_OF_BAND = 64 << 10
+"""Bytes from which a buffer stands beside the pickle of the pipeline, where workers share its pages. Chosen."""
 
 _MAX_DEPTH = 20  # of what is named as the reason why pickling failed
 

@@ -25,6 +25,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+from ...work.tasks import Block
+from ..transport import AllEnded, Answered, Ended, Event, Lost, Ready, Room
+
 MAX_TRIES = 3
 
 
@@ -64,6 +67,13 @@ class Kill(NamedTuple):
     worker: int
 
 
+class Finish(NamedTuple, Generic[J]):
+    """The job is done: this came of it."""
+
+    job: J
+    block: Block
+
+
 class Divide(NamedTuple, Generic[J]):
     """The job will not be done. Its parts are to be submitted in place of it."""
 
@@ -93,7 +103,7 @@ class Fail(NamedTuple):
     text: str
 
 
-Action: TypeAlias = Spawn | Give[J] | Kill | Divide[J] | GiveUp[J] | Restart | Warn | Fail
+Action: TypeAlias = Spawn | Give[J] | Kill | Finish[J] | Divide[J] | GiveUp[J] | Restart | Warn | Fail
 
 
 class _Worker(Generic[J]):
@@ -138,6 +148,25 @@ class WorkerPool(Generic[J]):
         self._made = 0
         self._failed_starts = 0
 
+    def after(self, event: Event, now: float) -> list[Action[J]]:
+        """Decide what follows from an event."""
+        actions: list[Action[J]] = []
+        match event:
+            case Ready(worker):
+                self.ready(worker, now)
+            case Answered(worker, blocks):
+                actions += map(Finish, self.answered(worker, len(blocks), now), blocks)
+                actions += self.without_idle()
+            case Ended(worker, how):
+                actions = self.ended(worker, how, now)
+            case AllEnded(how):
+                actions = self.all_ended(how, now)
+            case Lost(workers, how, is_news):
+                actions = self.lost(workers, how if is_news else None, now)
+            case Room(workers):
+                actions = self.resize(workers)
+        return actions + self.give_waiting(now)
+
     def spawn_missing(self) -> list[Action[J]]:
         """Have all workers made that are not there."""
         numbers = range(self._made, self._made + max(self._worker_count - len(self._workers), 0))
@@ -176,6 +205,11 @@ class WorkerPool(Generic[J]):
     def knows(self, worker: int) -> bool:
         """Whether it is one of the workers: not if it was let go."""
         return worker in self._workers
+
+    @property
+    def workers(self) -> list[int]:
+        """The numbers of the workers."""
+        return list(self._workers)
 
     @property
     def is_idle(self) -> bool:
@@ -322,11 +356,6 @@ class WorkerPool(Generic[J]):
         for job in jobs:
             insort(self._waiting, [job], key=_number)
         return [*self.spawn_missing(), *self.give_waiting(now)] if self._waiting else []
-
-    @property
-    def late(self) -> set[int]:
-        """Workers that are being killed, as a job took too long."""
-        return {worker.number for worker in self._workers.values() if worker.late is not None}
 
     def late_at(self) -> float:
         """When the first job will have taken too long."""

@@ -8,14 +8,20 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 
 from ...interrupts import Uninterrupted, wait_until
-from .interpreter import start
-from .transport.channel import Channel
-from .transport.messages import Kill, Spawn, Start
-from .tuned import GRACE_SECONDS
+from ..pool.pool import Kill, Spawn
+from .channel import Channel, Start
+
+GRACE_SECONDS = 5.0
+"""How long the zygote may take to end, before it is killed. Chosen."""
+
+_PROGRAM = "import gc; gc.disable(); from headrace.loader.executors.processes.zygote import main; main()"
+"""Without the garbage collector, importing takes a tenth less; `main` turns it on again."""
 
 _HINTS = {
     signal.SIGKILL: " (the system may have run out of memory: use fewer workers or smaller batches)",
@@ -49,7 +55,7 @@ class Spawner:
             end = theirs.fileno()
             try:
                 self._owner, self._was_stopped = os.getpid(), False
-                self._process = start(["zygote", end, self._owner, int(dies_with_us)], [end], environment)
+                self._process = start_interpreter(["zygote", end, self._owner, int(dies_with_us)], [end], environment)
             except BaseException:
                 self.channel.close()
                 raise
@@ -133,3 +139,19 @@ def description(status: int) -> str:
         number = os.WTERMSIG(status)
         return f"by signal {signal.Signals(number).name}{_HINTS.get(number, '')}"  # type: ignore[call-overload]
     return f"with exit code {os.waitstatus_to_exitcode(status)}"
+
+
+def start_interpreter(arguments: Sequence[object], descriptors: Sequence[int], environment: Mapping[str, str]) -> int:
+    """Start one that has these descriptors. Its process number; the caller reaps it.
+
+    The working directory is not on its module path. It is born with SIGINT blocked, until `main` ignores that: Ctrl-C is for
+    the user's process.
+    """
+    command = [sys.executable, "-P", "-c", _PROGRAM, *map(str, arguments)]
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        process = subprocess.Popen(command, pass_fds=descriptors, env=environment, stdin=subprocess.DEVNULL)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    process.returncode = 0  # so that `subprocess` does not wait for it, or warn that nobody did
+    return process.pid

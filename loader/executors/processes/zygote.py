@@ -1,4 +1,4 @@
-"""The zygote: a fresh interpreter that unpacks the pipeline once and forks the workers. `interpreter` starts it.
+"""The zygote: a fresh interpreter that unpacks the pipeline once and forks the workers. `spawner` starts it.
 
 In: `Start`, `Spawn`, `Kill` from the user's process. Out: `Exited` for each worker that ended, however it did.
 
@@ -19,11 +19,16 @@ import sys
 from typing import Any
 
 from ..pool import remote_errors as errors
-from .transport.channel import Channel
-from .transport.messages import Broken, Exited, Kill, Spawn, Start
-from .transport.payload import unpack
-from .tuned import CHECK_PARENT_SECONDS, KEPT_FREE
-from .worker_main import WorkerProcess, run_and_exit
+from ..pool.pool import Kill, Spawn
+from .channel import Broken, Channel, Exited, Start
+from .payload import unpack
+from .worker import WorkerProcess, run_and_exit
+
+CHECK_PARENT_SECONDS = 0.5
+"""Between two looks of the zygote whether the user's process is still there, should the channel not say so. Chosen."""
+
+KEPT_FREE = 1 << 30
+"""Bytes that the C library keeps for reuse: page faults of arrays of 600 KB take five times as long as a map of them."""
 
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -118,10 +123,12 @@ class Zygote:
         run_worker(worker, descriptor, self._work)
 
     def _spawn_fresh(self, worker: int, descriptor: int) -> int:
-        from .interpreter import start
+        from .spawner import start_interpreter
 
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return start(["worker", worker, descriptor, self._payload], [descriptor, self._payload], environment)
+        return start_interpreter(
+            ["worker", worker, descriptor, self._payload], [descriptor, self._payload], environment
+        )
 
     def _report_exits(self) -> None:
         while True:

@@ -24,8 +24,19 @@ from ray.autoscaler.sdk import request_resources
 from ....common.messages import short_repr, shorten
 from ....errors import ClusterLostError, ClusterNotFoundError
 from ...interrupts import Uninterrupted
-from .pings import Pings, answers
-from .tuned import CONNECT_SECONDS, GRACE_SECONDS, HEAD_SILENT_SECONDS, LEAVE_SECONDS, LOOK_SECONDS, SILENT_SECONDS
+from .pings import CONNECT_SECONDS, SILENT_SECONDS, Pings, answers
+
+LOOK_SECONDS = 1.0
+"""Between two looks at the head of the cluster and at nodes. Chosen; a look takes 0.1 ms on one machine (measured)."""
+
+HEAD_SILENT_SECONDS = 20.0
+"""How long the head may be silent, or Ray's process on this machine. Chosen: the run ends then. Ray waits for 60 s."""
+
+LEAVE_SECONDS = 8.0
+"""How long leaving a cluster may take. Chosen: 5 s where the head is gone (measured), for ever where it does not answer."""
+
+GRACE_SECONDS = 1.5
+"""How long the head may be unreachable. Chosen: to leave a cluster without a head takes Ray 5 s, and 10 s are promised."""
 
 _STARTING = threading.Lock()
 

@@ -1,6 +1,6 @@
 """The actor: unpacks the pipeline once, and does the tasks that it is sent.
 
-In: tasks, and the rows that they name, which Ray brings here. Out: an `Answer` for each, and its rows for the object store.
+In: tasks, and the rows that they name, which Ray brings here. Out: a header for each, and its rows for the object store.
 Runs in a process of Ray's, on any node.
 
 Where it helps to read ahead, calls come in on several threads: each begins to read and then waits for its turn to work.
@@ -18,21 +18,18 @@ from typing import Any
 
 import ray
 
-from ....common.global_random import reseed
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import SlabPool
-from ...work.stopwatch import stopwatches
-from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RowTags, SpanTask, Task
-from ...work.worker import Worker
+from ...work.tasks import Block, PackedTags, RowOrigins
 from ..pool import remote_errors as errors
-from ..pool.first_call import called_first
-from ..pool.groups import EncodedGroup, decoded
-from ..pool.sending import sent
-from ..read_ahead import NOT_AHEAD, AheadOfWork, ReadAhead
-from .blocks import StoredRows, loaded, stored, to_write_to
-from .messages import Answer, Begun, NamedRows
-from .releases import identity_of, release_here
+from ..pool.messages import Packed, unpack_task
+from ..pool.task_runner import TaskRunner
+from .agreement import Begun, identity_of, release_here
+from .rows import StoredRows, loaded, stored, to_write_to
+
+NamedStored = tuple[int, int, int, PackedTags]
+"""Rows `[first, last)` of a block that goes along: its number, which of them, and their tags."""
 
 
 class RayWorker:
@@ -51,70 +48,36 @@ class RayWorker:
             self._error = errors.encode(error)
 
     def _open(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
-        self._pipeline = pipeline
+        self._stages = pipeline.stages
         self._identity = identity_of(pipeline)
-        reseed()
-        self._unready = called_first(options, self._number)
-        self._pool = SlabPool()
-        stopwatch = stopwatches(self._number, options.observe)
-        seeds = options.seed_globals
-        self._worker = Worker(
-            pipeline, self._pool.allocate, stacks_rows=True, owns_globals=True, stopwatch=stopwatch, seeds_globals=seeds
-        )
-        self._ahead = ReadAhead(pipeline, options.reading)
+        pool = SlabPool()
+        self._runner = TaskRunner(self._number, pipeline, options, pool.allocate, lambda rows: stored(rows, pool))
 
     def begin(self) -> Begun:
         """The first call."""
         node, clock = ray.get_runtime_context().get_node_id(), time.time() - time.perf_counter()
         return Begun(node, clock, self._error, tuple(release_here()), self._identity)
 
-    def run_span(self, turn: int, fields: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Do a task on a span: its answer, and its rows."""
-        task = SpanTask(*fields)
-        reading = self._ahead.begin(task)
-        with self._turns.wait_for(turn):
-            answer, rows = self._answer(task, NO_BLOCKS, reading)
-        return [answer], rows
-
-    def run_groups(
-        self, turn: int, groups: Sequence[EncodedGroup], named: Sequence[NamedRows], *rows: StoredRows
+    def run(
+        self, turn: int, packed: Sequence[Packed], named: Sequence[NamedStored], *rows: StoredRows
     ) -> tuple[Any, ...]:
-        """Do groups, one after the other: their answers, and the rows of each."""
+        """Do tasks, one after the other: their headers, and the rows of each."""
+        tasks = [unpack_task(fields) for fields in packed]
+        reading = self._runner.begin(tasks)
         with self._turns.wait_for(turn):
-            tasks = decoded(groups)
-            kept = self._pipeline.stages[
-                tasks[0][1].stage
-            ].groups  # a batch is made of the rows, which stay as they are
+            INSIDE_A_TASK.set(True)
+            kept = self._stages[tasks[0].stage].groups  # a batch is made of the rows, which stay as they are
             blocks = {
-                number: Block((loaded(some) if kept else to_write_to(loaded(some)))[start:stop], RowTags.unpacked(tags))
+                number: Block(
+                    (loaded(some) if kept else to_write_to(loaded(some)))[start:stop], RowOrigins.unpacked(tags)
+                )
                 for (number, start, stop, tags), some in zip(named, rows)
             }
-            done = [self._answer(task, blocks, NOT_AHEAD) for _, task in tasks]
-        return [answer for answer, _ in done], *(rows for _, rows in done)
-
-    def _answer(self, task: Task, blocks: Blocks, reading: AheadOfWork) -> tuple[tuple[Any, ...], StoredRows]:
-        INSIDE_A_TASK.set(True)
-        began = time.perf_counter()
-        block = Block([], failure=self._unready) if self._unready else self._run(task, blocks, reading)
-        try:
-            block, (rows, size) = sent(block, task, self._pipeline, lambda rows: stored(rows, self._pool))
-        except Exception as failure:
-            block = Block([], None if block.tags is None else RowTags(), Failure(failure))
-            rows, size = stored([], self._pool)
-        error = None if block.failure is None else errors.encode(block.failure.error)
-        ended = time.perf_counter()
-        tags = None if block.tags is None else block.tags.packed()
-        times = None if block.times is None else block.times.until(ended).packed()
-        told = block.skipped, block.notices
-        return tuple(
-            Answer(block.count, tags, error, *told, ended - began, block.waited, size, block.stand, times)
-        ), rows
-
-    def _run(self, task: Task, blocks: Blocks, reading: AheadOfWork) -> Block:
-        try:
-            return self._worker.run(task, blocks, reading.records)
-        except KeyboardInterrupt as error:  # Ray would take it for a call that was cancelled
-            raise SystemExit("an operation raised KeyboardInterrupt") from error
+            try:
+                done = [self._runner.run(task, blocks, reading) for task in tasks]
+            except KeyboardInterrupt as error:  # Ray would take it for a call that was cancelled
+                raise SystemExit("an operation raised KeyboardInterrupt") from error
+        return [header for header, _ in done], *(rows for _, rows in done)
 
 
 class _Turns:

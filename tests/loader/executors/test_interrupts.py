@@ -216,7 +216,7 @@ def test_a_zygote_that_is_stopped_again_and_again_is_an_error(monkeypatch):
         os.kill(self._process, signal.SIGSTOP)
 
     monkeypatch.setattr(Spawner, "begin", stopped)
-    monkeypatch.setattr("headrace.loader.executors.processes.executor.LOOK_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.loader.executors.processes.transport.LOOK_AFTER_SECONDS", 0.01)
     thrice = r"stopped by a signal, .*, 3 times without a result"
     iterator = iter(headrace.load(range(12), batch_size=4, worker_count=1, timeout=60))
     with iterator, pytest.raises(headrace.errors.WorkerCrashedError, match=thrice):

@@ -317,16 +317,16 @@ def test_workers_that_are_lost_are_no_fault_of_their_jobs():
 
 
 def test_who_may_have_waited_for_what_was_lost_has_the_whole_time_again():
-    """The others are not late for what a node took along; who was killed for that before is known."""
+    """The others are not late for what a node took along."""
     pool, jobs = WorkerPool(3, 5, 1), _jobs(3)
     pool.spawn_missing()
     for worker in range(3):
         pool.ready(worker, 0.0)
     for job in jobs:
         pool.assign([job], float(job.number))
-    assert (pool.look(5.5), pool.late) == ([Kill(0)], {0})
+    assert pool.look(5.5) == [Kill(0)]
     pool.lost([0, 1], "a node was lost", 5.5)
-    assert (pool.late, pool.late_at(), pool.look(10.4), pool.look(10.6)) == (set(), 10.5, [], [Kill(2)])
+    assert (pool.late_at(), pool.look(10.4), pool.look(10.6)) == (10.5, [], [Kill(2)])
     assert [job.tries for job in jobs] == [0] * 3
 
 

@@ -1,50 +1,107 @@
-"""What executors whose workers a pool knows do with its decisions, whatever the workers are."""
+"""What the loop does with the pool's decisions, whatever the transport is."""
 
 from __future__ import annotations
 
 from headrace import Batch, DataLoader, IndexSampler
-from headrace.loader.executors.pool.executor import PooledExecutor
-from headrace.loader.executors.pool.pool import WorkerPool
+from headrace.loader.executors.pool.pooled import PooledExecutor
+from headrace.loader.executors.transport import Answered, Message, Ready
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
-from headrace.loader.work.tasks import SpanTask
+from headrace.loader.work.tasks import Block, GroupTask, RowOrigins, RowRange, SpanTask
 
 
-class Played(PooledExecutor):
-    """One whose single worker notes what it is sent; the first task is taken back, and another one comes before it."""
+class PlayedRows:
+    """Rows that may be lost."""
+
+    def __init__(self, elements):
+        self.elements, self.lost = elements, False
+
+    def load(self):
+        """The rows, unless they are lost."""
+        return None if self.lost else self.elements
+
+
+class Played:
+    """A transport whose worker answers when it is told to: of a span its positions, of a group that it was done."""
+
+    worker_count, depth, may_lose_rows = 1, 3, True
 
     def __init__(self):
-        pipeline = iter(DataLoader(data_source=range(99), sampler=IndexSampler(99), operations=[Batch(4)]))._pipeline
-        super().__init__(pipeline, ExecutionOptions(1), Observer(), WorkerPool(1, None, depth=3))
+        self.sent: list[Message] = []
+        self.events = [Ready(0)]
+
+    def start(self, worker):
+        """There is one from the beginning."""
+
+    def send(self, worker, message):
+        """Note a message."""
+        self.sent.append(message)
+
+    def poll(self, seconds):
+        """What was said; who waits gets all answers."""
+        if seconds != 0:
+            self.answer()
+        events, self.events = self.events, []
+        return events
+
+    def answer(self):
+        """Answer all that was sent."""
+        for message in self.sent:
+            self.events.append(Answered(0, [_block(task) for task in message.tasks]))
         self.sent = []
-        self.first = None
 
-    def _spawn(self, worker):
-        pass
+    def close(self):
+        """Nothing is left."""
 
-    def _give(self, worker, handles):
-        if self.first is None:
-            self.first = handles
-            self._pool.take_back(worker, handles)
-            self.submit(SpanTask(0, 80, 84))
-            return
-        self.sent += handles
 
-    def begin(self):
-        """The worker has begun."""
-        self._pool.ready(0, 0.0)
-        self._act(self._pool.give_waiting(0.0))
+def _block(task):
+    tags = RowOrigins()
+    found = list(range(task.start, task.stop)) if isinstance(task, SpanTask) else ["done"]
+    for unit, position in enumerate(found):
+        tags.add(unit, position if isinstance(task, SpanTask) else 0, 0)
+    block = Block(found, tags)
+    block.rows = PlayedRows(found)
+    return block
 
-    def done(self):
-        """What the pool takes for done, if the worker has done all that it was sent."""
-        return self._pool.answered(0, len(self.sent), 0.0)
+
+def _executor():
+    pipeline = iter(DataLoader(data_source=range(99), sampler=IndexSampler(99), operations=[Batch(4)]))._pipeline
+    transport = Played()
+    return PooledExecutor(pipeline, ExecutionOptions(1, worker_buffer_size=2), Observer(), transport), transport
 
 
 def test_a_worker_is_sent_tasks_in_the_order_in_which_the_pool_gave_them():
-    """Also where a task, in the middle of several decisions, is taken back and another one submitted for it."""
-    executor = Played()
-    for number in range(3):
-        executor.submit(SpanTask(0, 4 * number, 4 * number + 4))
-    executor.begin()
-    assert [handle.number for handle in executor.sent] == [1, 2, 3]
-    assert executor.done() == executor.sent
+    """No more messages at a time than the transport's depth; the next ones as answers come."""
+    executor, transport = _executor()
+    handles = [executor.submit(SpanTask(0, 4 * number, 4 * number + 4)) for number in range(5)]
+    assert [message.tasks[0].start for message in transport.sent] == [0, 4, 8]
+    transport.answer()
+    assert [handle.ready() for handle in handles] == [True, True, True, False, False]
+    assert [message.tasks[0].start for message in transport.sent] == [12, 16]
+    assert [handle.result().elements for handle in handles] == [list(range(4 * n, 4 * n + 4)) for n in range(5)]
+
+
+def test_rows_that_were_lost_are_made_again_before_what_names_them():
+    """The task that made them goes to a worker first; what names them follows, with the rows that came of that."""
+    executor, transport = _executor()
+    span = executor.submit(SpanTask(0, 8, 12))
+    block = span.result()
+    block.rows.rows.lost = True
+    group = executor.submit(GroupTask(0, (RowRange(7, 1, 3),)), {7: block})
+    executor.send_gathered()
+    assert [message.tasks for message in transport.sent] == [[SpanTask(0, 8, 12)]]
+    transport.answer()
+    assert not group.ready()
+    (message,) = transport.sent
+    (named,) = message.named
+    assert (named.first, named.last, named.rows.lost) == (1, 3, False)
+    assert group.result().elements == ["done"]
+    assert block.elements == [8, 9, 10, 11]
+
+
+def test_rows_that_were_lost_are_made_again_for_who_wants_them_here():
+    """Whoever asks for them waits for the task that makes them."""
+    executor, _ = _executor()
+    block = executor.submit(SpanTask(0, 8, 12)).result()
+    block.rows.rows.lost = True
+    assert block.elements == [8, 9, 10, 11]

@@ -12,8 +12,9 @@ from played_workers import FakeSpawner
 from headrace import Batch, DataLoader, Filter, IndexSampler
 from headrace.errors import WorkerCrashedError
 from headrace.loader.executors.pool import remote_errors
-from headrace.loader.executors.processes.executor import ProcessExecutor
-from headrace.loader.executors.processes.transport.messages import Broken
+from headrace.loader.executors.pool.pooled import PooledExecutor
+from headrace.loader.executors.processes.channel import Broken
+from headrace.loader.executors.processes.transport import ProcessTransport
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
 from headrace.loader.work.tasks import GroupTask, RowRange, SpanTask
@@ -42,7 +43,8 @@ class Played:
         self.zygote = FakeSpawner()
         self.observer = Observer()
         options = ExecutionOptions(workers, worker_buffer_size=2, timeout=timeout)
-        self.executor = ProcessExecutor(pipeline, options, self.observer, self.zygote)
+        self.transport = ProcessTransport(pipeline, options, self.observer.slabs, spawner=self.zygote)
+        self.executor = PooledExecutor(pipeline, options, self.observer, self.transport)
         for worker in self.zygote.workers.values():
             worker.begin()
         self.hear()
@@ -63,7 +65,7 @@ class Played:
     def hear(self):
         """Have the executor handle all that has come."""
         for _ in range(50):
-            self.executor.handle_messages(0)
+            self.executor.handle_events(wait=False)
 
     def finish(self):
         """Have all workers answer all tasks, until there is nothing to answer any more."""
@@ -105,7 +107,7 @@ def test_what_a_worker_had_answered_when_it_died_counts(report_first):
         played.hear()
         assert [handle.block is not None for handle in handles] == [True, True, False]
         played[1].take_messages()
-        assert [number for number, _, _ in played[1].asked] == [handles[2].number]
+        assert [rows for rows, _ in played[1].asked] == _expected(3)[2:]
         played.finish()
         assert _elements(handles) == _expected(3)
 
@@ -128,7 +130,7 @@ def test_a_task_that_is_sent_to_a_dead_worker_is_done_by_another():
 def test_messages_wait_for_room_and_keep_their_order():
     """A worker that has no room gets its tasks later; nobody waits for it meanwhile."""
     with Played() as played:
-        ours = played.executor._workers[0].channel
+        ours = played.transport._workers[0].channel
         ours.full = True
         handles = played.submit(5)
         played.hear()
@@ -137,7 +139,7 @@ def test_messages_wait_for_room_and_keep_their_order():
         ours.full = False
         played.hear()
         played[0].take_messages()
-        assert [number for number, _, _ in played[0].asked] == [handle.number for handle in handles]
+        assert [rows for rows, _ in played[0].asked] == _expected(5)
         played.finish()
         assert _elements(handles) == _expected(5)
 
@@ -146,7 +148,7 @@ def test_messages_that_wait_for_room_go_to_another_worker_after_a_death():
     """What never reached a worker is done by the next one."""
     with Played() as played:
         handles = played.submit(1)
-        played.executor._workers[0].channel.full = True
+        played.transport._workers[0].channel.full = True
         handles += [played.executor.submit(SpanTask(0, 4, 8))]
         played.zygote.bury(0, SIGKILL)
         played.hear()
@@ -279,7 +281,7 @@ def test_every_task_is_answered_once_whatever_happens(workers, timeout, events):
             if event == "submit":
                 handles.append(played.executor.submit(SpanTask(0, 4 * len(handles), 4 * len(handles) + 4)))
             elif event == "hear":
-                played.executor.handle_messages(0)
+                played.executor.handle_events(wait=False)
             elif event == "zygote dies":
                 if played.zygote.starts < 3:
                     played.zygote.die()
@@ -298,10 +300,10 @@ def test_every_task_is_answered_once_whatever_happens(workers, timeout, events):
             elif event == "begin":
                 worker.begin()
             else:
-                played.executor._workers[worker.number].channel.full = event == "full"
+                played.transport._workers[worker.number].channel.full = event == "full"
         for number in dead:
             played.zygote.report(number, SIGKILL)
-        for remote in played.executor._workers.values():
+        for remote in played.transport._workers.values():
             remote.channel.full = False
         played.hear()
         played.finish()

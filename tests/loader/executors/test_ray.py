@@ -27,7 +27,7 @@ from headrace.errors import (
     PicklingError,
     WorkerCrashedError,
 )
-from headrace.loader.executors.ray import checked
+from headrace.loader.executors.ray import agreement
 from headrace.loader.interrupts import wait_until
 from headrace.loader.options import ExecutionOptions
 
@@ -67,11 +67,11 @@ def test_a_batch_that_is_here_is_not_copied(monkeypatch):
     """Its arrays stand, read-only, at the address that the object store tells of what the worker put there."""
     import ray
 
-    from headrace.loader.executors.ray.executor import RayBlock
+    from headrace.loader.executors.ray.rows import RayRows
 
     row = np.arange(77_000_000 // 8 // 4, dtype=np.float64)
     blocks = []
-    monkeypatch.setattr(RayBlock, "elements", _noting(RayBlock.elements, blocks))
+    monkeypatch.setattr(RayRows, "load", _noting(RayRows.load, blocks))
     with iter(_loader([lambda x: row + x, Batch(4)], 8)) as iterator:
         first = next(iterator)
         assert first.nbytes == row.nbytes * 4
@@ -80,15 +80,14 @@ def test_a_batch_that_is_here_is_not_copied(monkeypatch):
         assert _address(first) == _address(np.frombuffer(memory, np.uint8))
 
 
-def _noting(elements, references):
-    """The property, which keeps the reference to what lies in the store."""
+def _noting(load, references):
+    """The method, which keeps the reference to what is in the store."""
 
-    def noted(block):
-        if block.rows is not None:
-            references.append(block.rows)
-        return elements.fget(block)
+    def noted(rows):
+        references.append(rows.reference)
+        return load(rows)
 
-    return property(noted)
+    return noted
 
 
 @pytest.mark.ray
@@ -210,8 +209,8 @@ def test_a_pipeline_that_cannot_be_unpacked_says_why():
 @pytest.mark.long
 def test_a_node_with_another_version_ends_the_run(monkeypatch):
     """Before any element comes from there."""
-    here = checked.release_here()
-    monkeypatch.setattr(checked, "release_here", lambda: here._replace(version="9.9"))
+    here = agreement.release_here()
+    monkeypatch.setattr(agreement, "release_here", lambda: here._replace(version="9.9"))
     with pytest.raises(ClusterMismatchError, match=rf"runs {here.version} of headrace, and this process 9\.9"):
         next(iter(_loader([Batch(4)])))
 

@@ -11,8 +11,7 @@ from pipelines import chosen, loader, stream
 
 from headrace import IterDataset, MapDataset
 from headrace.loader.executors.inline import InlineExecutor
-from headrace.loader.executors.ray.budget import Budget
-from headrace.loader.executors.ray.tuned import OBJECT_SHARE, STORE_SHARE
+from headrace.loader.executors.pace import OBJECT_SHARE, STORE_SHARE, Budget
 
 MB = 1 << 20
 
@@ -20,7 +19,7 @@ MB = 1 << 20
 def _budget(*stores, stages=1):
     budget = Budget(stages)
     for number, size in enumerate(stores):
-        budget.add_store(f"node {number}", size)
+        budget.set_store(f"node {number}", size)
     return budget
 
 
@@ -60,7 +59,7 @@ def test_tasks_under_way_have_room_in_the_stores_together():
     assert budget.most_tasks(0, 1) == sys.maxsize
     budget.note(0, 1, 1, 10 * MB)
     assert budget.most_tasks(0, 1) == 2 * 100 * STORE_SHARE / 2 / 10
-    budget.remove_store("node 0")
+    budget.set_store("node 0", 0)
     assert budget.most_tasks(0, 1) == 200 * STORE_SHARE / 2 / 10
     budget.note(0, 1, 1, 1000 * MB)
     assert budget.most_tasks(0, 1) == 1

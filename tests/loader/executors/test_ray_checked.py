@@ -13,9 +13,14 @@ from pipelines import loader
 import headrace
 from headrace.errors import ClusterMismatchError
 from headrace.loader.executors.pool.pickled import pickled
-from headrace.loader.executors.ray.checked import Checked
-from headrace.loader.executors.ray.messages import Begun
-from headrace.loader.executors.ray.releases import Release, identity_of, release_here, source_digest
+from headrace.loader.executors.ray.agreement import (
+    Begun,
+    Checked,
+    Release,
+    identity_of,
+    release_here,
+    source_digest,
+)
 from headrace.loader.options import ExecutionOptions
 
 

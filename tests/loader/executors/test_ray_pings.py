@@ -7,8 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headrace.loader.executors.ray.pings import HELLO, Pings, answers
-from headrace.loader.executors.ray.tuned import SILENT_SECONDS
+from headrace.loader.executors.ray.pings import HELLO, SILENT_SECONDS, Pings, answers
 
 
 @pytest.fixture

@@ -22,8 +22,7 @@ from pipelines import chosen, loader, stream
 
 import headrace
 from headrace import Batch, DataLoader, IndexSampler
-from headrace.loader.executors.processes.transport.channel import Channel
-from headrace.loader.executors.processes.transport.messages import Done
+from headrace.loader.executors.processes.channel import Channel, Done
 
 
 def run_program(text: str, folder: Path, *prefix: str, timeout: float = 120) -> str:

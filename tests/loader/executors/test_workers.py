@@ -23,10 +23,11 @@ from pipelines import loader, stream
 import headrace
 from headrace import Batch, DataLoader, Filter, IndexSampler, ReadOptions, load
 from headrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedError
-from headrace.loader.executors.processes.transport import shared_memory as memory
-from headrace.loader.executors.processes.transport.channel import Channel
-from headrace.loader.executors.processes.transport.messages import Answer, Ready, Returned, RunSpan
-from headrace.loader.executors.processes.worker_main import WorkerProcess
+from headrace.loader.executors.processes import slabs
+from headrace.loader.executors.processes.channel import Channel, Returned, RunTasks
+from headrace.loader.executors.processes.slabs import attach_shared, create_shared
+from headrace.loader.executors.processes.worker import WorkerProcess
+from headrace.loader.executors.transport import Ready
 from headrace.loader.interrupts import wait_until
 from headrace.loader.options import ExecutionOptions
 
@@ -86,15 +87,15 @@ def test_a_worker_uses_memory_again_that_was_dropped_while_it_was_at_a_task():
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     assert isinstance(ours.receive()[0], Ready)
-    ours.send(RunSpan(0, (0, 0, 4), []))
+    ours.send(RunTasks([(0, 0, 4)], [], {}, [], [], []))
     done, descriptors = ours.receive()
-    lent = Answer(*done.answers[0]).lent
-    ours.send(RunSpan(1, (0, 4, 8), []))
+    _, _, lent = done.answers[0]
+    ours.send(RunTasks([(0, 4, 8)], [], {}, [], [], []))
     assert at_work.wait(30)
     ours.send(Returned([number for number, _ in lent]))
     go_on.set()
     done, _ = ours.receive()
-    assert Answer(*done.answers[0]).lent == lent
+    assert done.answers[0][2] == lent
     ours.close()
     thread.join(30)
     assert not thread.is_alive()
@@ -155,11 +156,11 @@ def collapses() -> bool:
 def test_memory_of_large_batches_stands_on_large_pages():
     """From the beginning in the worker that made it, and from the first look on where it was handed over."""
     size = (16 << 20) + 4096
-    descriptor = memory.create(size)
-    made = memory.attach(descriptor, size, fresh=True)
+    descriptor = create_shared(size)
+    made = attach_shared(descriptor, size, fresh=True)
     assert "16384 kB" in mapping(made.ctypes.data)["ShmemPmdMapped"]
     made[:] = 7
-    received = memory.attach(descriptor, size)
+    received = attach_shared(descriptor, size)
     os.close(descriptor)
     assert (received == 7).all()
     assert "16384 kB" in mapping(received.ctypes.data)["ShmemPmdMapped"]
@@ -170,8 +171,8 @@ def test_memory_of_large_batches_asks_for_large_pages_and_goes_as_a_whole():
     """What is mapped to have room for the alignment goes with it."""
     for size, asks in {1 << 20: False, 16 << 20: True}.items():
         before, slabs = mappings().count("\n"), mappings().count("headrace-slab")
-        descriptor = memory.create(size)
-        array = memory.attach(descriptor, size)
+        descriptor = create_shared(size)
+        array = attach_shared(descriptor, size)
         os.close(descriptor)
         assert ("hg" in mapping(array.ctypes.data)["VmFlags"].split()) == asks
         assert mappings().count("headrace-slab") > slabs
@@ -786,7 +787,7 @@ def _without_memory(i: int) -> np.ndarray:
         def create(size: int) -> int:
             raise OSError(24, "no shared memory for a batch; raise the limit (ulimit -n)")
 
-        memory.create = create
+        slabs.create_shared = create
     return np.zeros(4_000 if i < 3000 else 40_000, np.int8)
 
 

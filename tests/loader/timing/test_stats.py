@@ -11,7 +11,7 @@ import pytest
 from headrace import load
 from headrace.loader.device.stats import FeederStats, StepTimes
 from headrace.loader.stats import IteratorStats
-from headrace.loader.timing.stats import StageStats, WorkerStats
+from headrace.loader.timing.snapshot import StageStats, WorkerStats
 from headrace.loader.timing.times import TaskEvent, TaskTimes
 
 DEVICE = jax.devices()[0]
@@ -115,7 +115,7 @@ ADVICE = {
 def test_the_advice_of_a_table_names_what_is_waited_for(case):
     """Operations, reads with their number, or the start of workers, in the table's last line."""
     stages, tasks, advice = ADVICE[case]
-    stats = IteratorStats(5, 1.0, 0.8, 2, 0, stages, WorkerStats(2, 0.9, 0.05, 0.05, 2, 0, 0, 0), tasks)
+    stats = IteratorStats(5, 1.0, 0.8, 2, 0, stages, workers=WorkerStats(2, 0.9, 0.05, 0.05, 2, 0, 0, 0), tasks=tasks)
     *_, last = str(stats).splitlines()
     assert last.startswith(f"What to do: {advice}")
     assert len(last) <= 120

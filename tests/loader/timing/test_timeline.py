@@ -1,9 +1,11 @@
-"""What a loop did when, and the trace that Perfetto shows of it."""
+"""What a loop did when, and the file that Perfetto shows of it."""
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import pairwise
 
 import numpy as np
@@ -69,34 +71,40 @@ def test_a_feeders_step_comes_from_its_reading_over_its_transfer():
     assert kinds["worker 0"][0] == ("task", (7,))
 
 
-def test_perfetto_reads_the_trace(tmp_path):
-    """Tracks have names and a process; what begins on one ends on it; each flow goes through at least two spans."""
-    perfetto = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
-    path = headrace.write_perfetto(_drained(2), tmp_path / "run.perfetto")
-    trace = perfetto.Trace.FromString(path.read_bytes())
-    tracks = {
-        packet.track_descriptor.uuid: packet.track_descriptor
-        for packet in trace.packet
-        if packet.HasField("track_descriptor")
-    }
-    events = [packet for packet in trace.packet if packet.HasField("track_event")]
-    names = [track.name or track.process.process_name for track in tracks.values()]
-    assert names[:2] == ["headrace", "your loop"]
-    assert "worker 0" in names
-    flows, depth = Counter(), defaultdict(int)
-    for packet in sorted(events, key=lambda packet: packet.timestamp):
-        event = packet.track_event
-        assert event.track_uuid in tracks
-        depth[event.track_uuid] += {1: 1, 2: -1}.get(event.type, 0)
-        flows.update(event.flow_ids)
-    assert set(depth.values()) == {0}
-    assert set(flows.values()) >= {2}
-    assert min(flows.values()) >= 2
+def test_the_file_is_chromes_trace_events(tmp_path):
+    """Tracks have names and a process; spans of a track are nested; each flow leads from its first span to its last."""
+    path = headrace.write_perfetto(_drained(2), tmp_path / "run.json")
+    events = json.loads(path.read_text())["traceEvents"]
+    by_kind = defaultdict(list)
+    for event in events:
+        by_kind[event["ph"]].append(event)
+    assert set("MXCsf") <= set(by_kind) <= set("MXCstf")
+    names = {event["tid"]: event["args"]["name"] for event in by_kind["M"] if "name" in event["args"]}
+    assert list(names.values())[:2] == ["headrace", "your loop"]
+    assert "worker 0" in names.values()
+    assert {event["pid"] for event in events} == {os.getpid()}
+    open_until = defaultdict(list)
+    for span in by_kind["X"]:
+        assert span["tid"] in names
+        outer = open_until[span["tid"]]
+        while outer and outer[-1] <= span["ts"] + 0.002:  # nanoseconds are rounded
+            outer.pop()
+        assert not outer or span["ts"] + span["dur"] <= outer[-1] + 0.002
+        outer.append(span["ts"] + span["dur"])
+    at = {kind: {event["id"]: event["ts"] for event in by_kind[kind]} for kind in "sf"}
+    assert len(at["s"]) == len(by_kind["s"]) == len(by_kind["f"])
+    assert at["s"].keys() == at["f"].keys() >= {event["id"] for event in by_kind["t"]}
+    assert all(at["s"][flow] <= at["f"][flow] for flow in at["s"])
+    previous = None
+    for event in events:  # an arrow is bound to the span that began there last
+        if event["ph"] in "stf":
+            assert (previous["tid"], previous["ts"]) == (event["tid"], event["ts"])
+        elif event["ph"] == "X":
+            previous = event
 
 
 def test_of_a_loop_that_has_not_begun_there_is_an_empty_trace(tmp_path):
     """And of one that is not of headrace an error that says so."""
-    pytest.importorskip("perfetto")
     loop = iter(load(range(3)))
     assert headrace.write_perfetto(loop, tmp_path / "empty").stat().st_size > 0
     with pytest.raises(TypeError, match="is no loop of headrace"):
@@ -118,10 +126,9 @@ def test_what_was_not_timed_is_said_to_be_so():
     assert [span.name for span in worker.spans if span.kind == "not timed"] == ["3 tasks that were not timed"]
 
 
-@pytest.mark.parametrize("place", ["nowhere/run.perfetto", "."])
+@pytest.mark.parametrize("place", ["nowhere/run.json", "."])
 def test_a_place_that_cannot_be_written_is_one_clear_error(place, tmp_path, monkeypatch):
     """It names the file, the reason and the remedy."""
-    pytest.importorskip("perfetto")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OutputError, match=r"cannot be written: .*; name a file in a folder that you may write to"):
         headrace.write_perfetto(_drained(0), place)

@@ -15,7 +15,7 @@ from pipelines import PIPELINES, chosen, stream, tries
 
 import headrace
 from headrace import Batch, DataLoader, Filter, FlatMap, IndexSampler, IterDataset, MapDataset, MixSampler, ReadOptions
-from headrace.loader.executors.read_ahead import ReadAhead
+from headrace.loader.executors.reads import ReadAhead
 from headrace.loader.plan.build import make_pipeline
 
 LIMIT_SECONDS = 20

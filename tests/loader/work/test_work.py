@@ -10,7 +10,7 @@ from pipelines import PIPELINES, loader, plain
 from headrace import Filter, load
 from headrace.loader.plan.stages import spans
 from headrace.loader.work.stacked_rows import RowStack, StackedRows, side_by_side
-from headrace.loader.work.tasks import RowTags, SpanTask
+from headrace.loader.work.tasks import RowOrigins, SpanTask
 from headrace.loader.work.worker import Worker
 from headrace.operations.protocol import allocate_plainly
 
@@ -24,7 +24,7 @@ def rows_of(elements) -> list:
 @pytest.mark.parametrize("stacks_rows", [False, True])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
-    """The same rows, and tags that count units from the beginning of the task."""
+    """The same rows, and tags that count inputs from the beginning of the task."""
     pipeline = iter(loader(name, records=250))._pipeline
     worker, start = Worker(pipeline, stacks_rows=stacks_rows), pipeline.spans[0]
     task = SpanTask(0, start, min(start + 3 * pipeline.spans[0] + 1, pipeline.leaf.total))
@@ -34,9 +34,8 @@ def test_a_task_of_several_spans_gives_what_its_spans_give(name, stacks_rows):
     assert whole.failure is None
     assert rows_of(whole.elements) == list(itertools.chain.from_iterable(rows_of(part.elements) for part in parts))
     if not pipeline.aligned:
-        units_per_span = pipeline.spans[0] // pipeline.stages[0].unit
-        units = [[number * units_per_span + unit for unit in part.tags.units] for number, part in enumerate(parts)]
-        assert list(whole.tags.units) == list(itertools.chain.from_iterable(units))
+        inputs = [[number * pipeline.spans[0] + one for one in part.tags.inputs] for number, part in enumerate(parts)]
+        assert list(whole.tags.inputs) == list(itertools.chain.from_iterable(inputs))
         assert list(whole.tags.positions) == [position for part in parts for position in part.tags.positions]
         assert list(whole.tags.rows) == [row for part in parts for row in part.tags.rows]
 
@@ -192,5 +191,5 @@ def test_no_rows_are_no_rows():
 def test_tags_survive_being_packed():
     """Also those of rows of flat maps of flat maps, whose numbers are longer than 64 bits."""
     for rows in ([0, 0, 0], [0, 1, 2], [0, 7 << 70, 1]):
-        tags = RowTags(array("q", [0, 0, 1]), array("q", [5, 5, 9]), rows)
-        assert RowTags.unpacked(tags.packed()) == tags
+        tags = RowOrigins(array("q", [0, 0, 1]), array("q", [5, 5, 9]), rows)
+        assert RowOrigins.unpacked(tags.packed()) == tags

@@ -1,0 +1,354 @@
+"""The executor with workers elsewhere: one loop that has the pool decide on events, and a transport do what it decides.
+
+In: tasks. Out: handles. Has no thread of its own: events are handled while somebody asks for a result.
+
+`pool` has the rules. A task that is divided becomes a block of its parts, so that what comes before the record at fault can
+be delivered; one that is given up fails with `WorkerCrashedError`, or is left out. Where rows can be lost with a machine,
+each block keeps its task, which is done again before what names the rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+from ....errors import WorkerCrashedError
+from ...options import ExecutionOptions
+from ...plan.pipeline import Pipeline
+from ...timing.observer import Observer
+from ...work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task, input_count
+from ..pace import Budget, Pace, limits_of, tasks_ahead
+from ..protocol import Executor, window_of
+from ..transport import AllEnded, Answered, Ended, Event, Lost, Room, Rows, Store, Transport
+from .failed_tasks import given_up, inputs_of, parts_of
+from .messages import message_of
+from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
+
+LOGGER = logging.getLogger("headrace")
+
+
+class PooledHandle(Job):
+    """A task that some worker has, or will have."""
+
+    __slots__ = ("_executor", "block", "blocks", "gave_up", "suspects", "task")
+
+    def __init__(
+        self,
+        executor: PooledExecutor,
+        number: int,
+        divisible: bool,
+        cost: float,
+        task: Task,
+        blocks: Blocks,
+        series: int | None = None,
+    ) -> None:
+        super().__init__(number, divisible, cost, series)
+        self._executor = executor
+        self.task = task
+        self.blocks = blocks  # that the task names: they live as long as it may have to be done again
+        self.block: Block | None = None
+        self.gave_up = ""  # why it was given up
+        self.suspects: Sequence[PooledHandle] = ()  # its inputs, each tried alone to find the one that ends workers
+
+    def ready(self) -> bool:
+        """Whether the answer has come; looks at what has arrived."""
+        if self.block is None:
+            self._executor.handle_events(wait=False)
+            self._look_at_suspects()
+        return self.block is not None
+
+    def _look_at_suspects(self) -> None:
+        """The block of a task that was given up is that of the first input that ended its worker; or says that none did."""
+        if self.block is not None or not self.suspects:
+            return
+        self.block = next((one.block for one in self.suspects if one.gave_up), None)
+        if self.block is None and all(one.block is not None for one in self.suspects):
+            self.block = self._executor.block_given_up(self)
+
+    def result(self) -> Block:
+        """The answer; waits for it."""
+        while self.block is None:
+            self._executor.handle_events(wait=True)
+            self._look_at_suspects()
+        block, self.block = self.block, None
+        return block
+
+
+class RowsWithTask:
+    """Rows that may be lost, and the task that makes them again."""
+
+    def __init__(self, executor: PooledExecutor, handle: PooledHandle, rows: Rows) -> None:
+        self._executor = executor
+        self.number, self.task, self.blocks = handle.number, handle.task, handle.blocks
+        self.rows = rows
+        self.again: PooledHandle | None = None  # the task, while it is done again
+
+    def are_lost(self) -> bool:
+        """Whether the rows are lost; takes those of the task that was done again, or raises why it could not be."""
+        if self.again is not None and (block := self.again.block) is not None:
+            self.again = None
+            if not isinstance(block.rows, RowsWithTask):
+                reason = None if block.failure is None else block.failure.error
+                raise reason or WorkerCrashedError("rows were lost, and could not be made again.")
+            self.rows = block.rows.rows
+        return self.rows.lost
+
+    def load(self) -> list[Any]:
+        """The rows; waits for them."""
+        losses = 0
+        while True:
+            while self.are_lost():
+                self._executor.make_again(self)
+                self._executor.handle_events(wait=True)
+            if (elements := self.rows.load()) is not None:
+                return elements
+            losses += self.rows.lost
+            if losses >= MAX_TRIES:
+                raise WorkerCrashedError(f"the rows of a task were lost on their way here, {MAX_TRIES} times.")
+            self._executor.handle_events(wait=False)
+
+
+class PooledExecutor(Executor):
+    """Runs tasks by the workers of a transport. It tells the observer of workers that begin and that end."""
+
+    elsewhere = True
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        options: ExecutionOptions,
+        observer: Observer,
+        transport: Transport,
+    ) -> None:
+        self._pipeline = pipeline
+        self._observer = observer
+        self._transport = transport
+        self._timeout = options.timeout
+        self._reading = options.reading
+        self._buffer_size = options.worker_buffer_size
+        self._worker_count = options.workers
+        self._follows_room = False  # the transport says how many workers there are
+        self._pace = Pace(limits_of(pipeline, several=options.timeout is None))  # which is for one batch
+        self._budget: Budget | None = None
+        on_leaves = [(stage.number, pipeline.leaves[stage.leaf]) for stage in pipeline.stages if stage.leaf is not None]
+        self._in_order = frozenset(number for number, leaf in on_leaves if leaf.in_order)
+        self._gathered: list[PooledHandle] = []
+        self._stalled: list[Sequence[PooledHandle]] = []  # tasks that name rows that are made again
+        self._next_task = 0
+        self._pool: WorkerPool[PooledHandle] = WorkerPool(transport.worker_count, options.timeout, transport.depth)
+        self._rows_of = attrgetter("rows.rows" if transport.may_lose_rows else "rows")
+        self._actions: deque[Action[PooledHandle]] = deque()
+        self._acting = False
+        try:
+            self._act(self._pool.spawn_missing())
+            self.handle_events(wait=False)
+        except BaseException:
+            self.close()
+            raise
+
+    def resize(self, workers: int, buffer: int) -> None:
+        """Have so many workers, at least 1, and so many batches ahead for each."""
+        self._worker_count, self._buffer_size = workers, buffer
+        self._act(self._pool.resize(workers))
+        self._act(self._pool.let_go())
+
+    def has_begun(self) -> bool:
+        """Whether a worker is ready to work; looks at what has arrived."""
+        self.handle_events(wait=False)
+        return self._pool.ready_count > 0
+
+    def is_idle(self) -> bool:
+        """Whether every task that it was given is done; looks at what has arrived."""
+        self.send_gathered()
+        self.handle_events(wait=False)
+        return self._pool.is_idle
+
+    def inputs(self, stage: int) -> int:
+        """As many as take some time, and have rows that are small beside what holds them."""
+        inputs = self._pace.inputs(stage)
+        if self._budget is None:
+            return inputs
+        one = self._pipeline.stages[stage]
+        return one.bounded(inputs, self.most_rows() if one.leaf is None else self._budget.most_inputs(stage))
+
+    def most_rows(self) -> int:
+        """As many as are small beside what holds them."""
+        return sys.maxsize if self._budget is None else self._budget.most_rows()
+
+    def window(self, stage: int) -> int:
+        """As many tasks as keep the workers busy, and as their rows have room for; more where workers wait for records."""
+        if self._follows_room:
+            self._worker_count = max(self._pool.ready_count, 1)
+        workers, inputs = self._worker_count, self.inputs(stage)
+        waits = self._pace.waits(stage)
+        window = window_of(workers, self._buffer_size, len(self._pipeline.leaves)) * self._pace.tasks(stage)
+        if waits:
+            window = max(window, workers * (1 + tasks_ahead(self._pipeline, self._reading, stage, inputs)))
+        if self._budget is not None:
+            window = min(window, self._budget.most_tasks(stage, inputs))
+        if waits:
+            self._pool.deepen(-(-window // workers))
+        return window
+
+    def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle:
+        """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
+        series = task.stage if task.stage in self._in_order else None
+        handle = self._handle(task, blocks, series is None and self._is_divisible(task), series)
+        if isinstance(task, SpanTask):
+            self._assign([handle])
+            return handle
+        self._gathered.append(handle)
+        if len(self._gathered) >= self._pace.tasks(task.stage):
+            self.send_gathered()
+        return handle
+
+    def _handle(self, task: Task, blocks: Blocks, divisible: bool, series: int | None) -> PooledHandle:
+        number, self._next_task = self._next_task, self._next_task + 1
+        return PooledHandle(self, number, divisible, self._pace.expected_seconds(task), task, blocks, series)
+
+    def _is_divisible(self, task: Task) -> bool:
+        stage, inputs = self._pipeline.stages[task.stage], input_count(task)
+        return inputs > stage.unit or (stage.window is not None and task.only is None and inputs > 1)
+
+    def _assign(self, handles: Sequence[PooledHandle]) -> None:
+        self._act(self._pool.assign(handles, time.monotonic()))
+
+    def send_gathered(self) -> None:
+        """Give the groups that were gathered to a worker."""
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._assign(gathered)
+
+    # The loop: event → pool → actions → transport
+
+    def handle_events(self, wait: bool) -> None:
+        """Handle what has happened; with `wait`, wait for something to happen, or for a task to be late."""
+        seconds: float | None = 0.0
+        if wait:
+            self.send_gathered()
+            late_at = self._pool.late_at()
+            seconds = None if self._timeout is None else max(late_at - time.monotonic(), 0.0) + 0.001
+        try:
+            events = self._transport.poll(seconds)
+        except Exception:
+            self.close()
+            raise
+        for event in events:
+            self._handle_event(event)
+        if self._timeout is not None:
+            self._act(self._pool.look(time.monotonic()))
+
+    def _handle_event(self, event: Event) -> None:
+        match event:
+            case Ended(worker, how) if self._pool.knows(worker):
+                self._observer.worker_ended(worker, how)
+            case AllEnded(how):
+                for worker in self._pool.workers:
+                    self._observer.worker_ended(worker, how)
+            case Lost(workers, how):
+                for worker in filter(self._pool.knows, workers):
+                    self._observer.worker_ended(worker, how)
+            case Store(name, nbytes):
+                self._budget = self._budget or Budget(len(self._pipeline.stages))
+                self._budget.set_store(name, nbytes)
+            case Room(workers):
+                self._follows_room, self._observer.worker_count = True, workers
+        self._act(self._pool.after(event, time.monotonic()))
+        if isinstance(event, Answered):
+            stalled, self._stalled = self._stalled, []
+            for handles in stalled:
+                self._assign(handles)
+
+    def _act(self, actions: Sequence[Action[PooledHandle]]) -> None:
+        """Do what the pool has decided, in this order. What follows from an action waits until those before it are done."""
+        self._actions += actions
+        if self._acting:
+            return
+        self._acting = True
+        try:
+            while self._actions:
+                self._do(self._actions.popleft())
+        finally:
+            self._acting = False
+            self._actions.clear()
+
+    def _do(self, action: Action[PooledHandle]) -> None:
+        match action:
+            case Give(worker, handles):
+                self._give(worker, handles)
+            case Finish(handle, block):
+                self._finish(handle, block)
+            case Spawn(worker):
+                self._transport.start(worker)
+                self._observer.worker_started(worker)
+            case Kill(worker):
+                self._transport.kill(worker)
+            case Divide(handle):
+                handle.block = Block([], parts=parts_of(handle.task, self._pipeline))
+            case GiveUp(handle, reason):
+                self._give_up(handle, reason)
+            case Restart():
+                self._transport.restart()
+            case Warn(text):
+                LOGGER.warning(text)
+            case Fail(text):
+                self.close()
+                raise WorkerCrashedError(text)
+
+    def _give(self, worker: int, handles: Sequence[PooledHandle]) -> None:
+        """Send tasks to a worker; or have rows made again that they name."""
+        blocks: dict[int, Block] = {number: block for handle in handles for number, block in handle.blocks.items()}
+        if self._transport.may_lose_rows and (
+            lost := [block.rows for block in blocks.values() if block.rows.are_lost()]
+        ):
+            self._pool.take_back(worker, handles)
+            self._stalled.append(handles)
+            for rows in lost:
+                self.make_again(rows)
+            return
+        self._transport.send(worker, message_of([handle.task for handle in handles], blocks, self._rows_of))
+
+    def _finish(self, handle: PooledHandle, block: Block) -> None:
+        self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes)
+        if self._budget is not None:
+            self._budget.note(handle.task.stage, input_count(handle.task), block.count, block.nbytes)
+        if self._transport.may_lose_rows:
+            block.rows = RowsWithTask(self, handle, block.rows)
+        handle.block = block
+
+    def make_again(self, rows: RowsWithTask) -> None:
+        """Have lost rows made again, unless they are being made."""
+        if rows.again is None:
+            seconds = self._pace.expected_seconds(rows.task)
+            rows.again = PooledHandle(self, rows.number, False, seconds, rows.task, rows.blocks)
+            self._assign([rows.again])
+
+    def _give_up(self, handle: PooledHandle, reason: str) -> None:
+        """Try each of a task's inputs on its own, so that the error names the one at fault; what comes of them is dropped."""
+        handle.gave_up = reason
+        inputs = () if self._pipeline.skips_errors else inputs_of(handle.task)
+        handle.suspects = [self._suspect(handle, one) for one in inputs] if len(inputs) > 1 else ()
+        if not handle.suspects:
+            handle.block = self.block_given_up(handle)
+        for suspect in handle.suspects:
+            self._assign([suspect])
+
+    def _suspect(self, handle: PooledHandle, task: Task) -> PooledHandle:
+        """One input of a task that was given up; a single end is enough to find it guilty."""
+        suspect = self._handle(task, handle.blocks, False, handle.series)
+        suspect.tries = MAX_TRIES - 1
+        return suspect
+
+    def block_given_up(self, handle: PooledHandle) -> Block:
+        """What comes of a task that was given up."""
+        return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
+
+    def close(self) -> None:
+        """End all workers; nothing is left of them."""
+        self._transport.close()
+        self._stalled.clear()

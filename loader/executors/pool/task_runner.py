@@ -1,0 +1,141 @@
+"""Does tasks in a worker elsewhere, whatever brought them, and makes what came of them ready to be sent.
+
+In: tasks. Out: headers, and rows as the transport sends them. A row that cannot be pickled is a failure of the operation that
+made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+from ....common.global_random import reseed
+from ....operations.protocol import Allocate
+from ...options import ExecutionOptions
+from ...plan.pipeline import Pipeline
+from ...work.explain import explained, maker_for, place, told
+from ...work.stopwatch import stopwatches
+from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RowOrigins, SpanTask, Task
+from ...work.worker import Worker
+from ..reads import NOT_AHEAD, AheadOfWork, ReadAhead
+from .messages import Packed, pack_header
+
+T = TypeVar("T")
+
+
+class TaskRunner(Generic[T]):
+    """A worker's pipeline, ready to run, and what `encode` makes of rows: that, and how many bytes it is."""
+
+    def __init__(
+        self,
+        number: int,
+        pipeline: Pipeline,
+        options: ExecutionOptions,
+        allocate: Allocate,
+        encode: Callable[[Any], tuple[T, int]],
+    ) -> None:
+        reseed()
+        self._unready = _init_worker(options, number)
+        self._pipeline = pipeline
+        self._encode = encode
+        self._worker = Worker(
+            pipeline,
+            allocate,
+            stacks_rows=True,
+            owns_globals=True,
+            stopwatch=stopwatches(number, options.observe),
+            seeds_globals=options.seed_globals,
+        )
+        self._ahead = ReadAhead(pipeline, options.reading)
+        self.reads_ahead = self._ahead.helps
+
+    def begin(self, tasks: Sequence[Task]) -> AheadOfWork:
+        """Begin to read the records of a message's tasks."""
+        return self._ahead.begin(tasks[0])
+
+    def run(self, task: Task, blocks: Blocks = NO_BLOCKS, reading: AheadOfWork = NOT_AHEAD) -> tuple[Packed, T]:
+        """Do a task: its header, and its rows."""
+        began = perf_counter()
+        block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading.records)
+        try:
+            block, (rows, block.nbytes) = _encoded(block, task, self._pipeline, self._encode)
+        except Exception as failure:
+            block = Block([], None if block.tags is None else RowOrigins(), Failure(failure))
+            rows, _ = self._encode([])
+        ended = perf_counter()
+        block.seconds = ended - began
+        if block.times is not None:
+            block.times = block.times.until(ended)
+        return pack_header(block), rows
+
+
+def _init_worker(options: ExecutionOptions, worker: int) -> Failure | None:
+    """Call `worker_init_fn`; why no task can be done, if that fails."""
+    if options.worker_init_fn is None:
+        return None
+    number = worker % options.workers  # one that stands for another that crashed has a number in the same range
+    try:
+        options.worker_init_fn(number, options.workers)
+    except Exception as error:
+        error.add_note(f"headrace: worker_init_fn failed in worker {number} of {options.workers}.")
+        return Failure(error)
+    return None
+
+
+def _encoded(block: Block, task: Task, pipeline: Pipeline, encode: Callable[[Any], T]) -> tuple[Block, T]:
+    """A block and its rows encoded: up to the first that cannot be, or without those if failures are left out.
+
+    Raises:
+        OSError, MemoryError: of `encode`; no row is at fault.
+    """
+    while True:
+        try:
+            return block, encode(block.elements)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            if not isinstance(block.elements, list) or not block.elements:
+                raise
+            block = _without_first(block, task, pipeline, *_culprit(block.elements, encode, error))
+
+
+def _culprit(rows: list[Any], encode: Callable[[Any], Any], failure: Exception) -> tuple[int, Exception]:
+    """The number of the first row that cannot be sent, and why; the first one of all if each of them can."""
+    for number, row in enumerate(rows):
+        try:
+            encode([row])
+        except Exception as error:
+            return number, error
+    return 0, failure
+
+
+def _without_first(block: Block, task: Task, pipeline: Pipeline, row: int, error: Exception) -> Block:
+    """The block up to a row that cannot be sent; or without all that its unit gave, if failures are left out."""
+    stage = pipeline.stages[task.stage]
+    where = _place(block, task, pipeline, row)
+    why = 'what it gave cannot be pickled, to leave its worker. Return what can be, or pass worker_kind="thread"'
+    reason = explained(error, f"{where}: {why}", maker_for(pipeline, stage.first + len(stage.operations)))
+    units = range(block.count) if block.tags is None else [each // stage.unit for each in block.tags.inputs]
+    unit = units[row]
+    kept = [number for number, one in enumerate(units) if (one != unit if pipeline.skips_errors else one < unit)]
+    block.elements = [block.elements[number] for number in kept]
+    block.tags = None if block.tags is None else block.tags.some(kept)
+    if pipeline.skips_errors:
+        block.skipped = [*block.skipped, told(reason)]
+    else:
+        block.failure = Failure(reason)
+    return block
+
+
+def _place(block: Block, task: Task, pipeline: Pipeline, row: int) -> str:
+    """The record of a row, in words."""
+    stage = pipeline.stages[task.stage]
+    if block.tags is None:
+        assert isinstance(task, SpanTask), "rows of groups are tagged"
+        leaf = pipeline.every_leaf[task.leaf]
+        return place(leaf, leaf.position(task.start + row * stage.unit))
+    tag = block.tags.positions[row]
+    if pipeline.is_below_join(stage) and not stage.on_join:
+        return f"at row {tag} of what was joined"
+    return place(*pipeline.place_of(tag))

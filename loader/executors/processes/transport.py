@@ -1,0 +1,202 @@
+"""Processes as a transport: a zygote makes them, and each has a channel to the user's process.
+
+In: messages of tasks. Out: events; rows stay encoded, on slabs of the worker's, until somebody wants them here.
+"""
+
+from __future__ import annotations
+
+import selectors
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...interrupts import Uninterrupted
+from ...options import ExecutionOptions
+from ...plan.pipeline import Pipeline
+from ...work.tasks import GroupTask
+from ..pool import remote_errors as errors
+from ..pool.messages import pack_tasks, unpack_block
+from ..transport import AllEnded, Answered, Ended, Event, Message, Ready, Transport
+from .channel import Broken, Channel, Done, Exited, Returned, RunTasks
+from .payload import Payload
+from .slabs import SlabRows, Slabs
+from .spawner import Spawner, description
+
+LOOK_AFTER_SECONDS = 1.0
+"""Between two looks whether the zygote was stopped, where there is a timeout. Chosen."""
+
+
+class _Remote:
+    """The way to a worker."""
+
+    def __init__(self, number: int, channel: Channel) -> None:
+        self.number = number
+        self.channel = channel
+        self.outbox: deque[tuple[Any, Sequence[int]]] = deque()  # what there was no room for, with descriptors
+        self.ended = False
+
+
+class ProcessTransport(Transport):
+    """Workers that are processes. `note_bytes` is called with how much more memory is shared with them, or less.
+
+    `spawner` makes them: another one, in tests, plays them.
+    """
+
+    depth = None
+    may_lose_rows = False
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        options: ExecutionOptions,
+        note_bytes: Callable[[int], None],
+        worker_count: int | None = None,
+        spawner: Spawner | None = None,
+    ) -> None:
+        self.worker_count = worker_count or options.workers
+        self._slabs = Slabs(len(pipeline.stages) > 1, note_bytes)
+        self._workers: dict[int, _Remote] = {}
+        self._events: list[Event] = []
+        self._selector = selectors.DefaultSelector()
+        self._spawner = spawner or Spawner()
+        with Uninterrupted():
+            self._payload = Payload()
+            self._finalizer = weakref.finalize(self, _close, self._spawner, self._selector, self._payload)
+        try:
+            self._spawner.begin()  # boots while the pipeline is packed
+            self._payload.pack((pipeline, options), "the pipeline")
+            self._start_zygote()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start_zygote(self) -> None:
+        self._spawner.send_start(self._payload.descriptor)
+        self._selector.register(self._spawner.channel, selectors.EVENT_READ, None)
+
+    def start(self, worker: int) -> None:
+        self._workers[worker] = remote = _Remote(worker, self._spawner.spawn(worker))
+        self._selector.register(remote.channel, selectors.EVENT_READ, worker)
+
+    def kill(self, worker: int) -> None:
+        self._spawner.kill(worker)
+
+    def restart(self) -> None:
+        for worker in list(self._workers.values()):  # that a dead zygote was asked for
+            self._bury(worker)
+        self._spawner.begin()
+        self._start_zygote()
+
+    def send(self, worker: int, message: Message) -> None:
+        remote = self._workers.get(worker)
+        if remote is None:
+            return
+        released = self._slabs.take_released(worker)
+        tasks = pack_tasks(message.tasks)
+        if not isinstance(message.tasks[0], GroupTask):
+            self._post(remote, RunTasks(tasks, [], {}, [], [], released))
+            return
+        rows = [
+            (each.block, each.rows.encoded, each.first, each.last, each.tags.packed())  # type: ignore[attr-defined]
+            for each in message.named
+        ]
+        sizes, introduced, descriptors = self._slabs.introduce(worker, [each.rows for each in message.named])
+        forgotten = self._slabs.take_forgotten(worker)
+        self._post(remote, RunTasks(tasks, rows, sizes, introduced, forgotten, released), descriptors)
+
+    def _post(self, worker: _Remote, message: Any, descriptors: Sequence[int] = ()) -> None:
+        """Send a message, or keep it until there is room: to wait for that may be to wait for one another for ever."""
+        if worker.ended:
+            return  # its tasks are given again when it is buried
+        if not worker.outbox and worker.channel.writable():
+            with suppress(ConnectionError):  # it is gone; the zygote's report follows
+                worker.channel.send(message, descriptors)
+            return
+        worker.outbox.append((message, descriptors))
+        self._selector.modify(worker.channel, selectors.EVENT_READ | selectors.EVENT_WRITE, worker.number)
+
+    def _post_kept(self, worker: _Remote) -> None:
+        """There is room again."""
+        try:
+            while worker.outbox and worker.channel.writable():
+                worker.channel.send(*worker.outbox.popleft())
+        except ConnectionError:
+            worker.outbox.clear()  # it is gone
+        if not worker.outbox:
+            self._selector.modify(worker.channel, selectors.EVENT_READ, worker.number)
+
+    def poll(self, seconds: float | None) -> Sequence[Event]:
+        if seconds != 0:
+            self._return_slabs()
+        ready = self._selector.select(seconds and min(seconds, LOOK_AFTER_SECONDS))
+        for key, what in ready:
+            if key.data is None:
+                self._hear_spawner()
+            elif (worker := self._workers.get(key.data)) is not None:
+                if what & selectors.EVENT_WRITE:
+                    self._post_kept(worker)
+                if what & selectors.EVENT_READ:
+                    self._hear(worker)
+        if seconds and not ready:
+            self._spawner.kill_if_stopped()
+        events, self._events = self._events, []
+        return events
+
+    def _return_slabs(self) -> None:
+        """Tell workers of slabs whose leases have ended, so that they use them again while they are in the caches."""
+        for worker in self._workers.values():
+            if released := self._slabs.take_released(worker.number):
+                self._post(worker, Returned(released))
+
+    def _hear(self, worker: _Remote) -> None:
+        """Take one message of a worker."""
+        received = worker.channel.receive()
+        if received is None:
+            self._selector.unregister(worker.channel)
+            worker.ended = True
+        elif isinstance(received[0], Done):
+            done, descriptors = received
+            leases = self._slabs.take(worker.number, done, descriptors)
+            answers = zip(done.answers, leases)
+            blocks = [unpack_block(header, SlabRows(rows, leased)) for (header, rows, _), leased in answers]
+            self._events.append(Answered(worker.number, blocks))
+        elif isinstance(received[0], Ready):
+            self._events.append(received[0])
+
+    def _hear_spawner(self) -> None:
+        received = self._spawner.channel.receive()
+        if received is None:  # the zygote has ended, and all workers with it
+            self._selector.unregister(self._spawner.channel)
+            self._spawner.end()
+            for worker in list(self._workers.values()):
+                self._bury(worker)
+            self._events.append(AllEnded(self._spawner.last_end))
+        elif isinstance(received[0], Exited):
+            exited: Exited = received[0]
+            self._bury(self._workers[exited.worker])
+            self._events.append(Ended(exited.worker, description(exited.status)))
+        elif isinstance(received[0], Broken):
+            raise errors.decode(received[0].error)
+
+    def _bury(self, worker: _Remote) -> None:
+        """Hear what a worker still said before it ended."""
+        del self._workers[worker.number]
+        while not worker.ended and worker.channel.readable():
+            self._hear(worker)
+        if not worker.ended:
+            self._selector.unregister(worker.channel)
+        self._spawner.forget(worker.number)
+        self._slabs.disown(worker.number)
+
+    def close(self) -> None:
+        _close(self._spawner, self._selector, self._payload)
+        self._finalizer.detach()
+
+
+def _close(spawner: Spawner, selector: selectors.BaseSelector, payload: Payload) -> None:
+    with Uninterrupted():
+        selector.close()
+        spawner.close()
+        payload.close()

@@ -1,1 +1,0 @@
-"""What goes through the one process boundary: messages, arrays in shared memory, errors."""

@@ -1,0 +1,328 @@
+"""Ray's actors as a transport: finds rows that are lost, and notices when the cluster is gone.
+
+In: messages of tasks. Out: events; rows are in Ray's object store until somebody wants them here.
+
+Each worker is an actor and is never restarted by Ray: its answers come in the order of its messages, so that only the oldest
+of each is waited for. A node that is lost takes rows with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any, NamedTuple
+
+import ray
+from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
+
+from ....common.messages import short_repr, shorten
+from ...interrupts import Uninterrupted
+from ...options import ExecutionOptions
+from ...plan.pipeline import Pipeline
+from ..pace import limits_of, tasks_ahead
+from ..pool import remote_errors as errors
+from ..pool.messages import Packed, pack_tasks, unpack_block
+from ..pool.pickled import pickled
+from ..transport import Answered, Ended, Event, Lost, Message, Ready, Room, Store, Transport
+from .agreement import Begun, Checked
+from .cluster import LOOK_SECONDS, Cluster, join, needs_of
+from .rows import LOST, OF_THIS_PROCESS, RayRows, as_list, loaded, memory_of
+from .worker import NamedStored, RayWorker
+
+LOGGER = logging.getLogger("headrace")
+
+RESIZE_SECONDS = 3.0
+"""Between two looks at what a cluster has, with `worker_count="cluster"`. Chosen; a look takes 3 ms (measured)."""
+
+NO_ROOM_SECONDS = 10.0
+"""How long workers may wait for a place before the user is told. Chosen: an actor takes 0.2 to 3 s to begin (measured)."""
+
+MAX_CALLS = 512
+"""Calls that an actor takes at a time, each on a thread of its own. Chosen: so many threads take 5 MB (measured)."""
+
+
+class _Sent(NamedTuple):
+    """A worker was sent this."""
+
+    headers: Any  # reference to what it answers
+    rows: Sequence[Any]  # references to the rows that come of each task; none: it is to begin
+    named: Sequence[RayRows]
+
+
+class _Remote:
+    """The way to a worker."""
+
+    def __init__(self, number: int, actor: Any) -> None:
+        self.number = number
+        self.actor = actor
+        self.run_one = actor.run.options(num_returns=2).remote
+        self.turns = count()
+        self.node = LOST  # until it has begun
+        self.clock = 0.0  # seconds to be added to its times
+        self.messages = deque([_Sent(actor.begin.remote(), (), ())])
+
+
+class RayTransport(Transport):
+    """Workers that are actors."""
+
+    may_lose_rows = True
+
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
+        self.depth = 1 + options.worker_buffer_size
+        ray_options = {"num_cpus": 1, **(options.ray_options or {})}
+        self._actors, self._needs = _described(ray_options, max(self.depth, _calls(pipeline, options)))
+        join(options.address, options.workers)
+        self._cluster = Cluster()
+        self._grows = options.worker_count == "cluster"
+        self.worker_count = self._cluster.room(self._needs) if self._grows else options.workers
+        self._events: list[Event] = [Store(node, size) for node, size in self._cluster.stores().items()]
+        if self._grows:
+            self._events.append(Room(self.worker_count))
+        self._remotes: dict[int, _Remote] = {}
+        self._killed: set[int] = set()  # workers that were at work then, and whose end is not known yet
+        self._gone = {LOST}  # nodes, by their ids
+        self._begun = self._resized = time.monotonic()
+        self._waited = False  # somebody, for an answer, since it was last asked how large the cluster is
+        with Uninterrupted():
+            self._finalizer = weakref.finalize(self, _close, self._remotes, self._cluster, os.getpid())
+            OF_THIS_PROCESS.add(self)
+        try:
+            data, buffers = pickled((pipeline, options), "the pipeline")
+            self._checked = Checked(pipeline, data, buffers)
+            self._payload = ray.put((data, memory_of(buffers)))
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, worker: int) -> None:
+        with Uninterrupted():
+            self._remotes[worker] = _Remote(worker, self._actors.remote(worker, list(sys.path), self._payload))
+
+    def kill(self, worker: int) -> None:
+        remote = self._remotes.get(worker)
+        if remote is None:
+            return
+        if remote.node == LOST or not remote.messages:  # nothing that it answers would tell of its end
+            self._drop(remote)
+        else:
+            self._killed.add(worker)
+            ray.kill(remote.actor)
+
+    def restart(self) -> None:
+        """Nothing makes all workers."""
+
+    def send(self, worker: int, message: Message) -> None:
+        remote = self._remotes.get(worker)
+        if remote is None:
+            return
+        tasks = pack_tasks(message.tasks)
+        run = remote.run_one if len(tasks) == 1 else remote.actor.run.options(num_returns=1 + len(tasks)).remote
+        named: list[NamedStored] = [(each.block, each.first, each.last, each.tags.packed()) for each in message.named]
+        rows: list[RayRows] = [each.rows for each in message.named]  # type: ignore[misc]
+        headers, *made = run(next(remote.turns), tasks, named, *(some.reference for some in rows))
+        remote.messages.append(_Sent(headers, made, rows))
+
+    def poll(self, seconds: float | None) -> Sequence[Event]:
+        self._cluster.check_joined()
+        waits = seconds is None or seconds > 0
+        if waits or time.monotonic() - self._resized > LOOK_SECONDS:
+            self._look_after_all()
+        self._waited = self._waited or waits
+        waiting = {remote.messages[0].headers: remote for remote in self._remotes.values() if remote.messages}
+        if waiting and not self._events:
+            longest = LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS)
+            arrived, _ = ray.wait(list(waiting), timeout=longest)
+            for headers in arrived:
+                self._hear(waiting[headers])
+        events, self._events = self._events, []
+        return events
+
+    def _hear(self, remote: _Remote) -> None:
+        """Take an answer."""
+        sent = remote.messages[0]
+        try:
+            answer = ray.get(sent.headers)
+        except RayTaskError as error:
+            self._lose_rows(remote, sent, error)
+            return
+        except RayError as error:
+            self._bury(remote, error)
+            return
+        remote.messages.popleft()
+        if sent.rows:
+            self._finish(remote, sent, answer)
+        else:
+            self._begin_with(remote, answer)
+
+    def _begin_with(self, remote: _Remote, begun: Begun) -> None:
+        self._checked.check(begun, self._cluster.told(begun.node))
+        if begun.error is not None:
+            raise errors.decode(begun.error)
+        remote.node, remote.clock = begun.node, begun.clock - self._cluster.clock
+        self._events.append(Store(begun.node, self._cluster.stores().get(begun.node, 0.0)))
+        self._gone.discard(begun.node)  # one that had only stopped for a while
+        self._events.append(Ready(remote.number))
+
+    def _finish(self, remote: _Remote, sent: _Sent, headers: Sequence[Packed]) -> None:
+        blocks = []
+        for header, reference in zip(headers, sent.rows):
+            block = unpack_block(header, RayRows(reference, remote.node, self._gone, self._fetch))
+            block.times = block.times and block.times.moved(remote.clock)
+            blocks.append(block)
+        self._events.append(Answered(remote.number, blocks))
+
+    def _fetch(self, rows: RayRows) -> list[Any] | None:
+        """Rows that come here from where they are; None: they are lost, or did not come yet."""
+        try:
+            self._cluster.check_joined()
+            return as_list(loaded(ray.get(rows.reference, timeout=LOOK_SECONDS)))
+        except GetTimeoutError:
+            self._look_after_all(rows.node)
+        except (ObjectLostError, RayActorError):
+            self._cluster.wait_for_head()
+            rows.node = LOST
+        return None
+
+    # Losses
+
+    def _bury(self, remote: _Remote, error: RayError) -> None:
+        """A worker has ended, or cannot be reached: alone, or with its node."""
+        self._cluster.wait_for_head()
+        node = self._cluster.lost_by(error)
+        if node is None:
+            node = next((one for one in self._nodes() if not self._cluster.has(one)), None)
+        if node is not None:
+            self._lose(node or remote.node, remote)
+            return
+        self._drop(remote)
+        self._events.append(Ended(remote.number, _description(error)))
+
+    def _lose(self, node: str, *remotes: _Remote) -> None:
+        """A node is gone, and what was there, with these workers. Others that wait for what was there wait in vain.
+
+        So may those have done that are being killed, as a task took too long.
+        """
+        is_news = node not in self._gone
+        self._gone.add(node)
+        self._events.append(Store(node, 0.0))
+        self._begun = max(self._begun, time.monotonic())  # its workers look for another place
+        there = [one for one in self._remotes.values() if one.node == node != LOST or one.number in self._killed]
+        for_lost = [
+            one for one in self._remotes.values() if any(rows.lost for sent in one.messages for rows in sent.named)
+        ]
+        doomed = {*remotes, *there, *for_lost}
+        for remote in doomed:
+            self._drop(remote)
+        event = f"node {self._cluster.told(node)} of the Ray cluster was lost"
+        self._events.append(Lost([remote.number for remote in doomed], event, is_news))
+
+    def _lose_rows(self, remote: _Remote, sent: _Sent, error: RayTaskError) -> None:
+        """Rows that a message names are gone. The worker waits for a turn that does not come."""
+        if not isinstance(error, ObjectLostError):
+            raise error
+        self._cluster.wait_for_head()
+        for rows in sent.named:
+            rows.node = LOST
+        self._drop(remote)
+        self._events.append(Lost([remote.number], "rows were lost in the object store of the Ray cluster"))
+
+    def _drop(self, remote: _Remote) -> None:
+        self._killed.discard(remote.number)
+        del self._remotes[remote.number]
+        ray.kill(remote.actor)  # one that cannot be reached may still be there
+
+    # Looks from time to time
+
+    def _look_after_all(self, also: str = LOST) -> None:
+        """See whether the cluster is there, and whether it has grown.
+
+        And whether the nodes answer that work for us, or have rows that are needed now, such as `also`.
+        """
+        now = time.monotonic()
+        self._cluster.look()
+        for node in self._cluster.silent((self._nodes() | {also}) - self._gone):
+            self._lose(node)
+        if now - self._resized > RESIZE_SECONDS:
+            self._resized = now
+            if self._grows:
+                self._grow()
+            if now - self._begun > NO_ROOM_SECONDS:
+                self._tell_of_no_room()
+
+    def _nodes(self) -> set[str]:
+        """Those of workers, and of rows that they were sent the names of. Any worker may wait for any of them."""
+        rows = (some for remote in self._remotes.values() for sent in remote.messages for some in sent.named)
+        return {remote.node for remote in self._remotes.values()}.union(some.node for some in rows) - {LOST}
+
+    def _grow(self) -> None:
+        """Say how many workers there is room for; ask for room for one more, if they are too few."""
+        room = self._cluster.room(self._needs)
+        self._cluster.ask_for(room + self._waited, self._needs)
+        self._events.append(Room(room))
+        self._waited = False
+
+    def _tell_of_no_room(self) -> None:
+        """Say once that workers wait for a place in the cluster."""
+        self._begun = float("inf")
+        wanted = 1 if self._grows else self.worker_count
+        if (ready := sum(remote.node != LOST for remote in self._remotes.values())) < wanted:
+            needs = ", ".join(f"{amount:g} {name}" for name, amount in self._needs.items())
+            fewer = "" if self._grows else 'a smaller worker_count=, worker_count="cluster", or '
+            LOGGER.warning(
+                f"{ready} of {wanted} workers found a place in the Ray cluster, where each needs {needs}; the others wait for "
+                f"one. Pass {fewer}ray_options= that ask for less."
+            )
+
+    def close(self) -> None:
+        self._finalizer()
+        self._payload = None
+
+
+def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
+    """How many calls an actor takes at a time: who waits for its turn has its records read meanwhile."""
+    limits = limits_of(pipeline, several=True)
+    ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
+    return min(1 + max(ahead), MAX_CALLS)
+
+
+def _described(ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
+    """What makes actors, and what each needs. Ray looks at most options here, before a cluster is joined or started.
+
+    Raises:
+        ValueError: options that Ray does not know, or values that it refuses.
+    """
+    try:
+        return ray.remote(RayWorker).options(**ray_options, max_concurrency=concurrency), needs_of(ray_options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"ray_options={short_repr(dict(ray_options))} cannot be passed on to Ray ({shorten(error, 150)}); pass arguments "
+            "of its `.options()`, such as num_cpus, num_gpus, memory or resources."
+        ) from error
+
+
+def _description(error: RayError) -> str:
+    """How a worker ended, in Ray's words."""
+    text = str(error)
+    _, found, detail = text.partition("Worker exit detail: ")
+    return f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
+
+
+def _close(remotes: dict[int, _Remote], cluster: Cluster, owner: int) -> None:
+    """In a forked child there is nothing to be ended."""
+    if os.getpid() != owner:
+        return
+    cluster.close()
+    with Uninterrupted(), suppress(Exception):  # all of the cluster may be gone
+        while remotes:
+            _, remote = remotes.popitem()
+            if ray.is_initialized():
+                ray.kill(remote.actor)
+        if ray.is_initialized():
+            cluster.ask_for(0, {})

@@ -1,0 +1,232 @@
+"""What a shard had begun when the shards changed: a window, or a batch that is taken apart, which no other shard could make.
+
+In: the place where that shard stood. Out: a place from which any shard can go on, and what comes before that: the rest of
+what was begun, which one of the new shards has made anew. Where a window of records ends is known; to find the end of what is
+made of rows, these are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Any, TypeAlias
+
+from ...common.messages import short_repr, shorten
+from ...errors import CheckpointError
+from ...samplers import NoSharding, ShardOptions
+from ...samplers.own_orders import order_of
+from ...samplers.protocol import VectorSampler
+from ..plan.cursor import Cursor, Leftover, cursor_of_join
+from ..plan.leaf import Leaf
+from ..plan.lineage import ReshardHistory
+from ..plan.pipeline import Pipeline, PreviousShard
+from ..plan.rules.former_mix import former_mix
+from ..plan.subtree import Subtree
+from ..stream.rows import Rows
+from .loader_state import LoaderState
+
+Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
+"""Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
+
+
+def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
+    """Where other shards can go on after one, or the same with another mix.
+
+    Args:
+        loaders: the pipeline as its loader made it.
+        state: of that shard.
+        run: runs a pipeline, which is needed where that stood inside something made of rows.
+        mix: as of `Leftover`.
+    """
+    if not loaders.begun_at(loaders.top, state.cursor):
+        return state.cursor
+    former = _former(loaders, Leftover(state.shard, state.cursor, state.lineages, mix=mix))
+    return _Splitting(with_formers(loaders, former, state.cursor.unfinished), run, mix).of(former.top, state.cursor)
+
+
+class _Splitting:
+    def __init__(self, former: Pipeline, run: Run, mix: str) -> None:
+        self._former = former
+        self._run = run
+        self._mix = mix
+        shard = former.shard
+        self._shard = shard.shard_index, shard.shard_count
+        self._lineages = tuple(leaf.lineage for leaf in former.leaves)
+
+    def of(self, part: Subtree, cursor: Cursor) -> Cursor:
+        """The place, for a part."""
+        if part.stage is None:
+            return self._of_join(part, cursor)
+        stage = self._former.stages[part.stage]
+        rests = tuple(rest for rest in cursor.unfinished if rest.stage in (stage.number, None))
+        cursor = cursor._replace(unfinished=tuple(rest for rest in cursor.unfinished if rest not in rests))
+        if stage.number in self._former.begun_at(part, cursor):
+            rests = (*rests, Leftover(self._shard, cursor, self._lineages, 0, stage.number, self._mix))
+            cursor = _end(self._former, part, cursor, self._run)
+        if stage.input is not None:
+            cursor = self.of(stage.input, cursor.before()).then(cursor.skips[-1])
+        return cursor._replace(unfinished=(*rests, *cursor.unfinished))
+
+    def _of_join(self, part: Subtree, cursor: Cursor) -> Cursor:
+        assert part.join is not None, "a part ends with a stage or a join"
+        join = self._former.joins[part.join]
+        rests = tuple(rest for rest in cursor.unfinished if rest.stage is None)
+        cursors = map(self.of, join.inputs, self._former.inputs_at(join, cursor))
+        found = cursor_of_join(cursors, cursor.notes[-1])
+        return found._replace(unfinished=(*rests, *found.unfinished))
+
+
+def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
+    """Make what is unfinished, to find out now whether that can be done."""
+    part = part_of(loaders, rest) or loaders.top
+    if part.stage is not None:
+        former = with_formers(loaders, _former(loaders, rest), rest.cursor.unfinished)
+        _end(former, part, rest.cursor, run)
+
+
+def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
+    """The cursor after all that is made of the inputs of which something was delivered."""
+    assert part.stage is not None, "only stages make something of several inputs"
+    stage = former.stages[part.stage]
+    if stage.leaf is not None:
+        end = min(cursor.positions[0] + stage.unit, former.leaves[stage.leaf].total)
+        return cursor._replace(positions=(end,), skips=(0,))
+    with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
+        for _, rows, row in elements:
+            cursor = rows.origin.cursor_after(row)
+            if part.stage not in former.begun_at(part, cursor):
+                break
+    return cursor
+
+
+def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
+    """The pipeline that goes on from what former runs left of each leaf."""
+    if len(lineages) != len(pipeline.leaves):
+        raise CheckpointError(
+            f"the state is of a pipeline with {len(lineages)} sources; this one has {len(pipeline.leaves)}."
+        )
+    leaves = tuple(_with_lineage(leaf, lineage, shard) for leaf, lineage in zip(pipeline.leaves, lineages))
+    return dataclasses.replace(pipeline, leaves=leaves)
+
+
+def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> Leaf:
+    order = order_for(leaf.sampler, shard, lineage.order_shards)
+    whole = everything(leaf.sampler, order, lineage.order_shards)
+    total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
+    once_more = lineage.within_shard and shard.drop_remainder  # shards that now are equally long had one position more
+    if lineage.layers and lineage.total not in (total, total + once_more):
+        raise CheckpointError(
+            f"the state is one of a run over {lineage.total} positions, on other shards before; this sampler has {total}."
+        )
+    return dataclasses.replace(leaf, sampler=order, shard=shard, lineage=lineage)
+
+
+def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
+    """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
+    ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
+    beyond = any(position > end for position, end in zip(cursor.positions, ends))
+    joins = pipeline.joins[part.joins]
+    known = len(cursor.notes) == len(joins) and len(cursor.positions) == len(ends)
+    return beyond or not known or not all(join.rule.is_note(note) for join, note in zip(joins, cursor.notes))
+
+
+def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
+    """The pipeline, which can finish what former shards of the loader's had begun."""
+    formers: dict[tuple[Any, ...], PreviousShard] = {}
+    for rest in those_within(unfinished):
+        former = _former(loaders, rest)
+        formers[rest.whose] = PreviousShard(rest.whose, former.leaves, former.joins)
+    return dataclasses.replace(pipeline, formers=tuple(formers.values()))
+
+
+def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
+    """What is unfinished, and what was when that was begun."""
+    for rest in unfinished:
+        yield rest
+        yield from those_within(rest.cursor.unfinished)
+
+
+def _former(loaders: Pipeline, rest: Leftover) -> Pipeline:
+    """The pipeline of a former shard."""
+    former = with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
+    if rest.mix:
+        former = dataclasses.replace(former, joins=(*former.joins[:-1], former_mix(former.joins[-1], rest.mix)))
+    part = part_of(loaders, rest)
+    if part is None or len(rest.cursor.skips) != part.size.stages or is_outside(former, part, rest.cursor):
+        raise CheckpointError(
+            f"the state's unfinished place {short_repr(list(rest.cursor[:3]))} lies outside this pipeline."
+        )
+    return former
+
+
+def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
+    """The part of which something is unfinished; None if there is no such."""
+    if rest.stage is None:
+        return pipeline.top
+    return pipeline.stages[rest.stage].part if rest.stage < len(pipeline.stages) else None
+
+
+def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
+    """For each operation that takes several inputs, whether the state stands inside what its stage makes of them."""
+    begun = [(pipeline.top, state.cursor)]
+    begun += [(part_of(pipeline, rest) or pipeline.top, rest.cursor) for rest in those_within(state.cursor.unfinished)]
+    within = set[int]().union(*(pipeline.begun_at(*where) for where in begun))
+    every = ((stage.number, operation) for stage in pipeline.stages for operation in stage.operations)
+    return [number in within for number, operation in every if operation.takes is not None]
+
+
+def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
+    """Refuse another size of a batch or window of which a part was delivered: elements would repeat or be lost.
+
+    Raises:
+        CheckpointError: there is one; the message names both sizes.
+    """
+    before, now = state.fingerprint["batch_sizes"], pipeline.fingerprint["batch_sizes"]
+    aligned = _aligned(pipeline, state)
+    if aligned is None:
+        return
+    in_use = sizes_in_use(pipeline, aligned)
+    for former, size, begun in zip(reversed(before), reversed(now), reversed(in_use)):
+        if begun and former != size:
+            raise CheckpointError(
+                f"the state stands inside a batch or window of {short_repr(former)} that is being taken apart; with "
+                f"{short_repr(size)} its elements would repeat or be lost. Keep the size until its end, or take the checkpoint "
+                "between two batches."
+            )
+
+
+def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
+    """The state by the stages of the pipeline; None where the operations are others, so that nothing tells which was which.
+
+    Where datasets of the uppermost mix were added or removed, only the stages after the mix are the same.
+    """
+    skips, stages = state.cursor.skips, len(pipeline.stages)
+    if len(skips) == stages:
+        same = len(state.fingerprint["batch_sizes"]) == len(pipeline.fingerprint["batch_sizes"])
+        return state if same else None
+    after = stages - sum(part.size.stages for part in pipeline.joins[-1].inputs) if pipeline.joins else 0
+    if not 0 < after <= len(skips):
+        return None
+    moved = (*(0,) * (stages - after), *skips[len(skips) - after :])
+    return dataclasses.replace(state, cursor=state.cursor._replace(skips=moved, unfinished=()))
+
+
+def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
+    """The sampler that tells how many positions there are for all shards.
+
+    What shards of equal length leave out is among them, unless each shard has an order of its own.
+    """
+    return order if order_shards else sampler.with_shard_options(NoSharding())
+
+
+def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
+    """As `order_of`, for a state.
+
+    Raises:
+        CheckpointError: there is no such order.
+    """
+    try:
+        return order_of(sampler, shard, order_shards)
+    except ValueError as error:
+        raise CheckpointError(f"the state is damaged: {shorten(error)}") from None

@@ -1,0 +1,233 @@
+"""Where rows come from: a table of records for each block, and the cursor that follows each row.
+
+In: a task, and the columns of its block. Out: records and cursors, found when somebody asks, not row by row. A provenance
+holds no row, so that what is kept of a batch that was delivered is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operations.packing.pieces import Pieces
+from ...sources.provenance import TokenSpan
+from ..plan.cursor import Cursor
+from ..plan.stages import Stage
+from ..work.tasks import RowOrigins
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+class Table(NamedTuple):
+    """Records that some rows were made of, in the order in which they are in these.
+
+    Attributes:
+        of: `int64[n]`, which of the rows that were asked for.
+        leaf: `int64[n]`, its number among every leaf.
+        position: `int64[n]`, the local position there.
+        row: `int64[n]`, of the batch that the record is in; -1: of none.
+        segment: `int64[n]`, of the packed row that it is in, from 1; 0: of none, or nothing is traced.
+        tokens: `object[n]`, the tokens of the document in that segment, a `TokenSpan` for each leaf that is packed.
+    """
+
+    of: Ints
+    leaf: Ints
+    position: Ints
+    row: Ints
+    segment: Ints
+    tokens: NDArray[np.object_]
+
+
+def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
+    """One table of several, each with the numbers of its rows among all."""
+    tables = [table._replace(of=places[table.of]) for places, table in parts]
+    if len(tables) == 1:
+        return tables[0]
+    columns = [np.concatenate(column) for column in zip(*tables)]
+    order = np.argsort(columns[0], kind="stable")
+    return Table(*(column[order] for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Of the rows of a block: of a span of a leaf, or of a group of earlier rows.
+
+    Attributes:
+        stage: that made them.
+        start: the cursor before its first input.
+        stop: the cursor after its last input.
+        leaf: number, among every leaf, of the one whose span it was; None: earlier rows are the inputs.
+        inputs: the provenance of these, and the rows `[start, stop)` of each.
+        alone: every input became one row, without the others, up to the last row that there is.
+        columns: of the block, where it has some; None: its row i was made of unit i.
+        count: of the rows.
+        first: number, among the inputs, of the first that the task was about.
+        before: rows of the first unit that came out of earlier tasks.
+        open: more rows may be made of the last unit.
+    """
+
+    stage: Stage
+    start: Cursor
+    stop: Cursor
+    leaf: int | None = None
+    inputs: tuple[tuple[Origin, int, int], ...] = ()
+    alone: bool = False
+    columns: RowOrigins | None = None
+    count: int = 0
+    first: int = 0
+    before: int = 0
+    open: bool = False
+
+    which: ClassVar[None] = None
+    at: ClassVar[None] = None
+
+    @property
+    def sources(self) -> Sequence[Provenance]:
+        """As of a `Selection`: this one."""
+        return (self,)
+
+    def cursor_after(self, row: int) -> Cursor:
+        """The cursor from which the stream goes on after a row of the block."""
+        if self.alone:
+            origin, inner = row_at(self.inputs, row)
+            return origin.cursor_after(inner).then(0)
+        unit = self._unit(row)
+        if not self.open if row + 1 == self.count else self._unit(row + 1) != unit:
+            return self._end(unit).then(0)
+        first = row
+        while first and self._unit(first - 1) == unit:
+            first = first - 1 if self.leaf is not None else 0
+        return self._at(unit).then(self.before + row + 1 - first)
+
+    def _unit(self, row: int) -> int:
+        if self.leaf is None:
+            return 0
+        return row if self.columns is None else self.columns.inputs[row] // self.stage.unit
+
+    def _at(self, unit: int) -> Cursor:
+        position = self.start.positions[0] + unit * self.stage.unit
+        return self.start if self.leaf is None else self.start._replace(positions=(position,))
+
+    def _end(self, unit: int) -> Cursor:
+        after = self._at(unit + 1)
+        return self.stop if self.leaf is None or after.positions >= self.stop.positions else after
+
+    def table(self, rows: Ints) -> Table:
+        """The records that rows of the block were made of; of a row of a `Pack`, all of its window unless it is traced."""
+        size = self.stage.unit if self.stage.window is None else self.stage.inputs_of(self.stage.window)
+        if self.columns is None:
+            firsts = rows * size
+        else:
+            firsts = np.frombuffer(self.columns.inputs, dtype=np.int64)[rows] // size * size
+        if self.columns is not None and self.columns.packed_rows:
+            made = self._of_segments(rows, firsts, self.columns.packed_rows)
+        else:
+            made = _table_of(np.repeat(np.arange(len(rows)), size), (firsts[:, None] + np.arange(size)).ravel())
+        if self.leaf is None:
+            total = sum(stop - start for _, start, stop in self.inputs)
+        else:
+            total = self.stop.positions[0] - self.start.positions[0]
+        made = Table(*(column[made.position < total] for column in made))
+        row = self._rows_of(made.position % size, size)
+        below = self._of_inputs(made.position + self.first)
+        made = Table(*(column[below.of] for column in made._replace(row=row)))
+        segments = made.segment > 0
+        return Table(
+            made.of,
+            below.leaf,
+            below.position,
+            np.where(made.row >= 0, made.row, below.row),
+            np.where(segments, made.segment, below.segment),
+            np.where(segments, made.tokens, below.tokens),
+        )
+
+    def _rows_of(self, places: Ints, size: int) -> Ints:
+        """The row of the stage's outermost batch that each input is in, by its place among the `size` inputs of an element."""
+        for operation in reversed(self.stage.operations):
+            if operation.takes is None or operation.keeps_elements:
+                continue
+            size //= operation.takes
+            if operation.one_to_one and not operation.puts_together:
+                return places // size % operation.takes
+        return np.full(len(places), -1)
+
+    def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
+        """The inputs in rows of a `Pack`, with their segments."""
+        number, pack = next(
+            (number, one)
+            for number, one in enumerate(self.stage.operations, self.stage.first)
+            if hasattr(one, "pieces")
+        )
+        each, known, found = self.stage.inputs_of(number), dict[int, Pieces](), list[Table]()
+        for asked, (row, first) in enumerate(zip(rows.tolist(), firsts.tolist())):
+            documents, index = packed[row]
+            if id(documents) not in known:
+                known[id(documents)] = pack.pieces(documents)
+            pieces = known[id(documents)].row(index)
+            for segment, (document, spans) in enumerate(zip(pieces.documents.tolist(), pieces.spans), 1):
+                inputs = first + document * each + np.arange(each)
+                part = _table_of(np.full(each, asked), inputs)
+                part.segment[:] = segment
+                part.tokens[:] = [tuple(TokenSpan(*span) for span in spans)] * each
+                found.append(part)
+        return Table(*map(np.concatenate, zip(*found)))
+
+    def _of_inputs(self, numbers: Ints) -> Table:
+        """The records of inputs."""
+        if self.leaf is not None:
+            return _table_of(np.arange(len(numbers)), self.start.positions[0] + numbers, self.leaf)
+        ends = list(accumulate(stop - start for _, start, stop in self.inputs))
+        part_of = np.searchsorted(ends, numbers, side="right")
+        parts = []
+        for part in np.unique(part_of).tolist():
+            origin, _, stop = self.inputs[part]
+            places = np.flatnonzero(part_of == part)
+            parts.append((places, origin.table(stop - ends[part] + numbers[places])))
+        return _gathered(parts)
+
+
+def _table_of(of: Ints, position: Ints, leaf: int = 0) -> Table:
+    n, tokens = len(of), np.empty(len(of), dtype=object)
+    return Table(of, np.full(n, leaf), position, np.full(n, -1), np.zeros(n, dtype=np.int64), tokens)
+
+
+def row_at(parts: Iterable[tuple[Any, int, int]], number: int) -> tuple[Any, int]:
+    """The part that one of the rows of several is in, and its number there."""
+    for there, start, stop in parts:
+        if number < stop - start:
+            return there, start + number
+        number -= stop - start
+    raise IndexError(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Of rows of several blocks, or of one with cursors of its own.
+
+    Attributes:
+        sources: of the blocks.
+        which: `int64[rows]`, the block of each row; None: all rows of the only one.
+        at: `int64[rows]`, its number there.
+        cursor_after: the cursor from which the stream goes on after a row.
+    """
+
+    sources: Sequence[Provenance]
+    which: Ints | None
+    at: Ints | None
+    cursor_after: Callable[[int], Cursor]
+
+    def table(self, rows: Ints) -> Table:
+        """The records that rows were made of."""
+        if self.which is None or self.at is None:
+            return self.sources[0].table(rows)
+        which, at = self.which[rows], self.at[rows]
+        each = ((number, np.flatnonzero(which == number)) for number in np.unique(which).tolist())
+        return _gathered((places, self.sources[number].table(at[places])) for number, places in each)
+
+
+Origin: TypeAlias = Provenance | Selection

@@ -1,0 +1,132 @@
+"""What runs for an iterator: an executor, and the flow of elements from it. Opened and ended by one at a time.
+
+In: how to open them. Out: elements.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
+
+from ...errors import InUseError
+from ..executors.protocol import Executor
+from ..interrupts import Uninterrupted
+
+if TYPE_CHECKING:
+    from .flow import Flow
+
+T = TypeVar("T")
+
+Element = tuple[Any, Any, int]
+"""With its run, and its place there."""
+
+Elements = Generator[Element, None, None]
+"""A generator: of all iterators it is the one that notices when two use it."""
+
+
+class RunHandle:
+    """What runs, if anything does."""
+
+    def __init__(self) -> None:
+        self.elements: Elements | None = None  # what comes next; None: nothing was opened
+        self._executor: Executor | None = None
+        self._changing = False
+        _ALL.add(self)
+
+    def begin(
+        self,
+        make_executor: Callable[[], Executor],
+        make_flow: Callable[[Executor], Flow],
+    ) -> Elements:
+        """Open a run, in the place of the last one.
+
+        Raises:
+            InUseError: as `end`.
+        """
+        return self._alone(lambda: self._begin(make_executor, make_flow))
+
+    def end(self) -> None:
+        """End the run, if there is one.
+
+        Raises:
+            InUseError: somebody else is at it: another thread, or what a signal's handler interrupts.
+        """
+        self._alone(self._end)
+
+    def finish(self) -> None:
+        """End the run, at the end of its elements, which is found again from now on."""
+        self.end()
+        self.elements = _nothing()
+
+    def _alone(self, change: Callable[[], T]) -> T:
+        if self._changing:
+            raise in_use("iterator")
+        self._changing = True  # no other thread runs between these lines, and no handler
+        try:
+            changed = change()
+        finally:
+            self._changing = False
+        return changed
+
+    def _begin(
+        self,
+        make_executor: Callable[[], Executor],
+        make_flow: Callable[[Executor], Flow],
+    ) -> Elements:
+        self._end()  # if that was interrupted
+        self._executor = make_executor()
+        flow = make_flow(self._executor)
+        flow.begin()
+        self.elements = iter(flow)
+        return self.elements
+
+    def _end(self) -> None:
+        """What is closed is forgotten after it is closed: that may be interrupted."""
+        with Uninterrupted():
+            if self.elements is not None:
+                try:
+                    self.elements.close()
+                except ValueError:  # it is at work
+                    raise in_use("iterator") from None
+                self.elements = None
+            if self._executor is not None:
+                self._executor.close()
+                self._executor = None
+
+    def after_fork(self) -> None:
+        """In a forked child: the threads are gone, and the processes are its parent's."""
+        if self._executor is not None:
+            self.elements = _of_the_parent() if self._executor.elsewhere else None
+        self._executor = None
+        self._changing = False
+
+
+def _nothing() -> Elements:
+    yield from ()
+
+
+def _of_the_parent() -> Elements:
+    raise RuntimeError("this iterator belongs to another process; make a new one here, iter(loader).")
+    yield
+
+
+def in_use(what: str) -> InUseError:
+    """The error for an iterator, or whatever else, that two use."""
+    return InUseError(
+        f"this {what} is at work, for another thread or for the code that a signal's handler interrupted; use it from one "
+        "thread at a time, and let a handler only note what is to be done."
+    )
+
+
+_ALL: WeakSet[RunHandle] = WeakSet()
+
+
+def _after_fork() -> None:
+    for running in list(_ALL):
+        running.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,144 @@
+"""Accepts what users pass as a source. In: any object. Out: a source, or an error that says what to write instead.
+
+Other libraries are known by the names of their classes: none is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from ..common.messages import TEXT, a_kind_of, short_repr
+from .memory import MemorySource
+from .protocol import DataSource, is_asynchronous, is_hugging_face
+
+_READERS = {
+    ".npy": "np.load(path, mmap_mode='r') if its rows are records, or headrace.TokenSource(path) for documents of tokens",
+    ".parquet": "headrace.ParquetDataSource(path)",
+    ".array_record": "headrace.ArrayRecordDataSource(path)",
+    ".tfrecord": "an ArrayRecord file with its records: TFRecord files have no random access. TFDS writes one with "
+    "file_format='array_record', for headrace.TfdsDataSource(name, split)",
+}
+
+_TABLES = {
+    ("pandas", "DataFrame"): "its columns, {name: table[name].to_numpy() for name in table}",
+    ("pandas", "Series"): "its array, series.to_numpy()",
+    ("polars", "DataFrame"): "its columns, {name: table[name].to_numpy() for name in table.columns}",
+    ("pyarrow", "Table"): "its columns, {name: table[name].to_numpy() for name in table.column_names}",
+    ("torch", "DataLoader"): "its dataset, loader.dataset, with the batch size in a headrace.Batch",
+    ("headrace", "DataLoader"): "the source that it reads, and put more operations into its own: "
+    "headrace.load(source, transformations=[function, …])",
+    (
+        "headrace",
+        "IterDataset",
+    ): "the source at its beginning, or go on with its own methods, stream.map(function).batch(32)."
+    "mp_prefetch(2), which do all that load does",
+    ("headrace", "Resumable"): "the source that its loader reads: an iterator holds a place, and no records by number",
+    ("headrace", "DeviceLoader"): "the source of the loader that it feeds from",
+    (
+        "tensorflow",
+        "DatasetV2",
+    ): "its records in a list, list(dataset.as_numpy_iterator()), or files, with headrace.convert",
+    ("grain", "IterDataset"): "the source at its beginning: a place in a stream must be found without reading",
+    (
+        "torch",
+        "IterableDataset",
+    ): "a dataset with __len__ and __getitem__: a place in a stream must be found without reading",
+    ("datasets", "IterableDatasetDict"): "a split of the dataset loaded without streaming=True",
+    (
+        "datasets",
+        "IterableDataset",
+    ): "the dataset loaded without streaming=True: a place in it must be found without reading",
+}
+
+
+def as_source(data: Any) -> DataSource[Any]:
+    """Makes a source of what a user passes as one.
+
+    A list, tuple, range, dict of arrays or array becomes a `MemorySource`, a `datasets.Dataset` a
+    `HuggingFaceDataSource`, a source whose reads are coroutines an `AsyncSource`; anything else with `__len__` and
+    `__getitem__` is a source already and comes back as it is.
+
+    Raises:
+        TypeError: `data` has no random access (a generator, a set, an iterator), it is a path, a table or a
+            dict of datasets, or it is a tuple of columns, `(X, y)`, which must be a dict: `{"x": X, "y": y}`.
+        ValueError: `data` is empty, or its arrays have unequal lengths.
+
+    >>> as_source([1, 2, 3])[1]
+    2
+    """
+    _refuse_no_source(data)
+    if isinstance(data, (list, tuple, range, np.ndarray, Mapping)):
+        return MemorySource(data)
+    if is_hugging_face(data):
+        from .arrow.hugging_face import HuggingFaceDataSource
+
+        return HuggingFaceDataSource(data)
+    asynchronous = is_asynchronous(data)
+    needed = ("__len__",) if asynchronous else ("__len__", "__getitem__")
+    missing = [name for name in needed if not hasattr(type(data), name)]
+    if missing:
+        raise TypeError(
+            f"a data source needs __len__ and __getitem__; {type(data).__name__} has no {' and no '.join(missing)}; "
+            "collect an iterator into a list first: list(...)"
+        )
+    if asynchronous:
+        from .asynchronous.source import AsyncSource
+
+        return AsyncSource(data)
+    return cast(DataSource[Any], data)
+
+
+def _refuse_no_source(data: Any) -> None:
+    """Raise for a path, a table, a stream, a class, or a dict of datasets or of lists.
+
+    Raises:
+        TypeError: it is one; the message says what to write instead.
+    """
+    if isinstance(data, (str, bytes, os.PathLike)):
+        raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source; pass {_reader_of(os.fsdecode(data))}.")
+    if isinstance(data, type):
+        raise TypeError(f"{data.__name__} is a class, not a source; pass an instance, {data.__name__}(…).")
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(data).__mro__}
+    for kind, remedy in _TABLES.items():
+        if kind in kinds:
+            what = a_kind_of(data) if kind[0] == "headrace" else f"a {'.'.join(kind)}"
+            raise TypeError(f"{what} is no source of records; pass {remedy}.")
+    if isinstance(data, Mapping) and data and all(map(_is_dataset, data.values())):
+        raise TypeError(
+            f"a dict of datasets is no source; pass one of them, data[{short_repr(next(iter(data)))}], or mix them: "
+            "sampler=headrace.MixSampler(data, weights=…)."
+        )
+    if isinstance(data, Mapping) and data and all(map(_is_list_of_records, data.values())):
+        raise TypeError(
+            "a dict of lists is no source; for columns, pass arrays, {name: np.asarray(column) for name, column in "
+            "data.items()}; to mix the records of the lists, pass headrace.DataLoader(data_source=data, "
+            "sampler=headrace.MixSampler(data))."
+        )
+
+
+def _reader_of(path: str) -> str:
+    """What reads the files of a path."""
+    found = [reader for suffix, reader in _READERS.items() if suffix in path.lower()]
+    return found[0] if found else "what reads it, headrace.ArrayRecordDataSource(path) or ParquetDataSource(path)"
+
+
+def _is_dataset(value: Any) -> bool:
+    """Whether it gives records by number and is none of the containers that hold leaves."""
+    plain = (str, bytes, list, tuple, range, Mapping)
+    is_array = hasattr(value, "__array__")
+    return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not is_array and not isinstance(value, plain)
+
+
+def _is_list_of_records(value: Any) -> bool:
+    """Whether it is a list, or a range, without arrays in it: a tree of columns has some."""
+    return isinstance(value, (list, tuple, range)) and not _has_array(value)
+
+
+def _has_array(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_array, value.values()))
+    return any(map(_has_array, value)) if isinstance(value, (list, tuple)) else hasattr(value, "__array__")

@@ -1,0 +1,93 @@
+"""A pipeline without what decides nothing: what is in an element is told by the table of its block.
+
+In: a pipeline. Out: one whose elements are made of the same records. The maps and batches after the last filter, flat map or
+`Pack` are left out; if there is none of these, nothing is even read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ...loader.plan.leaf import Leaf
+from ...loader.plan.pipeline import Pipeline
+from ...loader.plan.subtree import Subtree
+from ...operations import Operation
+from ...operations.protocol import Context, Step
+from ...operations.several import in_groups
+
+
+class LeftOut(Operation):
+    """Stands for an operation whose results nobody looks at: gives None for as many elements as it takes."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.takes, self.drops_remainder = operation.takes, operation.drops_remainder
+
+    def connect(self, then: Step, context: Context, number: int) -> Step:
+        if self.takes is None:
+            return then
+
+        def push_group(group: Sequence[tuple[Any, ...]]) -> None:
+            context.seed, context.position, context.row = group[0][:3]
+            then(None)
+
+        return in_groups(self.takes, push_group, context, number, keeps_rest=not self.drops_remainder)
+
+
+class UnreadSource:
+    """Gives None in place of each record."""
+
+    array_keys: ClassVar[bool] = True
+    checks_keys: ClassVar[bool] = True
+    reads_ahead: ClassVar[bool] = False
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, key: int) -> None:
+        return None
+
+    def __getitems__(self, keys: Sequence[int]) -> list[None]:
+        """None for each key."""
+        return [None] * len(keys)
+
+
+def reduced(pipeline: Pipeline) -> Pipeline:
+    """The pipeline without what decides nothing."""
+    looked_at = [False] * len(pipeline.stages)  # whether something above looks at what a stage gives
+    read = [False] * len(pipeline.leaves)
+    stages = list(pipeline.stages)
+
+    def look(part: Subtree, looks: bool) -> None:
+        if part.stage is not None:
+            looked_at[part.stage] |= looks
+            return
+        for below in pipeline.joins[part.join or 0].inputs:
+            look(below, looks)
+
+    def leaf_of(leaf: Leaf, number: int) -> Leaf:
+        return (
+            leaf if leaf.in_order or read[number] else dataclasses.replace(leaf, source=UnreadSource(len(leaf.source)))
+        )
+
+    look(pipeline.top, pipeline.skips_errors)
+    for stage in reversed(pipeline.stages):
+        looks, operations = looked_at[stage.number], list[Operation]()
+        for operation in reversed(stage.operations):
+            moves = operation.keeps_elements or operation.puts_together  # elements, whatever they are
+            looks = looks or not (operation.one_to_one or moves)
+            operations.insert(0, operation if looks or moves else LeftOut(operation))
+        stages[stage.number] = dataclasses.replace(stage, operations=tuple(operations))
+        if stage.input is not None:
+            look(stage.input, looks)
+        elif stage.leaf is not None:
+            read[stage.leaf] |= looks
+    formers = tuple(
+        former._replace(leaves=tuple(map(leaf_of, former.leaves, range(len(read))))) for former in pipeline.formers
+    )
+    leaves = tuple(map(leaf_of, pipeline.leaves, range(len(read))))
+    return dataclasses.replace(pipeline, leaves=leaves, stages=tuple(stages), formers=formers, traced=True)

@@ -1,0 +1,130 @@
+"""Streams and checkpoints that a user passed to `trace` or `diff`.
+
+In: a loader, a dataset, an iterator; a state, files, folders. Out: a pipeline, and the place of its run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...chains.iter_dataset import IterDataset
+from ...chains.map_dataset import MapDataset
+from ...common.messages import a_kind_of
+from ...errors import CheckpointError
+from ...loader.data_loader import DataLoader
+from ...loader.device.description import DeviceLoader
+from ...loader.epochs import Epochs, one_epoch
+from ...loader.iterator import DataLoaderIterator
+from ...loader.options import ExecutionOptions, ReadOptions
+from ...loader.plan.pipeline import Pipeline
+from ...loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
+from ...loader.state.loader_state import LoaderState
+from ...loader.state.position import StreamPosition
+from ...samplers import ShardOptions
+from ...samplers.one_epoch import OneEpoch
+from ..checkpoints import states_at
+
+HERE = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
+"""Nothing is run but in the calling thread, and nothing ahead of what is asked for."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a loader describes, as far as it decides the stream."""
+
+    pipeline: Pipeline
+    skipped: SkippedSteps = NONE_SKIPPED
+    in_epochs: bool = False  # it is run in a loop per epoch
+
+    @classmethod
+    def of(cls, loader: Any) -> Described:
+        """That of a loader, a dataset, or a feeder of one; or of what a user iterates.
+
+        Raises:
+            TypeError: it is something else.
+        """
+        if isinstance(loader, DeviceLoader):
+            return cls.of(loader.source)
+        if (iterator := iterator_of(loader)) is not None:
+            return cls._of_iterator(iterator)
+        if isinstance(loader, DataLoader):
+            return cls(loader._pipeline, loader._description.skipped_steps)
+        if isinstance(loader, (MapDataset, IterDataset)):
+            return cls((loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader)._pipeline)
+        raise TypeError(f"{a_kind_of(loader)} describes no stream; pass a DataLoader, a MapDataset or an IterDataset.")
+
+    @classmethod
+    def _of_iterator(cls, iterator: DataLoaderIterator) -> Described:
+        pipeline, skipped = iterator._loaders, iterator._loaders_skipped_steps
+        sampler = pipeline.leaves[0].sampler
+        if not isinstance(sampler, OneEpoch):
+            return cls(pipeline, skipped)
+        leaf = dataclasses.replace(pipeline.leaf, sampler=sampler.sampler, epoch=0)
+        return cls(pipeline.with_leaf(leaf), skipped, in_epochs=True)
+
+    def on(self, shard: ShardOptions) -> Described:
+        """The same for another shard."""
+        if shard == self.pipeline.shard:
+            return self
+        leaves = tuple(
+            dataclasses.replace(
+                leaf,
+                shard=shard,
+                sampler=leaf.sampler if leaf.lineage.order_shards else leaf.sampler.with_shard_options(shard),
+            )
+            for leaf in self.pipeline.leaves
+        )
+        return dataclasses.replace(self, pipeline=dataclasses.replace(self.pipeline, leaves=leaves))
+
+    def shard(self, index: int, count: int) -> ShardOptions:
+        """One of the shards that it may have."""
+        return ShardOptions(index, count, self.pipeline.shard.drop_remainder)
+
+    def in_epoch(self, epoch: int) -> Described:
+        """One epoch of it."""
+        return dataclasses.replace(self, pipeline=one_epoch(self.pipeline, epoch))
+
+    def stand(self, states: Sequence[LoaderState], strict: bool) -> StreamPosition:
+        """Where its run stands at the state of its shard, or goes on after all shards of another run; or at the start.
+
+        Raises:
+            CheckpointError: it is the state of another pipeline.
+        """
+        iterator = DataLoaderIterator(self.pipeline, HERE, None, self.skipped)
+        own = (self.pipeline.shard.shard_index, self.pipeline.shard.shard_count)
+        if len(states) == 1 and states[0].shard == own:
+            iterator.set_state(states[0].to_json(), strict)
+        elif states:
+            iterator.set_states([state.to_json() for state in states], strict)
+        return iterator._here()
+
+
+def iterator_of(loop: Any) -> DataLoaderIterator | None:
+    """The iterator that an iterator is, or that a feeder feeds from, or a loop per epoch has; None: it is none of these."""
+    loop = loop._batches if isinstance(loop, Epochs) else loop
+    fed = getattr(getattr(loop, "_upstream", None), "iterator", None)
+    return next((each for each in (loop, fed) if isinstance(each, DataLoaderIterator)), None)
+
+
+def states_of(checkpoint: Any, step: int | None = None) -> list[LoaderState]:
+    """The states of a checkpoint: a file or folder of some, or what `get_state` gave on one shard or on each.
+
+    Of a folder with several checkpoints, those of the last one that is not after a step.
+
+    Raises:
+        CheckpointError: it holds none, or several checkpoints.
+    """
+    if isinstance(checkpoint, (str, Path)):
+        return list(states_at(Path(checkpoint), step))
+    if isinstance(checkpoint, dict):
+        return [LoaderState.from_json(json.dumps(checkpoint))]
+    if isinstance(checkpoint, (list, tuple)):
+        return [state for each in checkpoint for state in states_of(each, step)]
+    if not isinstance(checkpoint, (bytes, bytearray)):
+        raise CheckpointError(f"{a_kind_of(checkpoint)} is no checkpoint; pass its path, or what get_state() gave.")
+    return [LoaderState.from_json(bytes(checkpoint))]
