@@ -11,10 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from .lineage import Lineage
-    from .parts import Size
+    from .lineage import ReshardHistory
 
-Note: TypeAlias = tuple[Any, ...]
+JoinState: TypeAlias = tuple[Any, ...]
 """What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
 
 
@@ -22,8 +21,45 @@ MAX_ROWS = 1 << 60
 """No stream gets so far: a larger count is that of a damaged state."""
 
 
+class NodeCounts(NamedTuple):
+    """The numbers of leaves, stages and joins in a part of a pipeline."""
+
+    leaves: int
+    stages: int
+    joins: int
+
+    def plus(self, other: NodeCounts) -> NodeCounts:
+        """The numbers of two parts together."""
+        return NodeCounts(*(one + two for one, two in zip(self, other)))
+
+
+@dataclass(frozen=True)
+class Subtree:
+    """A part of a pipeline: what comes out of a stage or of a join, and all that this is made of."""
+
+    stage: int | None  # number of the stage; None: of a join
+    join: int | None  # number of the join; None: of a stage
+    first: NodeCounts  # the numbers of the first leaf, stage and join that belong to it
+    size: NodeCounts  # how many belong to it
+
+    @property
+    def leaves(self) -> slice:
+        """The numbers of its leaves."""
+        return slice(self.first.leaves, self.first.leaves + self.size.leaves)
+
+    @property
+    def stages(self) -> range:
+        """The numbers of its stages."""
+        return range(self.first.stages, self.first.stages + self.size.stages)
+
+    @property
+    def joins(self) -> slice:
+        """The numbers of its joins."""
+        return slice(self.first.joins, self.first.joins + self.size.joins)
+
+
 class Cursor(NamedTuple):
-    """Where a pipeline goes on, or the part of one that ends with some stage or join.
+    """The place from which a pipeline goes on, or the part of one that ends with some stage or join.
 
     Leaves, stages and joins are numbered so that the inputs of each stand right before it (see `compile`). So the cursor of
     a part of the pipeline is that of its inputs, one after the other, and what its last stage or join adds.
@@ -38,8 +74,8 @@ class Cursor(NamedTuple):
 
     positions: tuple[int, ...]
     skips: tuple[int, ...]
-    notes: tuple[Note, ...] = ()
-    unfinished: tuple[Unfinished, ...] = ()
+    notes: tuple[JoinState, ...] = ()
+    unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
         """This cursor, continued by one stage."""
@@ -49,7 +85,7 @@ class Cursor(NamedTuple):
         """This cursor, without its last stage."""
         return self._replace(skips=self.skips[:-1])
 
-    def parts(self, sizes: Sequence[Size]) -> list[Cursor]:
+    def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
         """The cursors of the parts that it consists of, without what is unfinished."""
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)
         return [
@@ -63,7 +99,7 @@ class Cursor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class Leftover:
     """The rest of what a shard of a former run had begun, and no other shard could make: a window, or a batch taken apart.
 
     Its rows come out of the same stage as all that the shard of now makes, before these.
@@ -79,23 +115,23 @@ class Unfinished:
 
     shard: tuple[int, int]
     cursor: Cursor
-    lineages: tuple[Lineage, ...]
+    lineages: tuple[ReshardHistory, ...]
     delivered: int = 0
     stage: int | None = None
     mix: str = ""
 
     @property
-    def whose(self) -> tuple[tuple[int, int], tuple[Lineage, ...], str]:
-        """What tells the run and the shard from others."""
+    def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:
+        """The identity of the run and the shard."""
         return self.shard, self.lineages, self.mix
 
 
-def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:
+def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
     """The cursor of a join, from those of its inputs."""
     positions: list[int] = []
     skips: list[int] = []
-    notes: list[Note] = []
-    unfinished: list[Unfinished] = []
+    notes: list[JoinState] = []
+    unfinished: list[Leftover] = []
     for cursor in cursors:
         positions += cursor.positions
         skips += cursor.skips
@@ -104,6 +140,6 @@ def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:
     return Cursor(tuple(positions), tuple(skips), (*notes, note), tuple(unfinished))
 
 
-def are_numbers(note: Note) -> bool:
-    """Whether a note, which a state may tell, has no text in it, and no number that is too large to count further."""
+def are_numbers(note: JoinState) -> bool:
+    """True if a note, which a state may hold, has no text in it, and no number that is too large to count further."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in note)

@@ -1,4 +1,4 @@
-"""What a user describes: a tree of nodes. Each is a stream; what stands below it is its input.
+"""The tree of nodes that a user describes. Each node is a stream; the nodes below are its inputs.
 
 In: what the user passed, checked. Out: a tree, which `compile` turns into leaves, stages and joins.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...operations import Operation
-from .joins import Rule
+from .joins import JoinPolicy
 from .leaf import Leaf
 
 
@@ -22,7 +22,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Apply:
-    """What operations make of another stream."""
+    """Operations on another stream."""
 
     input: Node
     operations: tuple[Operation, ...]
@@ -33,7 +33,7 @@ class Joined:
     """Rows of other streams, as a rule takes them."""
 
     inputs: tuple[Node, ...]  # the streams
-    rule: Rule  # whose row comes next
+    rule: JoinPolicy  # whose row comes next
     names: tuple[str, ...] = ()  # of the inputs, for states and messages; none: numbers
 
 

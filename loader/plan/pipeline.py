@@ -1,4 +1,4 @@
-"""What a loader runs: leaves and stages, and what can be asked about them. Immutable.
+"""The leaves and stages that a loader runs. Immutable.
 
 In: what `compile` made of the user's description. Out: what work, stream and state ask about it.
 """
@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
-from .cursor import Cursor, Unfinished
-from .fingerprint import Fingerprint
-from .identity import Identity
+from .cursor import Cursor, Leftover, Subtree
+from .fingerprint import Fingerprint, Identity
 from .joins import Join
 from .leaf import Leaf
-from .parts import Part
 from .stages import Stage, column_span_length, span_length
 
 
-class Former(NamedTuple):
+class PreviousShard(NamedTuple):
     """The shard of a former run, whose work is to be finished: what tells it from others, and what it had of a pipeline."""
 
     whose: tuple[Any, ...]
@@ -53,10 +51,10 @@ class Pipeline:
     leaves: tuple[Leaf, ...]
     stages: tuple[Stage, ...]
     joins: tuple[Join, ...]
-    top: Part
+    top: Subtree
     skips_errors: bool = False
     identity: Identity | None = None
-    formers: tuple[Former, ...] = ()
+    formers: tuple[PreviousShard, ...] = ()
     traced: bool = False
 
     def __post_init__(self) -> None:
@@ -93,7 +91,7 @@ class Pipeline:
         assert leaf is not None, "a stage on a leaf"
         return former * len(self.leaves) + leaf
 
-    def former_of(self, rest: Unfinished) -> int:
+    def former_of(self, rest: Leftover) -> int:
         """The number, from 1, of the former shard that had begun something."""
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
@@ -111,7 +109,7 @@ class Pipeline:
         return self.every_leaf[leaf], position
 
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What names global positions `int64[n]` in one of every leaf: one number for both."""
+        """One number for each of the global positions `int64[n]` in one of every leaf, and for that leaf."""
         return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
 
     def inputs_at(self, join: Join, cursor: Cursor) -> list[Cursor]:
@@ -122,13 +120,13 @@ class Pipeline:
         rests = [tuple(rest for rest in cursor.unfinished if rest.stage in one.stages) for one in join.inputs]
         return [one._replace(unfinished=unfinished) for one, unfinished in zip(cursors, rests)]
 
-    def begun_at(self, part: Part, cursor: Cursor) -> set[int]:
+    def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
         """The numbers of the stages of a part that have begun to deliver what they make of several inputs, at its cursor."""
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
 
     def is_below_join(self, stage: Stage) -> bool:
-        """Whether the rows of a stage, or what groups make of them, come from a join."""
+        """True if the rows of a stage, or the rows that its groups were made of, come from a join."""
         below = stage.input
         return below is not None and (below.stage is None or self.is_below_join(self.stages[below.stage]))
 
@@ -159,16 +157,16 @@ class Pipeline:
 
     @property
     def start(self) -> Cursor:
-        """Where the stream begins."""
+        """The cursor at the beginning of the stream."""
         return self.start_of(self.top)
 
-    def start_of(self, part: Part) -> Cursor:
-        """Where a part begins."""
+    def start_of(self, part: Subtree) -> Cursor:
+        """The cursor at the beginning of a part."""
         notes = tuple(join.rule.start for join in self.joins[part.joins])
         return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)
 
     def whole_from(self, start: Cursor) -> bool:
-        """Whether all of the stream, of all shards, comes from a cursor on."""
+        """True if all of the stream, of all shards, follows a cursor."""
         untouched = all(leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves)
         return untouched and start == self.start
 
@@ -214,7 +212,8 @@ class Pipeline:
     def fingerprint(self) -> Fingerprint:
         """Identity of source, sampler and operations, in plain JSON values."""
         assert self.identity is not None
-        return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], self.joins, self.operations)
+        joins = [join.fingerprint for join in self.joins]
+        return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], joins, self.operations)
 
     def fingerprint_like(self, saved: Fingerprint) -> dict[str, Any]:
         """The fingerprint in the form of a saved one, which an older version may have written."""

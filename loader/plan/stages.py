@@ -20,7 +20,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...operations import Operation
-from .parts import Part
+from .cursor import Subtree
 
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
@@ -40,12 +40,12 @@ class Stage:
     leaf: int | None  # number of the leaf whose spans are the input; None where rows are
     first: int  # number of the first operation in the whole pipeline
     operations: tuple[Operation, ...]  # in order
-    part: Part  # what ends with it
-    input: Part | None = None  # the part whose rows are the input; None where a leaf's spans are
+    part: Subtree  # what ends with it
+    input: Subtree | None = None  # the part whose rows are the input; None where a leaf's spans are
 
     @cached_property
     def on_join(self) -> bool:
-        """Whether rows of a join are the input."""
+        """True if rows of a join are the input."""
         return self.input is not None and self.input.stage is None
 
     @cached_property
@@ -64,7 +64,7 @@ class Stage:
 
     @cached_property
     def groups(self) -> bool:
-        """Whether one of the operations makes one output of several inputs."""
+        """True if one of the operations makes one output of several inputs."""
         return any(operation.takes is not None for operation in self.operations)
 
     @cached_property
@@ -116,7 +116,7 @@ class Stage:
 
 
 def unit_of(operations: Sequence[Operation]) -> int:
-    """How many inputs of the first operation make one output of the last."""
+    """The number of inputs of the first operation that make one output of the last."""
     return prod(operation.takes or 1 for operation in operations)
 
 

@@ -1,4 +1,4 @@
-"""How a mix of rows goes on that has other datasets than in the run before.
+"""Resumes a mix of rows that has other datasets than in the run before.
 
 In: the pipeline as it is now, and a state. Out: the same state, as one of this pipeline: datasets that stay go on where they
 stood, new ones begin. Other weights need nothing, as each dataset has a place of its own; but what was begun with the former
@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ..plan.cursor import Cursor, Unfinished, cursor_of_join
-from ..plan.lineage import Lineage
-from ..plan.parts import Size
+from ..plan.cursor import Cursor, Leftover, NodeCounts, cursor_of_join
+from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.rules.former_mix import text_of
 from .loader_state import LoaderState
@@ -29,7 +28,7 @@ def with_datasets_of_now(pipeline: Pipeline, state: LoaderState, take_up: TakeUp
     Args:
         pipeline: as it is now.
         state: of one shard.
-        take_up: `taken_up`, by its pipeline, state and mix.
+        take_up: `split_leftover`, by its pipeline, state and mix.
 
     Raises:
         CheckpointError: what follows the mix is not as it was; or datasets were changed inside a window that needs them.
@@ -56,16 +55,16 @@ def with_datasets_of_now(pipeline: Pipeline, state: LoaderState, take_up: TakeUp
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
-    """Whether operations after the mix have other numbers now, by which some of them draw theirs."""
+    """True if operations after the mix have other numbers now, by which some of them draw theirs."""
     renumbered = len(state.fingerprint["operations"]) != len(pipeline.operations)
     return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
 
 
 class _Moved:
-    """What a state tells, arranged by the datasets of now.
+    """The contents of a state, arranged by the present datasets.
 
     Attributes:
-        mix: as of `Unfinished`.
+        mix: as of `Leftover`.
         stages: how many there were below the mix.
         stages_now: and are now.
     """
@@ -74,7 +73,7 @@ class _Moved:
         self._pipeline = pipeline
         self._join = pipeline.joins[-1]
         self._names: list[str] = saved["names"]
-        self._sizes = [Size(*size) for size in saved["sizes"]]
+        self._sizes = [NodeCounts(*size) for size in saved["sizes"]]
         self.mix = text_of(saved)
         self.stages = sum(size.stages for size in self._sizes)
         self.stages_now = sum(part.size.stages for part in self._join.inputs)
@@ -85,7 +84,7 @@ class _Moved:
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
-        """That of the whole, or of a part above the mix."""
+        """The cursor of the whole, or of a part above the mix."""
         if not cursor.notes:
             raise CheckpointError(f"the state is damaged: cursor={short_repr(list(cursor[:3]))}.")
         cursors = dict(zip(self._names, cursor.parts(self._sizes)))
@@ -116,7 +115,7 @@ class _Moved:
                 )
 
     def _is_renumbered(self, name: str) -> bool:
-        """Whether the operations of a dataset that stays have other numbers now."""
+        """True if the operations of a dataset that stays have other numbers now."""
         if name not in self._names:
             return False
         parts, stages = dict(zip(self._join.names, self._join.inputs)), self._pipeline.stages
@@ -124,14 +123,16 @@ class _Moved:
         counts = [len(stages[stage].operations) for each in before if each in parts for stage in parts[each].stages]
         return not parts.keys() >= {*before} or sum(counts) != stages[parts[name].stages.start].first
 
-    def lineages(self, lineages: tuple[Lineage, ...]) -> tuple[Lineage, ...]:
+    def lineages(self, lineages: tuple[ReshardHistory, ...]) -> tuple[ReshardHistory, ...]:
         """Those of the datasets that stay, and of new ones."""
         known = dict(zip(self._names, _cut(lineages, self._sizes)))
         parts = zip(self._join.names, self._join.inputs)
-        return tuple(lineage for name, part in parts for lineage in known.get(name, [Lineage()] * part.size.leaves))
+        return tuple(
+            lineage for name, part in parts for lineage in known.get(name, [ReshardHistory()] * part.size.leaves)
+        )
 
-    def _rest(self, rest: Unfinished) -> list[Unfinished]:
-        """What is unfinished, unless that is of a dataset that was removed."""
+    def _rest(self, rest: Leftover) -> list[Leftover]:
+        """The leftovers, except those of a dataset that was removed."""
         lineages = self.lineages(rest.lineages)
         if rest.stage is None or rest.stage >= self.stages:
             stage = None if rest.stage is None else rest.stage - self.stages + self.stages_now
@@ -151,7 +152,7 @@ class _Moved:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """What a state says of its uppermost join, if that is a mix."""
+    """The uppermost join of a state, if that is a mix."""
     sampler = state.fingerprint["sampler"]
     joins = sampler.get("joins") if isinstance(sampler, dict) else None
     last = joins[-1] if isinstance(joins, list) and joins else None
@@ -165,7 +166,7 @@ def _uppermost(state: LoaderState) -> dict[str, Any] | None:
     return last
 
 
-def _cut(lineages: tuple[Lineage, ...], sizes: list[Size]) -> list[list[Lineage]]:
+def _cut(lineages: tuple[ReshardHistory, ...], sizes: list[NodeCounts]) -> list[list[ReshardHistory]]:
     """Those of each dataset."""
     left, found = list(lineages), []
     for size in sizes:

@@ -16,24 +16,21 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
-from ..plan.cursor import Cursor, Unfinished
+from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.leaf import Leaf
-from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.ranges import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
-from .cache import CacheReader, CacheWriter
 from .in_order import InOrder
-from .join import JoinedRuns
+from .join import CacheReader, CacheWriter, JoinedRuns
 from .ordered import OnDemand, Ordered, Results, Spans
-from .provenance import Request, Rows
 from .pull import Ended, Pull
 from .regroup import Regroup
 from .room import with_room
-from .skipped import SkippedRecords
-from .stage_output import StageOutput
+from .rows import Request, Rows
+from .stage_output import SkippedRecords, StageOutput
 from .unfinished_runs import UnfinishedRuns
 
 Runs: TypeAlias = StageOutput | JoinedRuns | CacheWriter | CacheReader | UnfinishedRuns
@@ -66,7 +63,7 @@ class Flow:
         self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
         self._runs = self._rows(pipeline.top, start)
 
-    def _rows(self, part: Part, start: Cursor, size: int = MIN_SPAN, former: int = 0) -> Runs:
+    def _rows(self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0) -> Runs:
         """The rows that come out of a part, which begins at a cursor; of a join, so many at a time.
 
         Of former shards, too, what they had begun; or, with `former`, what comes of one of them.
@@ -78,10 +75,10 @@ class Flow:
         own = self._own_rows(part, left, size, former)
         return UnfinishedRuns(self._pipeline, part, rests, left, partial(self._rest, part, size), own)
 
-    def _rest(self, part: Part, size: int, rest: Unfinished) -> Runs:
+    def _rest(self, part: Subtree, size: int, rest: Leftover) -> Runs:
         return self._rows(part, rest.cursor, size, self._pipeline.former_of(rest))
 
-    def _own_rows(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
+    def _own_rows(self, part: Subtree, start: Cursor, size: int, former: int) -> Runs:
         """The rows of one shard."""
         if part.stage is None:
             return self._joined(part, start, size, former)
@@ -109,7 +106,7 @@ class Flow:
     def _runs_of(self, results: Results, leaf: Leaf, start: Cursor, stage: Stage) -> StageOutput:
         return StageOutput(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage)
 
-    def _joined(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
+    def _joined(self, part: Subtree, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"
         join = self._pipeline.joins_of(former)[part.join]
         opens = [partial(self._rows, one, size=size, former=former) for one in join.inputs]

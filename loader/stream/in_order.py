@@ -9,12 +9,12 @@ from time import perf_counter
 
 from ...errors import WorkerCrashedError
 from ..executors.protocol import Executor, Handle
-from ..plan.cursor import Cursor, Note
+from ..plan.cursor import Cursor, JoinState
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from ..work.tasks import Block, Failure, SpanTask
-from .provenance import Request, span_request
 from .pull import Ended
+from .rows import Request, span_request
 
 
 class InOrder:
@@ -27,7 +27,7 @@ class InOrder:
         self._executor = executor
         self._ahead = executor.window(stage.number) > 1
         self._position = start.positions[0]
-        self._note: Note = start.notes[0]
+        self._note: JoinState = start.notes[0]
         self._submitted: tuple[SpanTask, Handle, float] | None = None  # and when
         self._singly_until = 0  # positions before it are tried one unit after the other
         self._lost: int | None = None  # the position of the last unit that ended its workers
@@ -56,7 +56,7 @@ class InOrder:
                 return result
 
     def _is_to_be_divided(self, request: Request, block: Block) -> bool:
-        """Whether a task ended its worker and is done again, one unit after the other; one unit alone is lost."""
+        """True if a task ended its worker and is done again, one unit after the other; one unit alone is lost."""
         if not _was_not_done(block):
             return False
         assert isinstance(request.task, SpanTask), "a span of a leaf"
@@ -93,7 +93,7 @@ class InOrder:
 
 
 def _was_not_done(block: Block) -> bool:
-    """Whether a task ended its workers, so that nobody knows where the source stands after it."""
+    """True if a task ended its workers, so that the place of the source after it is not known."""
     return block.stand is None and block.failure is None
 
 

@@ -13,8 +13,8 @@ from typing import Protocol
 from ..executors.protocol import Executor, Handle
 from ..plan.stages import Stage
 from ..work.tasks import Block, SpanTask
-from .provenance import Request, span_request
 from .pull import Ended, Pull
+from .rows import Request, span_request
 
 
 class Results(Protocol):

@@ -1,4 +1,4 @@
-"""What is to be done, and what came of it: the messages between the user's process and the executors.
+"""The messages between the user's process and the executors: tasks, and the blocks that come of them.
 
 In: nothing. Out: tasks, which are plain numbers and can be repeated anywhere; blocks of rows, each with where it comes from.
 """
@@ -28,7 +28,7 @@ class Failure:
 Ints: TypeAlias = "array[int]"
 
 PackedTags = tuple[bytes, bytes, list[int], bool]
-"""`RowTags` on their way between processes: for pickle, which takes ten times as long for the object. No rows: all are 0."""
+"""`RowOrigins` on their way between processes: for pickle, which takes ten times as long for the object. No rows: all are 0."""
 
 
 def _ints() -> Ints:
@@ -36,8 +36,8 @@ def _ints() -> Ints:
 
 
 @dataclass(slots=True)
-class RowTags:
-    """Where each row of a block comes from, by columns.
+class RowOrigins:
+    """The origin of each row of a block, by columns.
 
     Attributes:
         inputs: number of the task's position or row that it was made of; of a batch, of one of these.
@@ -65,7 +65,7 @@ class RowTags:
         self.positions.frombytes(positions[inputs].tobytes())
         self.rows += [0] * len(inputs)
 
-    def extend(self, other: RowTags, first: int) -> None:
+    def extend(self, other: RowOrigins, first: int) -> None:
         """Add the tags of inputs, the first of which is number `first` here."""
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
@@ -73,13 +73,13 @@ class RowTags:
         self.positions += other.positions
         self.rows += other.rows
 
-    def part(self, start: int, stop: int) -> RowTags:
+    def part(self, start: int, stop: int) -> RowOrigins:
         """The tags of rows `[start, stop)`."""
-        return RowTags(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
+        return RowOrigins(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
 
-    def some(self, numbers: Sequence[int]) -> RowTags:
+    def some(self, numbers: Sequence[int]) -> RowOrigins:
         """The tags of these rows."""
-        return RowTags(
+        return RowOrigins(
             array("q", (self.inputs[number] for number in numbers)),
             array("q", (self.positions[number] for number in numbers)),
             [self.rows[number] for number in numbers],
@@ -92,8 +92,8 @@ class RowTags:
         return self.inputs.tobytes(), self.positions.tobytes(), self.rows if any(self.rows) else [], self.open
 
     @classmethod
-    def unpacked(cls, packed: PackedTags) -> RowTags:
-        """What was packed."""
+    def unpacked(cls, packed: PackedTags) -> RowOrigins:
+        """The columns that were packed."""
         inputs, positions = (array("q", data) for data in packed[:2])
         return cls(inputs, positions, packed[2] or [0] * len(inputs), packed[3])
 
@@ -102,8 +102,8 @@ class RowTags:
         del self.inputs[count:], self.positions[count:], self.rows[count:], self.packed_rows[count:]
 
 
-class Stand(NamedTuple):
-    """Where a source that can only be run through stands after a task."""
+class SourceState(NamedTuple):
+    """The state of a source that can only be run through, after a task."""
 
     state: str  # of the source
     ended: bool  # nothing more comes
@@ -115,11 +115,11 @@ class BlockHeader:
     """All that is known of the rows that came out of a task. This is what crosses from a worker, beside the rows."""
 
     count: int = 0  # of the rows
-    tags: RowTags | None = None  # their origin; None where unit i gave row i
+    tags: RowOrigins | None = None  # their origin; None where unit i gave row i
     failure: Failure | None = None  # what stopped the task after these rows; None when it was finished
     skipped: Sequence[str] = ()  # what failed and was left out, in words
     notices: Told = ()  # what the user should be told of leaves and operations
-    stand: Stand | None = None  # of a source that can only be run through, after the task
+    stand: SourceState | None = None  # of a source that can only be run through, after the task
     waited: float = 0.0  # seconds, for records that were read ahead
     times: TaskTimes | None = None  # of the task; None where nothing is timed
     seconds: float = 0.0  # that the task took, if it was done elsewhere …
@@ -134,7 +134,7 @@ class Block(BlockHeader):
     def __init__(
         self,
         elements: Any,
-        tags: RowTags | None = None,
+        tags: RowOrigins | None = None,
         failure: Failure | None = None,
         skipped: Sequence[str] = (),
         parts: Sequence[Task] = (),
@@ -202,7 +202,7 @@ Parts: TypeAlias = Sequence[tuple[Block, int, int]]
 
 
 def input_count(task: Task) -> int:
-    """How many positions or rows a task is about."""
+    """The number of positions or rows that a task is about."""
     if isinstance(task, SpanTask):
         return task.stop - task.start
     return sum(rows.stop - rows.start for rows in task.rows)

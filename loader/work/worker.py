@@ -21,7 +21,7 @@ from .chain import Chain
 from .explain import explained, name_of, told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
-from .run_through import RunThrough, run_throughs_of
+from .sequential import SequentialReader, run_throughs_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
 from .stopwatch import OperationClock, ReadSeconds, Stopwatch
@@ -33,7 +33,7 @@ from .tasks import (
     GroupTask,
     ReadRecords,
     RecordsAhead,
-    RowTags,
+    RowOrigins,
     SpanTask,
     Task,
     input_count,
@@ -63,7 +63,7 @@ class Worker:
         stacks_rows: bool = False,
         owns_globals: bool = False,
         stopwatch: Callable[[], Stopwatch] | None = None,
-        run_throughs: dict[int, RunThrough] | None = None,
+        run_throughs: dict[int, SequentialReader] | None = None,
         seeds_globals: bool = False,
         watches_globals: bool = True,
     ) -> None:
@@ -243,7 +243,7 @@ class Worker:
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
-        whole = Block([], None if self._pipeline.aligned else RowTags())
+        whole = Block([], None if self._pipeline.aligned else RowOrigins())
         self._readers[task.leaf].expect(task)
         stacks = self._stacks_rows[task.stage]
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
@@ -273,12 +273,12 @@ class Worker:
                 one = None if read is None else read.at(place)
                 tried.append(self._run_whole(task._replace(start=position, stop=position + 1), NO_BLOCKS, one))
         elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
-            tried.append(Block([], RowTags(), failure))
+            tried.append(Block([], RowOrigins(), failure))
         else:
             for group in single_rows(task):
                 tried.append(self._run_whole(group, blocks, None))
         elements: list[Element] = []
-        tags, skipped = RowTags(), []
+        tags, skipped = RowOrigins(), []
         for number, block in enumerate(tried):
             if block.failure is not None:
                 skipped.append(told(block.failure.error))

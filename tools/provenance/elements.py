@@ -18,9 +18,9 @@ from ...loader.epochs import epoch_of
 from ...loader.iterator import run_here
 from ...loader.plan.leaf import Leaf
 from ...loader.state.loader_state import LoaderState
-from ...loader.state.mark import Mark
+from ...loader.state.position import StreamPosition
 from ...loader.stream.provenance import Table
-from ...sources.used_records import UsedRecord, used_records
+from ...sources.provenance import UsedRecord, used_records
 from .places import Place
 from .reduced import reduced
 from .streams import Described
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Element:
-    """What an element was made of.
+    """The records that an element was made of.
 
     Attributes:
         records: in the order in which they are in the element.
@@ -51,10 +51,10 @@ class Element:
 
 @dataclass(frozen=True)
 class Search:
-    """Where a shard stands, and how its stream goes on."""
+    """A shard's place in its stream, from which a step is looked for."""
 
     described: Described
-    mark: Mark
+    mark: StreamPosition
     epoch: int | None  # of a loop per epoch
 
     @classmethod

@@ -16,7 +16,7 @@ from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.explain import explained, maker_for, place, told
 from ...work.stopwatch import stopwatches
-from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowTags, SpanTask, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
 from ...work.worker import Worker
 from ..reads import ReadAhead
 from .messages import Packed, pack_header
@@ -61,7 +61,7 @@ class TaskRunner(Generic[T]):
         try:
             block, (rows, block.nbytes) = _encoded(block, task, self._pipeline, self._encode)
         except Exception as failure:
-            block = Block([], None if block.tags is None else RowTags(), Failure(failure))
+            block = Block([], None if block.tags is None else RowOrigins(), Failure(failure))
             rows, _ = self._encode([])
         ended = perf_counter()
         block.seconds = ended - began

@@ -21,15 +21,12 @@ import ray
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import SlabPool
-from ...work.tasks import Block, PackedTags, RowTags
+from ...work.tasks import Block, RowOrigins
 from ..pool import remote_errors as errors
 from ..pool.messages import Packed, unpack_task
 from ..pool.task_runner import TaskRunner
 from .agreement import Begun, identity_of, release_here
-from .rows import StoredRows, loaded, stored, to_write_to
-
-NamedStored = tuple[int, int, int, PackedTags]
-"""Rows `[first, last)` of a block that goes along: its number, which of them, and their tags."""
+from .rows import NamedStored, StoredRows, loaded, stored, to_write_to
 
 
 class RayWorker:
@@ -68,7 +65,9 @@ class RayWorker:
             INSIDE_A_TASK.set(True)
             kept = self._stages[tasks[0].stage].groups  # a batch is made of the rows, which stay as they are
             blocks = {
-                number: Block((loaded(some) if kept else to_write_to(loaded(some)))[start:stop], RowTags.unpacked(tags))
+                number: Block(
+                    (loaded(some) if kept else to_write_to(loaded(some)))[start:stop], RowOrigins.unpacked(tags)
+                )
                 for (number, start, stop, tags), some in zip(named, rows)
             }
             try:

@@ -1,4 +1,4 @@
-"""What is alike in all that stands somewhere in a stream: iterators, feeders, epochs.
+"""The questions and the state that iterators, feeders and epochs have in common.
 
 In: `get_state`, `set_state`, and a mark. Out: the other forms of a state, and what users ask about the place.
 """
@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 
 from ...common.messages import a_kind_of
 from .files import restore_later, write_later
-from .mark import Mark
+from .position import StreamPosition
 
 
 class Resumable:
@@ -28,7 +28,7 @@ class Resumable:
         )
 
     def get_state(self) -> Any:
-        """Where the user stands."""
+        """The state of the place that the user has reached."""
         raise NotImplementedError
 
     def set_state(self, state: Any, strict: bool = True) -> None:
@@ -73,12 +73,12 @@ class Resumable:
         self.close()
 
 
-class Standing(Resumable):
+class StreamPositionAPI(Resumable):
     """An iterator of a `DataLoader`, or a feeder. One that feeds from something else has a TypeError for most questions."""
 
     _ended: bool  # whether `next` has told the end
 
-    def _here(self) -> Mark:
+    def _here(self) -> StreamPosition:
         """The mark of the place where the user stands."""
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ class Standing(Resumable):
 
     @property
     def passed(self) -> int:
-        """How many of the `len()` elements come before the next one; the step, where an operation decides how many there are.
+        """The number of the `len()` elements before the next one; the step, where an operation decides how many there are.
 
         Raises:
             TypeError: nobody knows, as it feeds from something else than a loader.

@@ -17,12 +17,12 @@ from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, records_of_step
 from ..plan.steps.ranges import within
 from ..plan.steps.skipped import SkippedSteps
-from ..stream.provenance import Rows
+from ..stream.rows import Rows
 from .loader_state import LoaderState
 
 
-class Mark(NamedTuple):
-    """Where a user stands who has received one element and not the next."""
+class StreamPosition(NamedTuple):
+    """The place between two elements: the user has received one and not the next."""
 
     pipeline: Pipeline  # as it goes on from a state
     skipped: SkippedSteps
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
     @property
     def cursor(self) -> Cursor:
-        """Where the stream goes on."""
+        """The cursor from which the stream goes on."""
         return self.start if self.run is None else self.run.origin.cursor_after(self.row)
 
     @property
@@ -76,7 +76,7 @@ class Mark(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """How many of the `len()` elements come before this place; where that is not known, the step."""
+        """The number of the `len()` elements before this place; where that is not known, the step."""
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
     def records_at(self, step: int) -> Any:

@@ -1,4 +1,4 @@
-"""What runs for an iterator: an executor, and the flow of elements from it. Opened and ended by one at a time.
+"""An iterator's run: an executor, and the flow of elements from it. Opened and ended by one thread at a time.
 
 In: how to open them. Out: elements.
 """
@@ -26,8 +26,8 @@ Elements = Generator[Element, None, None]
 """A generator: of all iterators it is the one that notices when two use it."""
 
 
-class Running:
-    """What runs, if anything does."""
+class RunHandle:
+    """The run of an iterator, if it has one."""
 
     def __init__(self) -> None:
         self.elements: Elements | None = None  # what comes next; None: nothing was opened
@@ -83,7 +83,7 @@ class Running:
         return self.elements
 
     def _end(self) -> None:
-        """What is closed is forgotten after it is closed: that may be interrupted."""
+        """Each is forgotten after it is closed: closing may be interrupted."""
         with Uninterrupted():
             if self.elements is not None:
                 try:
@@ -120,7 +120,7 @@ def in_use(what: str) -> InUseError:
     )
 
 
-_ALL: WeakSet[Running] = WeakSet()
+_ALL: WeakSet[RunHandle] = WeakSet()
 
 
 def _after_fork() -> None:

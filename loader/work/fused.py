@@ -21,7 +21,7 @@ Plain: TypeAlias = tuple[Callable[[Element], Any], bool]
 """The function of a map or a filter, and whether it is a filter's."""
 
 
-class Passage:
+class FusedMapFilter:
     """Records on their way.
 
     `compress`, which drops nothing here, counts what comes to an operation; `lefts` has, by such a count, how many records were
