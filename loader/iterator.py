@@ -32,7 +32,7 @@ from .stats import IteratorStats
 from .stream.flow import Flow
 from .stream.rows import Rows
 from .stream.run_handle import Elements, RunHandle
-from .stream.skipped import SkippedRecords
+from .stream.stage_output import SkippedRecords
 from .timing.listeners import begins
 from .timing.observer import Observer
 from .timing.snapshot import Snapshot, StageNames
