@@ -203,6 +203,6 @@ class AutoExecutor(Executor):
 
 
 def _may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
-    """True if tasks can be done in the calling thread as well as by a team, in any order, and the user did not ask for workers."""
+    """True if tasks can be done in the calling thread as well as by a team, in any order, and no option needs workers."""
     wants_workers = options.worker_init_fn is not None or options.timeout is not None
     return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers
