@@ -56,7 +56,7 @@ class PooledHandle(Job):
         self.suspects: Sequence[PooledHandle] = ()  # its inputs, each tried alone to find the one that ends workers
 
     def ready(self) -> bool:
-        """Whether the answer has come; looks at what has arrived."""
+        """True if the answer has come; handles events."""
         if self.block is None:
             self._executor.handle_events(wait=False)
             self._look_at_suspects()
@@ -89,7 +89,7 @@ class RowsWithTask:
         self.again: PooledHandle | None = None  # the task, while it is done again
 
     def are_lost(self) -> bool:
-        """Whether the rows are lost; takes those of the task that was done again, or raises why it could not be."""
+        """True if the rows are lost; takes those of the task that was done again, or raises why it could not be."""
         if self.again is not None and (block := self.again.block) is not None:
             self.again = None
             if not isinstance(block.rows, RowsWithTask):
@@ -162,12 +162,12 @@ class PooledExecutor(Executor):
         self._act(self._pool.let_go())
 
     def has_begun(self) -> bool:
-        """Whether a worker is ready to work; looks at what has arrived."""
+        """True if a worker is ready to work; handles events."""
         self.handle_events(wait=False)
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """Whether every task that it was given is done; looks at what has arrived."""
+        """True if every task that it was given is done; handles events."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
@@ -358,7 +358,7 @@ class PooledExecutor(Executor):
         return suspect
 
     def block_given_up(self, handle: PooledHandle) -> Block:
-        """What comes of a task that was given up."""
+        """The block of a task that was given up."""
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
 
     def close(self) -> None:
