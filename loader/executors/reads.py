@@ -40,13 +40,13 @@ Keys = NDArray[np.int64]
 
 
 class PieceSize:
-    """How many records of a source one call should read. Threads may share one: at worst a note is lost."""
+    """Number of records that one call of a source should read. Threads may share one: at worst a note is lost."""
 
     def __init__(self) -> None:
         self._seconds: float | None = None  # for a record
 
     def is_quick(self, count: int) -> bool:
-        """Whether so many records are read in less time than another thread takes to hand them over."""
+        """True if this number of records is read in less time than another thread takes to hand them over."""
         return self._seconds is not None and self._seconds * count < QUICK_SECONDS
 
     def note(self, count: int, seconds: float) -> None:
@@ -219,7 +219,7 @@ class Reads:
         self._begin(more)
 
     def _readers_wanted(self) -> int:
-        """How many more readers have something to read."""
+        """Number of further readers that have something to read."""
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
@@ -247,7 +247,7 @@ class Reads:
             return Piece(first, start, stop)
 
     def _next_piece(self, first: Reading) -> int:
-        """How many records of the first span are read next."""
+        """Number of records of the first span that are read next."""
         room = first.count if first.asked else self._ahead - self._begun_ahead
         return first.size.next(first.count, self._waiting, room)
 
@@ -302,7 +302,7 @@ NOT_AHEAD: AheadOfWork = NotAhead()
 
 
 class ReadAhead:
-    """What reads the records of a pipeline ahead, in one place that works. Starts with the first span.
+    """Reads the records of a pipeline ahead, in one place that works. Starts with the first span.
 
     At most `num_threads` reads are under way at a time, of asynchronous sources `prefetch_buffer_size`; and so many records
     are read that no worker waits for.
@@ -326,13 +326,13 @@ class ReadAhead:
         return self._pipeline.every_leaf[number].source
 
     def _most_calls(self, in_loop: bool) -> int:
-        """How many reads are under way at most, of sources that are read by coroutines, or of the others."""
+        """Most reads under way, of sources that are read by coroutines, or of the others."""
         calls = [calls for number, calls in self._calls.items() if is_in_event_loop(self._source(number)) == in_loop]
         return max(calls, default=0)
 
     @property
     def helps(self) -> bool:
-        """Whether anything is read ahead."""
+        """True if anything is read ahead."""
         return any(self._calls.values())
 
     def begin(self, task: Any) -> AheadOfWork:

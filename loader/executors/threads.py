@@ -48,7 +48,7 @@ class ThreadExecutor(Executor):
         return True
 
     def is_idle(self) -> bool:
-        """Whether every task that it was given is at work, or done."""
+        """True if every task that it was given is at work, or done."""
         return self._pool.is_idle()
 
     def inputs(self, stage: int) -> int:

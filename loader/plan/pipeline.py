@@ -18,12 +18,11 @@ from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
 from ...sources.mixed.columns import MixedColumn
-from .cursor import Cursor, Leftover
+from .cursor import Cursor, Leftover, Subtree
 from .fingerprint import Fingerprint, Identity
 from .joins import Join
 from .leaf import Leaf
 from .stages import COLUMN_UNITS, MIXED_UNITS, Stage, column_span_length, span_length
-from .subtree import Subtree
 
 
 class PreviousShard(NamedTuple):

@@ -165,7 +165,7 @@ class Worker:
         return block
 
     def _may_skip(self, failure: Failure) -> bool:
-        """Whether a failed task may be done without what is at fault: for want of memory, no record is."""
+        """True if a failed task may be done without the record at fault: for want of memory, none is."""
         return self._pipeline.skips_errors and not isinstance(failure.error, BatchMemoryError)
 
     def close(self) -> None:
@@ -337,5 +337,5 @@ def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
 
 
 def _makes_rows(pipeline: Pipeline, stage: Stage) -> bool:
-    """Whether a stage makes rows of a leaf, no batches, which another stage puts into batches."""
+    """True if a stage makes rows of a leaf, no batches, which another stage puts into batches."""
     return stage.leaf is not None and stage.number in pipeline.regrouped and not stage.groups

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from ...chains.nodes.node import Evaluated
 from ...loader.executors.pace import reads_under_way
 from ...loader.options import ExecutionOptions
+from ...loader.plan.cursor import Subtree as PlanPart
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
-from ...loader.plan.subtree import Subtree as PlanPart
 from ...loader.work.processor import kept_seconds
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource

@@ -13,7 +13,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -56,7 +56,7 @@ class PooledHandle(Job):
         self.suspects: Sequence[PooledHandle] = ()  # its inputs, each tried alone to find the one that ends workers
 
     def ready(self) -> bool:
-        """Whether the answer has come; looks at what has arrived."""
+        """True if the answer has come; handles events."""
         if self.block is None:
             self._executor.handle_events(wait=False)
             self._look_at_suspects()
@@ -89,7 +89,7 @@ class RowsWithTask:
         self.again: PooledHandle | None = None  # the task, while it is done again
 
     def are_lost(self) -> bool:
-        """Whether the rows are lost; takes those of the task that was done again, or raises why it could not be."""
+        """True if the rows are lost; takes those of the task that was done again, or raises why it could not be."""
         if self.again is not None and (block := self.again.block) is not None:
             self.again = None
             if not isinstance(block.rows, RowsWithTask):
@@ -124,7 +124,9 @@ class PooledExecutor(Executor):
         options: ExecutionOptions,
         observer: Observer,
         transport: Transport,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock  # the simulator has another one
         self._pipeline = pipeline
         self._observer = observer
         self._transport = transport
@@ -158,12 +160,12 @@ class PooledExecutor(Executor):
         self._act(self._pool.let_go())
 
     def has_begun(self) -> bool:
-        """Whether a worker is ready to work; looks at what has arrived."""
+        """True if a worker is ready to work; handles events."""
         self.handle_events(wait=False)
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """Whether every task that it was given is done; looks at what has arrived."""
+        """True if every task that it was given is done; handles events."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
@@ -216,7 +218,7 @@ class PooledExecutor(Executor):
         return inputs > stage.unit or (stage.window is not None and task.only is None and inputs > 1)
 
     def _assign(self, handles: Sequence[PooledHandle]) -> None:
-        self._act(self._pool.assign(handles, time.monotonic()))
+        self._act(self._pool.assign(handles, self._clock()))
 
     def send_gathered(self) -> None:
         """Give the groups that were gathered to a worker."""
@@ -232,7 +234,7 @@ class PooledExecutor(Executor):
         if wait:
             self.send_gathered()
             late_at = self._pool.late_at()
-            seconds = None if self._timeout is None else max(late_at - time.monotonic(), 0.0) + 0.001
+            seconds = None if self._timeout is None else max(late_at - self._clock(), 0.0) + 0.001
         try:
             events = self._transport.poll(seconds)
         except Exception:
@@ -241,7 +243,7 @@ class PooledExecutor(Executor):
         for event in events:
             self._handle_event(event)
         if self._timeout is not None:
-            self._act(self._pool.look(time.monotonic()))
+            self._act(self._pool.look(self._clock()))
 
     def _handle_event(self, event: Event) -> None:
         match event:
@@ -258,7 +260,7 @@ class PooledExecutor(Executor):
                 self._budget.set_store(name, nbytes)
             case Room(workers):
                 self._follows_room, self._observer.worker_count = True, workers
-        self._act(self._pool.after(event, time.monotonic()))
+        self._act(self._pool.after(event, self._clock()))
         if isinstance(event, Answered):
             stalled, self._stalled = self._stalled, []
             for handles in stalled:
@@ -345,7 +347,7 @@ class PooledExecutor(Executor):
         return suspect
 
     def block_given_up(self, handle: PooledHandle) -> Block:
-        """What comes of a task that was given up."""
+        """The block of a task that was given up."""
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
 
     def close(self) -> None:
