@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..stats import LITTLE, IteratorStats, table
+from ..timing.observer import Waits
 from ..timing.snapshot import PARTS_OF_A_WAIT, Snapshot, StepTimes
-from ..timing.waits import Waits
 from .tuned import KEPT
 
 

@@ -20,7 +20,6 @@ from ...loader.options import ExecutionOptions
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
-from ...loader.plan.subtree import Subtree as PlanPart
 from ...loader.work.stopwatch import kept_seconds
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource
@@ -48,7 +47,7 @@ def kinds_of(pipeline: Pipeline, stage: Stage) -> list[PartKind]:
     return kinds
 
 
-def _batched_below(pipeline: Pipeline, below: PlanPart | None) -> bool:
+def _batched_below(pipeline: Pipeline, below: Subtree | None) -> bool:
     """The rows of a part are made of several."""
     if below is None:
         return False
