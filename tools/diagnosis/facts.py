@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...chains.nodes.node import Evaluated
 from ...loader.executors.pace import reads_under_way
 from ...loader.options import ExecutionOptions
+from ...loader.plan.cursor import Subtree
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
