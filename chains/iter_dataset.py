@@ -5,32 +5,48 @@ In: the stream of a `MapDataset`, and what is to be done to it. Out: iterators w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..loader.arguments import warn_of_no_effect
 from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
 from ..loader.plan.build import not_empty
 from ..loader.plan.compile import compiled
+from ..loader.plan.nodes import Apply
 from ..loader.plan.pipeline import Pipeline
 from ..loader.plan.steps.lookup import number_of
 from ..loader.plan.steps.skipped import NONE_SKIPPED
 from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
+from ..operations import Operation
+from ..operations.batch import BatchMethods
+from ..operations.pack import PackMethods
+from ..operations.several import WindowShuffleMethods
+from ..operations.transforms import TransformMethods
+from ..samplers import ShardOptions
 from ..samplers.mix.order import MixOrder
-from .arguments import as_named
-from .iter_joins import Exhausted, interleaved, mixed, run_through, zipped
-from .iter_methods import IterMethods
+from ..samplers.sharding import as_shard_options
+from .arguments import BELOW_2_64, as_named, checked_seed, seed_of
+from .iter_joins import Exhausted, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
 from .joins_of_class import joins
+from .rows import rows_of
 from .stream import Stream
 
 T = TypeVar("T")
 
 
 @explains_arguments
-class IterDataset(IterMethods[T], Remarks):
+class IterDataset(
+    TransformMethods["IterDataset[Any]"],
+    BatchMethods["IterDataset[Any]"],
+    PackMethods["IterDataset[Any]"],
+    WindowShuffleMethods["IterDataset[Any]"],
+    Remarks,
+    Generic[T],
+):
     """A stream of elements; made by `MapDataset.to_iter_dataset()`, and by the methods of another stream. Immutable.
 
     A class of your own, made from this one, defines `__iter__`, whose iterators have `get_state` and `set_state`; it can stand
@@ -117,6 +133,115 @@ class IterDataset(IterMethods[T], Remarks):
     def __repr__(self) -> str:
         leaves, operations = len(self._pipeline.leaves), len(self._pipeline.operations)
         return f"IterDataset({leaves} source{'s' * (leaves > 1)}, {operations} operations)"
+
+    def _then(self, operation: Operation) -> IterDataset[Any]:
+        return self._of(self._stream.on(Apply(self._stream.tree, (operation,)), 1))
+
+    def _seed_for(self, method: str, seed: int | None) -> int:
+        return seed_of(method, seed, self._stream.seeds, BELOW_2_64)
+
+    @property
+    def _operation_count(self) -> int:
+        return self._stream.operations
+
+    def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> IterDataset[Any]:
+        """Batches of another size, of the same rows in the same order.
+
+        >>> from headrace import MapDataset
+        >>> batches = MapDataset.range(5).batch(2).to_iter_dataset()
+        >>> [batch.tolist() for batch in batches.rebatch(3)]
+        [[0, 1, 2], [3, 4]]
+        """
+        return self.flat_map(rows_of).batch(batch_size, drop_remainder=drop_remainder)
+
+    def limit(self, count: int) -> IterDataset[T]:
+        """The first elements.
+
+        >>> from headrace import MapDataset
+        >>> list(MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 2).limit(2))
+        [1, 3]
+        """
+        return self._of(limited(self._stream, count))
+
+    def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
+        """All elements, so many times, each time the same; None (default): for ever.
+
+        `MapDataset.repeat`, before `to_iter_dataset`, shuffles each epoch anew, and goes on with other shards.
+
+        >>> from headrace import MapDataset
+        >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
+        [0, 1, 2, 0, 1, 2]
+        """
+        return self._of(repeated(self._stream, num_epochs))
+
+    def cache(self) -> IterDataset[T]:
+        """The same elements; a `repeat` after it makes them once, keeps them in memory, and takes copies of them from there.
+
+        All elements must fit into memory. What comes after it is made anew each time.
+
+        >>> from headrace import MapDataset
+        >>> made = []
+        >>> dataset = MapDataset.range(3).to_iter_dataset().map(lambda x: made.append(x) or x)
+        >>> list(dataset.cache().repeat(2)), made
+        ([0, 1, 2, 0, 1, 2], [0, 1, 2])
+        """
+        return self._of(cached(self._stream))
+
+    def seed(self, seed: int) -> IterDataset[T]:
+        """The same elements; what is random after it, without a seed of its own, takes one made of this one, each another."""
+        return self._of(dataclasses.replace(self._stream, seeds=((checked_seed(seed), 0),)))
+
+    def shard(self, shard_options: ShardOptions) -> IterDataset[T]:
+        """The part for this process: every shard_count-th record of each source, as `DataLoader(shard_options=…)` reads.
+
+        >>> from headrace import MapDataset, ShardOptions
+        >>> list(MapDataset.range(5).to_iter_dataset().map(lambda x: x * 10).shard(ShardOptions(1, 2)))
+        [10, 30]
+        """
+        return self._of(sharded(self._stream, as_shard_options(shard_options)))
+
+    def mp_prefetch(
+        self,
+        options: Any = None,
+        worker_init_fn: Callable[[int, int], Any] | None = None,
+        sequential_slice: bool = False,
+    ) -> IterDataset[T]:
+        """The same stream, made in worker processes: all of it, wherever in the chain this stands.
+
+        Args:
+            options: number of processes, 0 for none; None (default): one for each CPU; or an object with `num_workers`,
+                `per_worker_buffer_size` and `enable_profiling` (see `observe` of `DataLoader`).
+            worker_init_fn: called in each process before its first task, with its number, from 0, and how many there are, to
+                open a connection for example. It must not change what comes. Default: none.
+            sequential_slice: accepted, and does nothing: elements come in the order of the dataset, whoever makes them.
+
+        >>> from headrace import MapDataset
+        >>> list(MapDataset.range(3).to_iter_dataset().mp_prefetch(1))
+        [0, 1, 2]
+        """
+        if not hasattr(options, "num_workers"):
+            return self.with_options(worker_count=options, worker_init_fn=worker_init_fn)
+        return self.with_options(
+            worker_count=options.num_workers,
+            worker_buffer_size=getattr(options, "per_worker_buffer_size", 1),
+            worker_init_fn=worker_init_fn,
+            observe="log" if getattr(options, "enable_profiling", False) else True,
+        )
+
+    prefetch = mp_prefetch
+
+    def with_options(self, **options: Any) -> IterDataset[T]:
+        """The same stream, made elsewhere or otherwise; arguments of `DataLoader`, which say what each does.
+
+        Args:
+            **options: `worker_count`, `worker_kind`, `worker_buffer_size`, `timeout`, `read_options`, `on_error`, `max_errors`,
+                `observe`, `seed_globals` (by position and operation); and `worker_init_fn`, see `mp_prefetch`.
+
+        >>> from headrace import MapDataset
+        >>> list(MapDataset.range(3).to_iter_dataset().with_options(worker_count=2, worker_kind="thread"))
+        [0, 1, 2]
+        """
+        return self._of(self._stream.with_options(**options))
 
     @joins
     @staticmethod

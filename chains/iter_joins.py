@@ -16,7 +16,7 @@ from ..common.validation import one_of, whole_number
 from ..errors import JoinError
 from ..loader.options import ExecutionOptions
 from ..loader.plan.compile import compiled
-from ..loader.plan.joins import Rule
+from ..loader.plan.joins import JoinPolicy
 from ..loader.plan.leaf import Leaf
 from ..loader.plan.nodes import Apply, Joined, Node, Read
 from ..loader.plan.rules.in_turn import Interleaved, InTurn
@@ -42,7 +42,7 @@ def mixed(streams: Sequence[Stream], order: MixOrder, when_exhausted: Exhausted)
     return merged(streams, order.names, MixRows(order, when_exhausted == "all"))
 
 
-def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: Rule) -> Stream:
+def merged(streams: Sequence[Stream], names: tuple[str, ...], rule: JoinPolicy) -> Stream:
     """Elements of several streams, as a rule takes them."""
     inputs = tuple(_named(stream.tree, name) for stream, name in zip(streams, names))
     return _joined(streams, Joined(inputs, rule, names))

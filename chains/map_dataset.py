@@ -10,7 +10,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,14 @@ from .nodes.source import Source
 if TYPE_CHECKING:
     from ..loader import DataLoaderIterator, ReadOptions
     from ..samplers import ShardOptions
-    from ..sources.used_records import UsedRecord
+    from ..sources.provenance import UsedRecord
     from .iter_dataset import IterDataset
 
 T = TypeVar("T")
 
 
 @explains_arguments
-class MapDataset(MapMethods[T], Remarks, ABC):
+class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
     """Elements at any index, made when they are asked for: `source(…)`, and methods that each give another dataset.
 
     An index past the end is in the next epoch: what shuffles does so anew, all else repeats. Indices from -1 down are in the
@@ -341,7 +341,7 @@ class Chain(MapDataset[T]):
         return type(self), (self._tree,)
 
     def __repr__(self) -> str:
-        return f"MapDataset({type(self._tree).__name__}, {len(self)} elements)"
+        return f"MapDataset({self._tree.kind}, {len(self)} elements)"
 
 
 def _nodes(method: str, datasets: Any) -> dict[str, Node]:

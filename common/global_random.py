@@ -36,16 +36,20 @@ def reseed_torch() -> None:
 
 
 class LateTorch:
-    """Notices that an operation has loaded torch, whose generator begins with the same state in each process."""
+    """Notices that an operation has loaded torch, whose generator begins with the same state in each process.
+
+    Attributes:
+        seen: it was there before; nobody need ask.
+    """
 
     def __init__(self) -> None:
-        self._seen = "torch" in sys.modules
+        self.seen = "torch" in sys.modules
 
     def has_come(self) -> bool:
         """True once: the first time that the module is imported."""
-        if self._seen or _torch() is None:
+        if self.seen or _torch() is None:
             return False
-        self._seen = True
+        self.seen = True
         return True
 
 

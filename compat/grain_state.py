@@ -22,7 +22,7 @@ from ..loader.plan.pipeline import Pipeline
 from ..loader.state.loader_state import LoaderState
 from ..operations import FlatMap
 from ..samplers import IndexSampler, SequentialSampler
-from ..samplers.order import Remainder
+from ..samplers.order import UnreadOrder
 from ..samplers.protocol import ScalarSampler
 
 VERSION = 2
@@ -88,7 +88,7 @@ def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:
     """
     shard = pipeline.shard
     total = shard.length(len(pipeline.leaf.sampler))
-    if not Remainder(reached, total).is_possible:
+    if not UnreadOrder(reached, total).is_possible:
         raise CheckpointError(f"Grain's state is after the end of the stream, which has {total} records in this shard.")
     cursor = Cursor((reached[0] if len(reached) == 1 else 0,), pipeline.start.skips)
     lineage = pipeline.leaf.lineage  # which tells only of the order

@@ -18,10 +18,10 @@ from .plan.cursor import Cursor
 from .plan.fingerprint import Fingerprint
 from .plan.pipeline import Pipeline
 from .state.loader_state import LoaderState
+from .state.position_api import Resumable, StreamPositionAPI
 from .state.resume import parsed
-from .state.standing import Resumable, Standing
 
-Kind = TypeVar("Kind", bound=Standing)
+Kind = TypeVar("Kind", bound=StreamPositionAPI)
 
 
 class Epochs(Resumable, Generic[Kind]):

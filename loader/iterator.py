@@ -23,19 +23,19 @@ from .plan.cursor import Cursor
 from .plan.pipeline import Pipeline
 from .plan.steps.ranges import Ranges
 from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
-from .state.changed_mix import check_left, going_on
+from .state.changed_mix import check_left, migrate_mix
 from .state.loader_state import LoaderState
-from .state.mark import Mark
-from .state.resume import joined, parsed, resumed
-from .state.standing import Standing
+from .state.position import StreamPosition
+from .state.position_api import StreamPositionAPI
+from .state.resume import merge_shard_states, parsed, resumed
 from .stats import IteratorStats
 from .stream.flow import Flow
-from .stream.provenance import Rows
-from .stream.running import Elements, Running
+from .stream.rows import Rows
+from .stream.run_handle import Elements, RunHandle
 from .stream.skipped import SkippedRecords
 from .timing.listeners import begins
 from .timing.observer import Observer
-from .timing.snapshot import Snapshot, StageNames, snapshot_of, worker_stats
+from .timing.snapshot import Snapshot, StageNames
 
 _LOGGER = logging.getLogger("headrace")
 
@@ -43,7 +43,7 @@ LOG_SECONDS = 60.0
 """Between two tables in the log. Chosen."""
 
 
-class DataLoaderIterator(Standing, Remarks):
+class DataLoaderIterator(StreamPositionAPI, Remarks):
     """One pass over a `DataLoader`'s stream; made by `iter(loader)`.
 
     Use it from one thread at a time. After an exception of an operation the state is still that of the last element
@@ -74,7 +74,7 @@ class DataLoaderIterator(Standing, Remarks):
         self._pipeline = self._loaders = pipeline  # as it goes on from a state, and as the loader made it
         self._loaders_skipped_steps = self._skipped_steps = skipped_steps
         self._execution = execution
-        self._running = Running()
+        self._running = RunHandle()
         self._closed = self._ended = False
         self._skipped = SkippedRecords(max_errors)
         self._observer, self._first_step = Observer(), 0  # since the start, or since `set_state`
@@ -137,15 +137,14 @@ class DataLoaderIterator(Standing, Remarks):
         observer, counted = self._observer, self.snapshot()
         return IteratorStats(
             **vars(counted),
-            workers=worker_stats(observer) if counted.stages else None,
+            workers=observer.worker_stats() if counted.stages else None,
             tasks=observer.last_tasks(),
             worker_events=observer.last_of_workers(),
         )
 
     def snapshot(self) -> Snapshot:
         """Counts and times since the start, or the last `set_state`, for less than `stats()` costs. Any thread may ask."""
-        return snapshot_of(
-            self._observer,
+        return self._observer.snapshot(
             _names(self._pipeline),
             steps=self._step - self._first_step,
             worker_count=self._worker_count,
@@ -226,8 +225,8 @@ class DataLoaderIterator(Standing, Remarks):
         >>> list(whole)
         [3, 4, 5, 6, 7]
         """
-        loaders, read = going_on(self._loaders, parsed(states), strict, run_here)
-        self._go_to(joined(loaders, read, strict, run_here), strict)
+        loaders, read = migrate_mix(self._loaders, parsed(states), strict, run_here)
+        self._go_to(merge_shard_states(loaders, read, strict, run_here), strict)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """`set_state` for what `state_dict` gave."""
@@ -275,25 +274,25 @@ class DataLoaderIterator(Standing, Remarks):
             return ()
         return self._skipped_steps.positions((self._start.positions[0], self._step), self._pipeline.stages[0].unit)
 
-    def _here(self) -> Mark:
+    def _here(self) -> StreamPosition:
         """Costs less than a microsecond."""
-        return Mark(self._pipeline, self._skipped_steps, self._start, self._run, self._index, self._step)
+        return StreamPosition(self._pipeline, self._skipped_steps, self._start, self._run, self._index, self._step)
 
     def _told(self) -> str:
         return self._told_at(self._here())
 
-    def _told_at(self, mark: Mark) -> str:
+    def _told_at(self, mark: StreamPosition) -> str:
         place, source = f"step={mark.step}, epoch={mark.epoch}", self._pipeline.leaves[0].source
         return f"{place}, worker_count={self._worker_count}, data_source={short_repr(source)}"
 
-    def _go_back(self, mark: Mark) -> None:
+    def _go_back(self, mark: StreamPosition) -> None:
         """Go to a mark of this iterator, to do again what follows; what was skipped stays counted."""
         skipped = self._skipped
         self._go_to(mark.state, strict=False)
         self._skipped = skipped
 
     def _go_to(self, state: LoaderState, strict: bool = True) -> None:
-        loaders, (state,) = going_on(self._loaders, [state], strict, run_here)
+        loaders, (state,) = migrate_mix(self._loaders, [state], strict, run_here)
         pipeline = resumed(loaders, state, strict)
         check_left(loaders, pipeline, state.cursor, run_here)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips

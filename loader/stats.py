@@ -9,8 +9,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from .timing.snapshot import Snapshot
-from .timing.stats import WorkerStats
+from .timing.snapshot import Snapshot, WorkerStats
 from .timing.tables import lines_of_stages, lines_of_workers, table, throughput
 from .timing.times import TaskEvent, WorkerEvent
 

@@ -17,8 +17,9 @@ from typing import Any
 from ..common.messages import short_repr
 from ..common.validation import true_or_false, whole_number
 from ..migration_hints.decorators import explains_init
+from .chain import Chain, ChainT
 from .padding import batch_and_pad, pad_batch
-from .protocol import Context, Element, Operation, Step, allocate_plainly
+from .protocol import Context, Element, Operation, Step
 from .stacking import Stack
 
 BatchFunction = Callable[[Sequence[Element]], Element]
@@ -51,6 +52,8 @@ class Batch(Operation):
     [[0, 1], [2, 3], [4]]
     """
 
+    node_name = "Batched"
+
     def __init__(self, batch_size: int, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> None:
         self.batch_size = whole_number("batch_size", batch_size, 1, None, "a positive int")
         self.drop_remainder = true_or_false(
@@ -63,21 +66,26 @@ class Batch(Operation):
 
     @property
     def takes(self) -> int:  # type: ignore[override]
-        """As the base says."""
+        """The batch size."""
         return self.batch_size
 
     @property
     def drops_remainder(self) -> bool:  # type: ignore[override]
-        """As the base says."""
+        """The argument `drop_remainder`."""
         return bool(self.drop_remainder)
 
     @property
     def only_stacks(self) -> bool:  # type: ignore[override]
-        """As the base says."""
+        """True without a `batch_fn`."""
         return type(self) is Batch and self.batch_fn is None
 
+    @property
+    def user_function(self) -> BatchFunction | None:
+        """The `batch_fn`."""
+        return self.batch_fn
+
     def taking(self, count: int) -> Batch:
-        """As the base says."""
+        """The same with another batch size."""
         other = copy.copy(self)
         other.batch_size = whole_number("batch_size", count, 1, None, "a positive int")
         return other
@@ -238,15 +246,19 @@ class Gather:
         return self._batch_fn(elements)
 
 
-def stacked(elements: Sequence[Element]) -> Element:
-    """The batch of these elements, at least one, as a plain `Batch` makes it.
+class BatchMethods(Chain[ChainT]):
+    """The method of a dataset for this operation."""
 
-    Raises:
-        BatchError: as `Batch`.
+    def batch(self, batch_size: int, *, drop_remainder: bool = False, batch_fn: BatchFunction | None = None) -> ChainT:
+        """Consecutive elements as one, as `Batch` makes it.
 
-    >>> stacked([1, 2]).tolist()
-    [1, 2]
-    """
-    stack = Stack(len(elements), allocate_plainly)
-    stack.add(0, elements)
-    return stack.finish(len(elements))
+        Each epoch of a `MapDataset` has its own batches, unless `repeat` came before.
+
+        Raises:
+            ValueError: in a `MapDataset` a filter or flat map came before, so that an index does not tell what makes a batch.
+
+        >>> from headrace import MapDataset
+        >>> [batch.tolist() for batch in MapDataset.range(5).batch(2)]
+        [[0, 1], [2, 3], [4]]
+        """
+        return self.then(Batch(batch_size, drop_remainder, batch_fn))

@@ -19,6 +19,7 @@ from ..common.messages import short_repr
 from ..common.validation import whole_number
 from ..errors import PackError
 from ..migration_hints.decorators import explains_init
+from .chain import Chain, ChainT
 from .packing.by_leaf import Path, name, value_at
 from .packing.documents import leaf_paths
 from .packing.packer import Packer
@@ -82,6 +83,7 @@ class Pack(Operation):
     """
 
     one_to_one = False
+    plans_rows = True
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class Pack(Operation):
 
     @property
     def takes(self) -> int:  # type: ignore[override]
-        """As the base says."""
+        """The window."""
         return self.window
 
     def __repr__(self) -> str:
@@ -241,3 +243,26 @@ class PackStep:
         """Push the rows of a last, shorter window on."""
         if self._waiting:
             self._emit()
+
+
+class PackMethods(Chain[ChainT]):
+    """The method of a stream for this operation; that of a `MapDataset` plans rows from lengths."""
+
+    def pack(
+        self, length: int | Mapping[Any, Any], strategy: Strategy = "best_fit", window: int = 1000, **settings: Any
+    ) -> ChainT:
+        """Documents as rows of one length, as `Pack` makes them of each window of elements.
+
+        Args:
+            length: tokens of a row, as of `Pack`.
+            strategy: likewise.
+            window: likewise.
+            **settings: other arguments of `Pack`.
+
+        >>> import numpy as np
+        >>> from headrace import MapDataset
+        >>> documents = MapDataset.range(1, 4).to_iter_dataset().map(lambda x: np.full(x, x))
+        >>> [row["tokens"].tolist() for row in documents.pack(3)]
+        [[1, 2, 2], [3, 3, 3]]
+        """
+        return self.then(Pack(length, strategy, window, **settings))

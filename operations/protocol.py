@@ -16,6 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import SeedError
+
 Element = Any
 Step = Callable[[Element], None]
 
@@ -38,6 +40,9 @@ class Fault(NamedTuple):
     number: int
     row: int = 0
 
+
+SeedFor = Callable[[str, int | None], int]
+"""Gives the seed of a chain's method: the one that was passed, or one made of `seed()` before."""
 
 Allocate = Callable[[Sequence[ArraySpec]], list[NDArray[Any]]]
 """Gives the arrays of one batch, uninitialised, on one piece of memory."""
@@ -97,7 +102,9 @@ class Context:
 
 
 class Operation:
-    """Base of all operations. Users subclass the transforms of `operations.transforms`, not this.
+    """Base of all operations: says all that the house asks about one. Users mostly subclass the transforms.
+
+    A subclass defines `connect`, and overrides what differs of the rest; docs/how-to/write-an-operation.md explains each.
 
     Attributes:
         takes: how many elements it makes one of; None for an operation that works on each alone.
@@ -105,10 +112,16 @@ class Operation:
         needs_one: that all elements come to nothing so is an error.
         only_stacks: what it takes becomes one tree of arrays, and nothing else is done.
         keeps_elements: what it takes is pushed on one by one, in an order that does not depend on what becomes of it.
+        only_filters: it passes each element on as it is, or leaves it out.
         one_to_one: it pushes exactly one element for each (or each `takes`) that it gets.
+        max_fan_out: most elements that one becomes, if it is not one-to-one and no filter; None: any number.
         reads_position: its result depends on `Context.position`, `row` or `seed`.
+        reads_index: in a `MapDataset`, `Context.position` is the index that was asked for.
         needs_seed: it is random.
         puts_together: what it takes becomes items of one element, not rows of a batch.
+        plans_rows: it has the methods `plan` and `planned` of `Pack`, so that lengths alone decide its rows.
+        method: the method of a dataset that takes it: `apply` calls this one.
+        node_name: its name in the fingerprint of a `MapDataset`; "" (default): its class's.
     """
 
     takes: int | None = None
@@ -116,14 +129,16 @@ class Operation:
     needs_one: ClassVar[bool] = True
     only_stacks: bool = False
     keeps_elements: ClassVar[bool] = False
+    only_filters: ClassVar[bool] = False
     one_to_one: ClassVar[bool] = True
+    max_fan_out: int | None = None
     reads_position: ClassVar[bool] = False
+    reads_index: ClassVar[bool] = False
     needs_seed: ClassVar[bool] = False
     puts_together: ClassVar[bool] = False
-
-    def taking(self, count: int) -> Operation:
-        """The same operation, which takes another number of elements."""
-        raise NotImplementedError
+    plans_rows: ClassVar[bool] = False
+    method: ClassVar[str] = ""
+    node_name: ClassVar[str] = ""
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         """Make the step that stands before `then`.
@@ -135,6 +150,52 @@ class Operation:
         """
         raise NotImplementedError
 
+    def taking(self, count: int) -> Operation:
+        """The same operation, which takes another number of elements."""
+        raise NotImplementedError
+
+    def with_chain_seed(self, seed_for: SeedFor, number: int) -> Operation:
+        """The operation in a chain, whose order has no seed: with one of its own, if it is random.
+
+        Args:
+            seed_for: gives the seed, from the method's name and the seed that was passed to it, if one was.
+            number: how many operations come before it.
+
+        Raises:
+            SeedError: it is random and takes no seed of its own.
+        """
+        if self.needs_seed:
+            raise SeedError(f"{self!r} draws by the sampler's seed, and a chain has none; use it in a DataLoader.")
+        return self
+
+    @property
+    def user_function(self) -> Callable[..., Any] | None:
+        """The user's function that does the work, if it is one function that does."""
+        return None
+
+    @property
+    def plain_function(self) -> Callable[[Element], Any] | None:
+        """A function of an element alone that does all: gives the result, or says whether to keep it; None if none does."""
+        return None
+
+    @property
+    def name_in_stats(self) -> str:
+        """The name in stats and verdicts: that of the user's function, or of the class.
+
+        >>> from headrace import Batch, MapTransform
+        >>> def decode(record):
+        ...     return record
+        >>> [operation.name_in_stats for operation in (MapTransform(decode), Batch(2), Batch(2, batch_fn=decode))]
+        ['decode', 'Batch', 'decode']
+        >>> MapTransform(lambda x: x).name_in_stats
+        'lambda'
+        """
+        function = self.user_function
+        own = function is None or getattr(function, "__self__", None) is self
+        named = self if own else getattr(function, "func", function)
+        name = getattr(named, "__name__", None) or type(named).__name__
+        return "lambda" if name == "<lambda>" else str(name)
+
     def identity_parameters(self) -> dict[str, Any]:
-        """What tells this operation from others of its kind in a checkpoint: its attributes."""
+        """The attributes that tell this operation from others of its kind in a checkpoint."""
         return vars(self)

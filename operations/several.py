@@ -1,16 +1,15 @@
-"""Operations on several elements at a time, which stay elements: shuffled within a window, or put together.
-
-In: elements. Out: the same ones in another order; or a tuple or dict of some.
-"""
+"""Operations on several elements at a time, which stay elements: shuffled within a window, or put together."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..common.keyed_random import KeyedGenerator
 from ..common.validation import whole_number
-from .protocol import Context, Element, Operation, Step
+from .chain import Chain, ChainT
+from .protocol import Context, Element, Operation, SeedFor, Step
 
 
 class WindowShuffle(Operation):
@@ -37,8 +36,14 @@ class WindowShuffle(Operation):
 
     @property
     def needs_seed(self) -> bool:  # type: ignore[override]
-        """As the base says."""
+        """Without a seed of its own."""
         return self.seed is None
+
+    def with_chain_seed(self, seed_for: SeedFor, number: int) -> WindowShuffle:
+        """The same shuffle with a seed of its own."""
+        other = copy.copy(self)
+        other.seed = seed_for("window_shuffle", self.seed)
+        return other
 
     def __repr__(self) -> str:
         return f"WindowShuffle({self.window_size})"
@@ -63,6 +68,24 @@ class WindowShuffle(Operation):
                 then(element)
 
         return in_groups(self.window_size, push_window, context, number, keeps_rest=True)
+
+
+class WindowShuffleMethods(Chain[ChainT]):
+    """The method of a stream for this operation; that of a `MapDataset` changes the order of its indices."""
+
+    def window_shuffle(self, window_size: int, seed: int | None = None) -> ChainT:
+        """Shuffles elements within windows: those of one come before those of the next.
+
+        Args:
+            window_size: elements of a window.
+            seed: in `[0, 2^64)`; None (default): made of that of `seed()` before.
+
+        >>> from headrace import MapDataset
+        >>> shuffled = list(MapDataset.range(6).to_iter_dataset().window_shuffle(3, seed=1))
+        >>> sorted(shuffled[:3]), sorted(shuffled[3:])
+        ([0, 1, 2], [3, 4, 5])
+        """
+        return self.then(WindowShuffle(window_size, seed))
 
 
 class Together(Operation):

@@ -22,7 +22,12 @@ from .column import Column
 from .memory import allocated
 from .protocol import Allocate, Element, Tell, allocate_plainly, tell_nobody
 from .trees import Structure, bare_lists, flatten, is_leaf, leaf_names
-from .tuned import CHUNK_BYTES, CHUNK_ROWS
+
+CHUNK_ROWS = 64
+"""Rows that wait to be copied together. `mnist` takes 1.5 times as long with one at a time, 1.17 with 8, 1.06 with 128."""
+
+CHUNK_BYTES = 256 << 10
+"""Bytes of them, so that they are in the caches still. Rows of 30 KB take 1.2 times as long with a quarter of it."""
 
 
 class Stack:
@@ -85,6 +90,17 @@ class Stack:
         """The batch of the first `rows` rows; its memory is the receiver's from now on."""
         assert self._layout is not None
         return self._layout.finish(rows)
+
+
+def stacked(elements: Sequence[Element]) -> Element:
+    """The batch of these elements, at least one, as a plain `Batch` makes it.
+
+    >>> stacked([1, 2]).tolist()
+    [1, 2]
+    """
+    stack = Stack(len(elements), allocate_plainly)
+    stack.add(0, elements)
+    return stack.finish(len(elements))
 
 
 class Layout:

@@ -1,7 +1,6 @@
-"""Operations on single elements: map, random map, map with index, filter, flat map.
+"""Operations on single elements: map, random map, map with index, filter, flat map; and a dataset's methods for them.
 
-In: elements (trees of arrays and scalars). Out: elements. Each is used by subclassing it and overriding its one method, or
-by passing it a function.
+Each is used by subclassing it and overriding its one method, or by passing it a function.
 
 Every step says its operation's number when an exception passes through it: that costs nothing until one does.
 """
@@ -9,7 +8,7 @@ Every step says its operation's number when an exception passes through it: that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -17,49 +16,11 @@ from ..common.keyed_random import KeyedGenerator, child_row
 from ..common.messages import a_kind_of, short_repr
 from ..common.validation import whole_number
 from ..errors import FanOutError
-from .protocol import Context, Element, Operation, Step
+from .chain import Chain, ChainT
+from .function import FunctionOperation, as_kind
+from .protocol import Context, Element, Operation, SeedFor, Step
 
-
-class FunctionOperation(Operation):
-    """An operation that is one function: passed to it, or a method of a subclass named by `method`."""
-
-    method: ClassVar[str]
-    _function: Callable[..., Any] | None = None
-
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:
-        if function is not None and not callable(function):
-            raise TypeError(
-                f"{type(self).__name__}({short_repr(function)}): pass a function, or subclass and define {self.method}."
-            )
-        self._function = function
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The function that works on one element."""
-        own = getattr(self, self.method)
-        overridden = getattr(own, "__func__", own) is not getattr(_base_of(type(self)), self.method)
-        function = own if overridden else self._function
-        if function is None:
-            name = type(self).__name__
-            raise TypeError(
-                f"{name} has nothing to do: override {self.method}() in a subclass or pass {name}(function)."
-            )
-        return function
-
-    def _call(self, *arguments: Any) -> Any:
-        if self._function is None:
-            raise NotImplementedError(f"override {self.method}() in {type(self).__name__}.")
-        return self._function(*arguments)
-
-    def __repr__(self) -> str:
-        function = self._function
-        name = "" if function is None else getattr(function, "__qualname__", None) or short_repr(function)
-        return f"{type(self).__name__}({name})"
-
-
-def _base_of(kind: type) -> type:
-    """The class of this module that `kind` is made from."""
-    return next(base for base in kind.__mro__ if base.__module__ == __name__)
+WORD = (1 << 64) - 1
 
 
 class MapTransform(FunctionOperation):
@@ -76,10 +37,16 @@ class MapTransform(FunctionOperation):
     """
 
     method = "map"
+    node_name = "Mapped"
 
     def map(self, element: Element) -> Element:
         """The element that takes the place of `element`."""
         return self._call(element)
+
+    @property
+    def plain_function(self) -> Callable[[Element], Any] | None:
+        """The function."""
+        return self.function if type(self).connect is MapTransform.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function = self.function
@@ -109,6 +76,10 @@ class RandomMapTransform(FunctionOperation):
     reads_position = True
     needs_seed = True
 
+    def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
+        """The same map with a key of its own."""
+        return KeyedRandomMap(self, seed_for(self.method, None), number)
+
     def random_map(self, element: Element, rng: np.random.Generator) -> Element:
         """The element that takes the place of `element`."""
         return self._call(element, rng)
@@ -127,6 +98,49 @@ class RandomMapTransform(FunctionOperation):
         return random_map_step
 
 
+class KeyedRandomMap(Operation):
+    """A random map that draws by (seed, position, row, number), of which seed and number are its own, not the pipeline's.
+
+    Args:
+        transform: the map.
+        seed: in `[0, 2^64)`; None: a chain gives one.
+        number: tells it from other random maps of the same seed.
+    """
+
+    node_name = "RandomMapped"
+    reads_position = True
+
+    def __init__(self, transform: RandomMapTransform, seed: int | None, number: int = 0) -> None:
+        self.transform = transform
+        self.seed = seed
+        self.number = number
+
+    def __repr__(self) -> str:
+        return repr(self.transform)
+
+    @property
+    def user_function(self) -> Callable[..., Any]:
+        """That of the transform."""
+        return self.transform.function
+
+    def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
+        """The same map, as a chain numbers it."""
+        return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
+
+    def connect(self, then: Step, context: Context, number: int) -> Step:
+        function, seed = self.transform.function, self.seed
+        generator_at = KeyedGenerator(self.number).at
+
+        def keyed_random_map_step(element: Element) -> None:
+            try:
+                then(function(element, generator_at(seed, context.position & WORD, context.row)))
+            except Exception:
+                context.blame(number)
+                raise
+
+        return keyed_random_map_step
+
+
 class MapWithIndexTransform(FunctionOperation):
     """One element in, one out, with its position in the global order (of a batch: that of its first record).
 
@@ -135,7 +149,9 @@ class MapWithIndexTransform(FunctionOperation):
     """
 
     method = "map_with_index"
+    node_name = "IndexMapped"
     reads_position = True
+    reads_index = True
 
     def map_with_index(self, index: int, element: Element) -> Element:
         """The element that takes the place of `element`."""
@@ -162,11 +178,18 @@ class Filter(FunctionOperation):
     """
 
     method = "filter"
+    node_name = "Filtered"
     one_to_one = False
+    only_filters = True
 
     def filter(self, element: Element) -> bool:
-        """Whether to keep `element`."""
+        """True keeps `element`."""
         return bool(self._call(element))
+
+    @property
+    def plain_function(self) -> Callable[[Element], Any] | None:
+        """The function."""
+        return self.function if type(self).connect is Filter.connect else None
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         function = self.function
@@ -195,8 +218,8 @@ class FlatMap(FunctionOperation):
     """
 
     method = "flat_map"
+    node_name = "FlatMapped"
     one_to_one = False
-    max_fan_out: int | None = None
 
     def __init__(self, function: Callable[..., Any] | None = None, max_fan_out: int | None = None) -> None:
         super().__init__(function)
@@ -231,6 +254,88 @@ class FlatMap(FunctionOperation):
             context.row = row
 
         return flat_map_step
+
+
+class TransformMethods(Chain[ChainT]):
+    """The methods of a dataset for these operations."""
+
+    def map(self, transform: MapTransform | Callable[[Any], Any]) -> ChainT:
+        """A function of each element.
+
+        >>> from headrace import MapDataset
+        >>> MapDataset.range(5).map(lambda x: x + 1)[2]
+        3
+        """
+        return self.then(as_kind(MapTransform, transform))
+
+    def random_map(self, transform: RandomMapTransform | Callable[..., Any], *, seed: int | None = None) -> ChainT:
+        """A function of each element and a generator, which depends on the seed and on where the element stands alone.
+
+        Args:
+            transform: a function `(element, rng)`, or a `RandomMapTransform`.
+            seed: in `[0, 2^64)`; None (default): made of that of `seed()` before.
+
+        Raises:
+            SeedError: there is no seed.
+
+        >>> from headrace import MapDataset
+        >>> noisy = MapDataset.range(5).random_map(lambda x, rng: x + rng.random(), seed=1)
+        >>> noisy[2] == noisy[2], noisy[2] == noisy[7], list(noisy) == list(noisy.to_iter_dataset())
+        (True, False, True)
+        """
+        return self.then(KeyedRandomMap(as_kind(RandomMapTransform, transform), seed))
+
+    def map_with_index(self, transform: MapWithIndexTransform | Callable[[int, Any], Any]) -> ChainT:
+        """A function of an index and the element: of a `MapDataset`, the index that is asked for.
+
+        In a stream it is the index that the element had in the `MapDataset`, whatever was left out before; for a batch, and
+        for what a flat map gave, that of the (first) record that it was made of.
+
+        >>> from headrace import MapDataset
+        >>> MapDataset.range(5).map_with_index(lambda index, x: (index, x))[7]
+        (7, 2)
+        >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.map_with_index(lambda index, x: (index, x)))
+        [(1, 1), (3, 3), (5, 5)]
+        """
+        return self.then(as_kind(MapWithIndexTransform, transform))
+
+    def filter(self, transform: Filter | Callable[[Any], bool]) -> ChainT:
+        """The elements that a function is true of; None for the others in a `MapDataset`, whose length stays.
+
+        >>> from headrace import MapDataset
+        >>> dataset = MapDataset.range(5).filter(lambda x: x % 2)
+        >>> len(dataset), dataset[2], list(dataset)
+        (5, None, [1, 3])
+        """
+        return self.then(as_kind(Filter, transform))
+
+    def flat_map(self, transform: Any, max_fan_out: int | None = None) -> ChainT:
+        """The elements that a function gives for each, in a list or another iterable.
+
+        A `MapDataset` has `max_fan_out` indices for each element; those that are not needed have None.
+
+        Args:
+            transform: the function, or a `FlatMap`.
+            max_fan_out: most elements of one; more are an error. None (default): that of the `FlatMap`, or no limit.
+
+        Raises:
+            ValueError: a `MapDataset` has no `max_fan_out`.
+
+        >>> from headrace import MapDataset
+        >>> dataset = MapDataset.source(["to be", "or"]).flat_map(str.split, max_fan_out=3)
+        >>> len(dataset), dataset[1], dataset[2], list(dataset)
+        (6, 'be', None, ['to', 'be', 'or'])
+        """
+        return self.then(fan_out_of(transform, max_fan_out))
+
+
+def fan_out_of(transform: Any, max_fan_out: int | None) -> FlatMap:
+    """A flat map, with the limit that was passed with it, or that it has itself."""
+    if isinstance(transform, FlatMap) and max_fan_out is None:
+        return as_kind(FlatMap, transform)
+    limit = getattr(transform, "max_fan_out", None) if max_fan_out is None else max_fan_out
+    return FlatMap(as_kind(FlatMap, transform).function, limit)
 
 
 def as_operation(operation: Any) -> Operation:

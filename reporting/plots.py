@@ -14,7 +14,7 @@ import numpy as np
 
 from ..common.messages import shorten
 from ..errors import MissingExtraError
-from ..loader.timing.stats import StageStats
+from ..loader.timing.snapshot import StageStats
 from .recording import Recording, Sample
 from .timeline import Span, Timeline, Track
 

@@ -56,7 +56,8 @@ FEW = 24
 
 def parameters_of(index_map: IndexMap) -> list[Any]:
     """The values that tell a map from others."""
-    return [type(index_map).__name__, *dataclasses.astuple(index_map)]  # type: ignore[call-overload]
+    name = getattr(index_map, "fingerprint_name", type(index_map).__name__)
+    return [name, *dataclasses.astuple(index_map)]  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Shuffle:
 
 
 @dataclass(frozen=True)
-class WindowShuffle:
+class ShuffledWindows:
     """Each window of consecutive elements in an order of its own; the last one of an epoch may be smaller.
 
     Attributes:
@@ -112,6 +113,7 @@ class WindowShuffle:
     window: int
     seed: int
 
+    fingerprint_name: ClassVar[str] = "WindowShuffle"  # as states know it
     keeps_indices: ClassVar[bool] = False
     change: ClassVar[Change] = "shuffles"
 

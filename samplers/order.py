@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Positions = NDArray[np.int64]
 
 
-class Remainder:
+class UnreadOrder:
     """The positions below `total` that shards standing at these local positions have not delivered.
 
     Memory grows with the number of shards, and the time for a position with its logarithm.
@@ -29,7 +29,7 @@ class Remainder:
         reached: local position of each shard, shard 0 first.
         total: number of positions, of all shards, before.
 
-    >>> left = Remainder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
+    >>> left = UnreadOrder([2, 1, 2], total=10)  # delivered: 0, 3; 1; 2, 5
     >>> left.length, left.positions(np.arange(left.length)).tolist()
     (5, [4, 6, 7, 8, 9])
     """
@@ -150,7 +150,7 @@ class Without:
     """
 
     hangs_on_end = False
-    """As of a `Remainder`."""
+    """As of a `UnreadOrder`."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]], total: int) -> None:
         self.ranges = tuple(ranges)

@@ -23,7 +23,7 @@ from ..files.stamps import Stamp
 from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ..files.urls import is_remote
 from .keys import Keys, check_key, check_keys
-from .used_records import FilePlace
+from .provenance import FilePlace
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 """How the names of images end, in small letters."""

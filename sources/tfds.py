@@ -26,7 +26,7 @@ from ..files.storage_options import StorageOptions, StorageOptionsLike, storage_
 from ..files.urls import is_remote, stays_inside
 from .array_record.source import ArrayRecordDataSource
 from .keys import Keys, check_key, check_keys
-from .used_records import FilePlace
+from .provenance import FilePlace
 
 _DATA = re.compile(r"-\d{5,}-of-\d{5,}")
 """In the names of files with examples."""

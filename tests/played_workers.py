@@ -16,7 +16,7 @@ from headrace.loader.executors.processes.channel import Channel, Done, Encoded, 
 from headrace.loader.executors.processes.codec import decode
 from headrace.loader.executors.processes.spawner import Spawner
 from headrace.loader.executors.transport import Ready
-from headrace.loader.work.tasks import Block, RowTags, SpanTask
+from headrace.loader.work.tasks import Block, RowOrigins, SpanTask
 
 
 class FakeChannel(Channel):
@@ -68,7 +68,7 @@ class FakeWorker:
     def __init__(self, number: int, channel: FakeChannel) -> None:
         self.number = number
         self.channel = channel
-        self.asked: deque[tuple[list[Any], RowTags]] = deque()
+        self.asked: deque[tuple[list[Any], RowOrigins]] = deque()
 
     def begin(self) -> None:
         """Say that it is ready."""
@@ -155,12 +155,12 @@ class FakeSpawner(Spawner):
         self._status = signal.SIGKILL
 
 
-def _asked(message: RunTasks) -> list[tuple[list[Any], RowTags]]:
+def _asked(message: RunTasks) -> list[tuple[list[Any], RowOrigins]]:
     """Of each task of a message its rows, and their tags."""
     blocks = {number: _rows(encoded)[start:stop] for number, encoded, start, stop, _ in message.named}
     asked = []
     for task in map(unpack_task, message.tasks):
-        tags = RowTags()
+        tags = RowOrigins()
         if isinstance(task, SpanTask):
             for unit, position in enumerate(range(task.start, task.stop)):
                 tags.add(unit, position, 0)
@@ -176,7 +176,7 @@ def _rows(encoded: Encoded) -> list[Any]:
     return list(decode(encoded, {}.__getitem__))
 
 
-def _answer(rows: list[Any], tags: RowTags) -> tuple[Any, Encoded, list[tuple[int, int]]]:
+def _answer(rows: list[Any], tags: RowOrigins) -> tuple[Any, Encoded, list[tuple[int, int]]]:
     block = Block(rows, tags)
     block.seconds = 1e-3
     return pack_header(block), ([], pickle.dumps(rows)), []

@@ -1,217 +1,201 @@
-"""Nodes that do something to elements: operations, evaluated for any index.
+"""Nodes that apply an operation to elements, at any index. None passes through: it stands for an element that was left out.
 
-In: elements of one node. Out: elements. None passes through: it stands for an element that was left out.
-
-A node gives what the operation gives in the engine at the same place; so it does not matter which of the two evaluates it.
+An element is pushed through the very step that the engine runs; so it does not matter which of the two evaluates an operation.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import threading
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import numpy as np
 
-from ...common.keyed_random import KeyedGenerator, child_row
+from ...common.keyed_random import child_row
 from ...common.messages import short_repr
-from ...errors import FanOutError
-from ...operations import Batch, Filter, FlatMap, MapTransform, MapWithIndexTransform, Operation
-from ...operations.batch import stacked
+from ...operations import Operation
 from ...operations.identity import fingerprint
-from ...operations.keyed import KeyedRandomMap
+from ...operations.protocol import Context
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.used_records import UsedRecord, in_row
+from ...sources.provenance import UsedRecord, in_row
 from .line import Line
 from .node import Get, Node, OnOne, telling_datasets
+from .packed import Packed
 
-_WORD = (1 << 64) - 1
+
+def applied(node: Node, operation: Operation) -> Node:
+    """The node of an operation's results.
+
+    Raises:
+        TypeError: it cannot be evaluated at an index.
+    """
+    if operation.plans_rows:
+        return Packed.of(node, cast(Any, operation), None)
+    if operation.takes is not None and operation.one_to_one:
+        return Batched.of(node, operation)
+    if operation.takes is not None:
+        raise TypeError(
+            f"{short_repr(operation)} takes several elements, and a MapDataset does not know which ones make the element at an "
+            "index; use it in a stream, to_iter_dataset().apply(…)."
+        )
+    return (
+        Applied(node, operation) if operation.one_to_one or operation.only_filters else FlatMapped.of(node, operation)
+    )
+
+
+class Runner:
+    """The step of an operation, for one thread."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._found: list[Any] = []
+        self._context = Context()
+        self._step = operation.connect(self._found.append, self._context, 0)
+
+    def __call__(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
+        """The results for elements, the first of which stands at this place."""
+        context, step = self._context, self._step
+        context.position, context.row, context.most = position, row, len(elements)
+        for element in elements:
+            step(element)
+        for finish in context.at_end:
+            finish()
+        found = self._found.copy()
+        self._found.clear()
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class Applied(OnOne):
-    """Base: an operation on the elements of a node."""
+    """An operation that makes one element of each, or none; and the base of nodes of other operations."""
 
     operation: Operation
 
-    moves_freely: ClassVar[bool] = False
-    """See `Line`."""
+    @property
+    def kind(self) -> str:
+        """The operation's."""
+        return self.operation.node_name or type(self.operation).__qualname__
 
     @property
     def parameters(self) -> Any:
-        """As the base says."""
+        """The operation's fingerprint."""
         return fingerprint(self.operation)
 
     @property
+    def sparse_as(self) -> str | None:
+        """The method of an operation that leaves elements out."""
+        return None if self.operation.one_to_one else self.operation.method or self.kind
+
+    @property
     def operations(self) -> int:
-        """As the base says."""
+        """One more than below."""
         return self.input.operations + 1
 
+    @cached_property
+    def _idle(self) -> list[Runner]:
+        """The runners that no thread uses at the moment, even one whose function asks this node for another element."""
+        return []
+
+    def run(self, elements: Sequence[Any], position: int, row: int) -> list[Any]:
+        """The operation's results for elements, the first of which stands at this place."""
+        try:
+            runner = self._idle.pop()
+        except IndexError:
+            runner = Runner(self.operation)
+        found = runner(elements, position, row)
+        self._idle.append(runner)  # one that failed is not used again
+        return found
+
+    @cached_property
+    def _at(self) -> Callable[[Any, int], Any]:
+        """The result for an element that is not None, and its index; None if the operation leaves it out."""
+        run, place, plain = self.run, self.input.place, self.operation.plain_function
+        if plain is not None and self.operation.only_filters:
+            return lambda element, index: element if plain(element) else None
+        if plain is not None:
+            return lambda element, index: plain(element)
+        if self.operation.reads_index or not self.operation.reads_position:
+            return lambda element, index: next(iter(run((element,), index, 0)), None)
+        return lambda element, index: next(iter(run((element,), *place(index))), None)
+
+    def records(self, indices: Indices) -> Sequence[Any]:
+        """The results for those below."""
+        at, below = self._at, zip(self.input.records(indices), indices.tolist())
+        return [None if element is None else at(element, index) for element, index in below]
+
+    def getter(self) -> Get:
+        """The result for one below."""
+        get, at = self.input.getter(), self._at
+
+        def result(index: int) -> Any:
+            element = get(index)
+            return None if element is None else at(element, index)
+
+        return result
+
     def place(self, index: int) -> tuple[int, int]:
-        """As the base says."""
-        return self.input.place(index)
+        """As below; what is evaluated counts its own elements."""
+        return self.input.place(index) if self._engine_agrees else (index, 0)
+
+    @cached_property
+    def _engine_agrees(self) -> bool:
+        """The engine gives the same: for it, the index of an element is its position, which it is not after a batch."""
+        return not self.operation.reads_index or self.input.line.keeps_positions
 
     @property
     def line(self) -> Line:
-        """As the base says."""
-        return self.input.line.then(self.operation, self.moves_freely)
+        """With the operation on top, if the engine gives the same."""
+        if not self._engine_agrees:
+            return self.evaluated
+        return self.input.line.then(self.operation, moves_freely=not self.operation.reads_position)
 
     @property
     def apart(self) -> tuple[Node, Line]:
-        """As the base says."""
-        if not self.moves_freely:
+        """Below what an operation does that does not look at positions, the order is taken apart, too."""
+        if self.operation.reads_position:
             return super().apart
         base, order = self.input.apart
         return dataclasses.replace(self, input=base), order
 
 
 @dataclass(frozen=True, eq=False)
-class Mapped(Applied):
-    """A function of each element."""
-
-    operation: MapTransform
-    moves_freely: ClassVar[bool] = True
-
-    def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
-        function = self.operation.function
-        return [None if element is None else function(element) for element in self.input.records(indices)]
+class Regrouped(Applied):
+    """Base of nodes whose indices are not those below."""
 
     def getter(self) -> Get:
-        """As the base says."""
-        get, function = self.input.getter(), self.operation.function
-
-        def mapped(index: int) -> Any:
-            element = get(index)
-            return None if element is None else function(element)
-
-        return mapped
-
-
-@dataclass(frozen=True, eq=False)
-class Filtered(Applied):
-    """None where a function is false."""
-
-    operation: Filter
-    moves_freely: ClassVar[bool] = True
-    sparse_as: ClassVar[str | None] = "filter"
-
-    def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
-        keeps = self.operation.function
-        elements = self.input.records(indices)
-        return [element if element is not None and keeps(element) else None for element in elements]
-
-    def getter(self) -> Get:
-        """As the base says."""
-        get, keeps = self.input.getter(), self.operation.function
-
-        def filtered(index: int) -> Any:
-            element = get(index)
-            return element if element is not None and keeps(element) else None
-
-        return filtered
-
-
-@dataclass(frozen=True, eq=False)
-class OfIndex(Applied):
-    """A function of each element and its index, whatever else it needs."""
-
-    @property
-    @abstractmethod
-    def function(self) -> Callable[[int, Any], Any]:
-        """Of an index and the element there."""
-
-    def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
-        function, elements = self.function, self.input.records(indices)
-        return [
-            None if element is None else function(index, element) for index, element in zip(indices.tolist(), elements)
-        ]
-
-    def getter(self) -> Get:
-        """As the base says."""
-        get, function = self.input.getter(), self.function
-
-        def mapped(index: int) -> Any:
-            element = get(index)
-            return None if element is None else function(index, element)
-
-        return mapped
-
-    def place(self, index: int) -> tuple[int, int]:
-        """As the base says; what is evaluated counts its own elements."""
-        return self.input.place(index) if self._at_position else (index, 0)
+        """The only one of the elements at one index."""
+        return Node.getter(self)
 
     @property
     def line(self) -> Line:
-        """As the base says; after a batch or a flat map, a position is no index."""
-        return self.input.line.then(self.operation, self.moves_freely) if self._at_position else self.evaluated
-
-    @cached_property
-    def _at_position(self) -> bool:
-        """Whether the engine can take it apart, as an element is at the position of its index."""
-        return self.input.line.keeps_positions
-
-
-@dataclass(frozen=True, eq=False)
-class IndexMapped(OfIndex):
-    """A user's function of each element and its index."""
-
-    operation: MapWithIndexTransform
+        """With the operation on top, at other positions than below."""
+        return self.input.line.then(self.operation, moves_freely=False, keeps_positions=False)
 
     @property
-    def function(self) -> Callable[[int, Any], Any]:
-        """As the base says."""
-        return self.operation.function
+    def apart(self) -> tuple[Node, Line]:
+        """Itself: another order of elements would regroup others."""
+        return self, self.evaluated
 
 
 @dataclass(frozen=True, eq=False)
-class RandomMapped(Applied):
-    """A function of each element and a generator."""
-
-    operation: KeyedRandomMap
-
-    def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
-        draw = self._drawing(self.operation.generator())
-        return list(map(draw, self.input.records(indices), indices.tolist()))
-
-    def getter(self) -> Get:
-        """As the base says; each thread has a generator of its own."""
-        get, mine = self.input.getter(), threading.local()
-
-        def mapped(index: int) -> Any:
-            draw = getattr(mine, "draw", None)
-            if draw is None:
-                draw = mine.draw = self._drawing(self.operation.generator())
-            return draw(get(index), index)
-
-        return mapped
-
-    def _drawing(self, generator: KeyedGenerator) -> Any:
-        function, seed, place, at = self.operation.transform.function, self.operation.seed, self.place, generator.at
-
-        def draw(element: Any, index: int) -> Any:
-            if element is None:
-                return None
-            position, row = place(index)
-            return function(element, at(seed, position & _WORD, row))
-
-        return draw
-
-
-@dataclass(frozen=True, eq=False)
-class FlatMapped(Applied):
+class FlatMapped(Regrouped):
     """Several elements of each: as many indices as there may be at most, and None where there are fewer."""
 
-    operation: FlatMap
-    sparse_as: ClassVar[str | None] = "flat_map"
+    @classmethod
+    def of(cls, node: Node, operation: Operation) -> FlatMapped:
+        """The node over another one.
+
+        Raises:
+            ValueError: it is unknown how many elements one may become.
+        """
+        if not operation.max_fan_out:
+            raise ValueError(
+                "flat_map of a MapDataset needs max_fan_out=, the most elements that one may become, to know what stands at an "
+                "index; pass it, or use to_iter_dataset().flat_map(…), which needs none."
+            )
+        return cls(node, operation)
 
     @cached_property
     def _fan_out(self) -> int:
@@ -219,55 +203,37 @@ class FlatMapped(Applied):
 
     @property
     def length(self) -> int:
-        """As the base says."""
+        """An index for each element that there may be."""
         return min(self.input.length * self._fan_out, ENDLESS)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says; each element below is read once."""
+        """The children of those below, each of which is read once."""
         below, children = np.divmod(indices, self._fan_out)
         distinct, which = np.unique(below, return_inverse=True)
-        families = list(map(self._children, self.input.records(distinct)))
+        families = list(map(self._children, self.input.records(distinct), distinct.tolist()))
         return [_item(families[family], child) for family, child in zip(which.tolist(), children.tolist())]
 
     def getter(self) -> Get:
-        """As the base says."""
+        """A child of one below."""
         get, fan_out = self.input.getter(), self._fan_out
-        return lambda index: _item(self._children(get(index // fan_out)), index % fan_out)
+        return lambda index: _item(self._children(get(index // fan_out), index // fan_out), index % fan_out)
 
-    def _children(self, element: Any) -> Sequence[Any]:
-        if element is None:
-            return ()
-        found: Iterable[Any] | None = self.operation.function(element)
-        if found is None:
-            raise TypeError(
-                f"{short_repr(self.operation)} gave None for an element; return a list, [] to drop the element."
-            )
-        children = list(found)
-        if len(children) > self._fan_out:
-            raise FanOutError(
-                f"{short_repr(self.operation)} made more than max_fan_out={self._fan_out} elements of one; raise it or "
-                "return fewer."
-            )
-        return children
+    def _children(self, element: Any, index: int) -> Sequence[Any]:
+        return () if element is None else self.run((element,), *self.input.place(index))
 
     def dataset_at(self, index: int) -> str | None:
-        """As the base says."""
+        """That of the element it was made of."""
         return self.input.dataset_at(index // self._fan_out)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """As the base says."""
+        """Those of the element it was made of."""
         return self.input.made_of(index // self._fan_out)
 
     def place(self, index: int) -> tuple[int, int]:
-        """As the base says."""
+        """A row at the position of the element it was made of."""
         below, child = divmod(index, self._fan_out)
         position, row = self.input.place(below)
         return position, child_row(row, child)
-
-    @property
-    def line(self) -> Line:
-        """As the base says."""
-        return self.input.line.then(self.operation, moves_freely=False, keeps_positions=False)
 
 
 def _item(items: Sequence[Any], number: int) -> Any:
@@ -275,40 +241,57 @@ def _item(items: Sequence[Any], number: int) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Batched(Applied):
-    """Batches of consecutive elements; each epoch is put into batches on its own."""
+class Batched(Regrouped):
+    """One element of consecutive ones; each epoch is grouped on its own."""
 
-    operation: Batch
+    size: int
+
+    @classmethod
+    def of(cls, node: Node, operation: Operation) -> Batched:
+        """The node over another one.
+
+        Raises:
+            ValueError: a filter or flat map is below.
+        """
+        if sparse := node.left_out_by:
+            raise ValueError(
+                f"`MapDataset.batch` can not follow `MapDataset.{sparse}`, which leaves elements out; make batches of the "
+                "stream, to_iter_dataset().batch(…)."
+            )
+        return cls(node, operation, operation.takes or 1)
 
     @property
     def length(self) -> int:
-        """As the base says."""
-        below, size = self.input.length, self.operation.batch_size
+        """The number of batches."""
+        below, size = self.input.length, self.size
         if below >= ENDLESS:
             return ENDLESS
-        return below // size if self.operation.drop_remainder else -(-below // size)
+        return below // size if self.operation.drops_remainder else -(-below // size)
 
     @property
     def parameters(self) -> Any:
-        """As the base says."""
-        return [fingerprint(self.operation), self.operation.batch_size]
+        """The operation's fingerprint and the size, which this leaves out."""
+        return [fingerprint(self.operation), self.size]
 
     @property
     def may_be_none(self) -> bool:
-        """As the base says."""
+        """False: a batch is there, whatever is in it."""
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says; all elements are read in one call."""
+        """The batches at many indices; all elements are read in one call."""
         parts = [self._below(index) for index in indices.tolist()]
         wanted = np.concatenate([np.arange(*part, dtype=np.int64) for part in parts] or [indices])
         elements = iter(self.input.records(wanted))
         with telling_datasets(self.input, wanted):
-            return [self._batch([next(elements) for _ in range(*part)]) for part in parts]
+            return [self._batch([next(elements) for _ in range(*part)], part[0]) for part in parts]
+
+    def _batch(self, elements: list[Any], start: int) -> Any:
+        return self.run(elements, *(self.input.place(start) if self.operation.reads_position else (start, 0)))[0]
 
     def _below(self, index: int) -> tuple[int, int]:
         """The first index of a batch's elements, and the one after the last."""
-        below, size = self.input.length, self.operation.batch_size
+        below, size = self.input.length, self.size
         epoch, number = divmod(index, self.length)
         start, stop = epoch * below + number * size, epoch * below + min((number + 1) * size, below)
         if not -ENDLESS <= start < stop <= ENDLESS:
@@ -317,24 +300,14 @@ class Batched(Applied):
             )
         return start, stop
 
-    def _batch(self, elements: list[Any]) -> Any:
-        batch_fn = self.operation.batch_fn
-        return stacked(elements) if batch_fn is None else batch_fn(elements)
-
     def dataset_at(self, index: int) -> None:
         """None: a batch may have elements of several."""
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """As the base says."""
+        """Those of its elements, each in a row."""
         rows = enumerate(range(*self._below(index)))
         return [used for row, below in rows for used in in_row(self.input.made_of(below), row)]
 
     def place(self, index: int) -> tuple[int, int]:
-        """As the base says: the place of its first element; what is dropped does not count."""
-        drops = self.operation.drop_remainder
-        return self.input.place(index * self.operation.batch_size if drops else self._below(index)[0])
-
-    @property
-    def line(self) -> Line:
-        """As the base says."""
-        return self.input.line.then(self.operation, moves_freely=False, keeps_positions=False)
+        """The place of its first element; what is dropped does not count."""
+        return self.input.place(index * self.size if self.operation.drops_remainder else self._below(index)[0])

@@ -20,7 +20,7 @@ from ...samplers.chain_order import ChainOrder
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources.mixed.source import MixedSource
-from ...sources.used_records import UsedRecord
+from ...sources.provenance import UsedRecord
 from .choices import Choice
 from .line import Line
 from .node import Evaluated, Get, Node, some_lengths

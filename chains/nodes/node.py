@@ -19,7 +19,7 @@ from ...common.messages import first_few
 from ...errors import BatchError, PackError
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
-from ...sources.used_records import UsedRecord
+from ...sources.provenance import UsedRecord
 from .line import Line
 from .seeds import Seeds, nearest_first
 
@@ -30,8 +30,15 @@ Get = Callable[[int], Any]
 class Node:
     """Base of all nodes. They are immutable, and any number of threads may use one."""
 
-    sparse_as: ClassVar[str | None] = None
-    """The method that made a node which leaves elements out."""
+    @property
+    def kind(self) -> str:
+        """Its name in fingerprints."""
+        return type(self).__name__
+
+    @property
+    def sparse_as(self) -> str | None:
+        """The method that made a node which leaves elements out."""
+        return None
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -59,7 +66,7 @@ class Node:
     @property
     def identity(self) -> list[Any]:
         """What the node and all below it are, in plain values."""
-        return [type(self).__name__, self.parameters, *(node.identity for node in self.inputs)]
+        return [self.kind, self.parameters, *(node.identity for node in self.inputs)]
 
     @property
     def mixes(self) -> list[Any]:
@@ -197,7 +204,7 @@ class Evaluated:
         return type(self), (self._node, self._length)
 
     def __repr__(self) -> str:
-        return f"MapDataset of {type(self._node).__name__}"
+        return f"MapDataset of {self._node.kind}"
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ...operations.identity import fingerprint
 from ...operations.packing.pieces import end_to_end
 from ...operations.packing.plan import PackPlan
 from ...samplers.index_maps import Indices
-from ...sources.used_records import TokenSpan, UsedRecord, in_segment
+from ...sources.provenance import TokenSpan, UsedRecord, in_segment
 from ..arguments import finite
 from .node import Node, OnOne, telling_datasets
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from ...samplers.index_maps import IndexMap, Indices, parameters_of
-from ...sources.used_records import UsedRecord
+from ...sources.provenance import UsedRecord
 from .line import Line
 from .node import Get, Node, OnOne
 from .seeds import Seeds

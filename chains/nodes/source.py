@@ -13,7 +13,7 @@ from typing import Any
 from ...samplers.index_maps import Indices
 from ...sources import DataSource, fingerprint_of, reader_of
 from ...sources.protocol import is_in_event_loop, reads_singly
-from ...sources.used_records import UsedRecord, used_records
+from ...sources.provenance import UsedRecord, used_records
 from .line import Line
 from .node import Get, Node, some_lengths
 

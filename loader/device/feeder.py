@@ -17,8 +17,8 @@ import numpy as np
 from ...common.validation import warn
 from ...errors import ClosedError
 from ..interrupts import Uninterrupted
-from ..state.standing import Standing
-from ..stream.running import in_use
+from ..state.position_api import StreamPositionAPI
+from ..stream.run_handle import in_use
 from ..timing.listeners import begins
 from ..timing.profiles import profiled
 from ..timing.snapshot import Snapshot
@@ -36,7 +36,7 @@ CLOSE_SECONDS = 5.0
 """Seconds that `close` waits for a source that is asked for a record."""
 
 
-class DeviceFeeder(Standing):
+class DeviceFeeder(StreamPositionAPI):
     """One pass over a stream, ahead of the user and on the devices; made by `iter(loader.to_device(…))`.
 
     Use it from one thread at a time. The upstream iterator belongs to it until it is closed: one that you passed stands at some

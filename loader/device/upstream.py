@@ -14,7 +14,7 @@ from ...common.messages import a_kind_of
 
 if TYPE_CHECKING:
     from ..iterator import DataLoaderIterator
-    from ..state.mark import Mark
+    from ..state.position import StreamPosition
     from ..stats import IteratorStats
 
 
@@ -34,7 +34,7 @@ class Upstream:
         self._owned = owned  # the feeder opened it
 
     def mark(self) -> Any:
-        """The iterator's position: it has the methods of `Mark`, or refuses."""
+        """The iterator's position: it has the methods of `StreamPosition`, or refuses."""
         return OtherMark(self.iterator, self.goes_back)
 
     def told_at(self, mark: Any) -> str:
@@ -103,10 +103,10 @@ class LoaderUpstream(Upstream):
         last = iterator.pipeline.operations[-1:]
         self.batch_size = last[0].takes if last and last[0].only_stacks else None
 
-    def mark(self) -> Mark:
+    def mark(self) -> StreamPosition:
         return self.iterator._here()
 
-    def told_at(self, mark: Mark) -> str:
+    def told_at(self, mark: StreamPosition) -> str:
         return self.iterator._told_at(mark)
 
     @property
@@ -120,7 +120,7 @@ class LoaderUpstream(Upstream):
     def stats(self) -> IteratorStats:
         return self.iterator.stats()
 
-    def go_to(self, mark: Mark) -> None:
+    def go_to(self, mark: StreamPosition) -> None:
         """What was skipped stays counted."""
         self.iterator._go_back(mark)
 
@@ -130,7 +130,7 @@ class LoaderUpstream(Upstream):
     def set_states(self, states: Sequence[Any], strict: bool) -> None:
         self.iterator.set_states(states, strict)
 
-    def steady(self, mark: Mark) -> int:
+    def steady(self, mark: StreamPosition) -> int:
         """Whole batches that are left of an aligned pipeline that ends with its `Batch`."""
         pipeline = mark.pipeline
         if not pipeline.aligned or self.batch_size is None or mark.skipped:

@@ -5,6 +5,7 @@ In: tasks. Out: blocks. Only reading runs ahead, on threads.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -46,7 +47,10 @@ class InlineExecutor(Executor):
 
     def _run(self, task: Task, blocks: Blocks, ahead: AheadOfWork) -> Block:
         began = perf_counter()
-        with profiled("task"):
+        if "jax.profiler" in sys.modules:
+            with profiled("task"):
+                block = self._worker.run(task, blocks, ahead.records)
+        else:
             block = self._worker.run(task, blocks, ahead.records)
         stage, seconds = task.stage, perf_counter() - began
         if self._grows[stage] and not self._pace.is_settled(stage, seconds, block.count):

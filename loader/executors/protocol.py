@@ -37,7 +37,7 @@ class Executor(Protocol):
     elsewhere: ClassVar[bool] = False
     """Whether tasks run in other processes, which are those of the process that made this.
 
-    Asked by `stream.running` in a forked child, once.
+    Asked by `stream.run_handle` in a forked child, once.
     """
 
     def inputs(self, stage: int) -> int:
@@ -69,7 +69,7 @@ class Executor(Protocol):
     def close(self) -> None:
         """Stop; drop what is not finished. Nothing else is called after it.
 
-        Called by `stream.running` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or
+        Called by `run_handle` when a run ends: at the end of the stream, at an error, when the iterator goes elsewhere or
         is closed; again if that was interrupted. An executor that is dropped without it leaves nothing either.
         """
 

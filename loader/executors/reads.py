@@ -339,7 +339,7 @@ class ReadAhead:
         """Begin to read the records of a span; other tasks need none."""
         if not isinstance(task, SpanTask):
             return NOT_AHEAD
-        number = self._pipeline.read_by(task.stage, task.former)
+        number = task.leaf
         if not self._calls.get(number):
             return NOT_AHEAD
         reader, size = self._readers[number], self._sizes[number]

@@ -12,7 +12,7 @@ from time import perf_counter
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.profiles import profiled
-from ..work.run_through import run_throughs_of
+from ..work.sequential import run_throughs_of
 from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
 from ..work.worker import Worker

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from ..work.tasks import Block, RowTags, Task
+from ..work.tasks import Block, RowOrigins, Task
 
 
 class Rows(Protocol):
@@ -47,7 +47,7 @@ class NamedRows(NamedTuple):
     block: int
     first: int
     last: int
-    tags: RowTags  # of these rows
+    tags: RowOrigins  # of these rows
     rows: Rows  # of the whole block: what this transport gave with its answer
 
 

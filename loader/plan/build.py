@@ -21,7 +21,7 @@ from ...sources.mixed.source import MixedSource
 from ..arguments import as_list
 from .compile import compiled
 from .leaf import Leaf
-from .lineage import Lineage
+from .lineage import ReshardHistory
 from .nodes import Apply, Read
 from .pipeline import Pipeline
 
@@ -106,15 +106,17 @@ def _refuse_huge_batches(pipeline: Pipeline) -> None:
     )
 
 
-def _sharded(sampler: VectorSampler, shard_options: ShardOptions | None) -> tuple[VectorSampler, ShardOptions, Lineage]:
+def _sharded(
+    sampler: VectorSampler, shard_options: ShardOptions | None
+) -> tuple[VectorSampler, ShardOptions, ReshardHistory]:
     """The sampler, the shard and the order that the loader's `shard_options` make of a sampler.
 
     They take the place of the sampler's. But an unsharded sampler of Grain's order keeps its one order, of which the shards
     read parts: so does Grain.
     """
     if shard_options is None:
-        return sampler, read_equally(sampler, sampler.shard_options), Lineage()
+        return sampler, read_equally(sampler, sampler.shard_options), ReshardHistory()
     shard = as_shard_options(shard_options)
     shared = has_own_orders(sampler) and sampler.shard_options.shard_count == 1 < shard.shard_count
     parts = ShardOptions(0, 1, shard.drop_remainder) if shared else shard
-    return sampler.with_shard_options(parts), read_equally(sampler, shard), Lineage(order_shards=int(shared))
+    return sampler.with_shard_options(parts), read_equally(sampler, shard), ReshardHistory(order_shards=int(shared))

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ...operations import Operation
-from .joins import Join, Rule
+from .joins import Join, JoinPolicy
 from .leaf import Leaf
 from .nodes import Apply, Joined, Node, Read
-from .parts import Part, Size
 from .pipeline import Pipeline
 from .rules.of_one import RunThrough
 from .stages import Stage, runs_of
+from .subtree import NodeCounts, Subtree
 
 
 def compiled(tree: Node, skips_errors: bool = False) -> Pipeline:
@@ -46,33 +46,35 @@ class _Numbering:
         self.stages: list[Stage] = []
         self.joins: list[Join] = []
 
-    def add(self, tree: Node) -> Part:
+    def add(self, tree: Node) -> Subtree:
         """Give numbers to all of a tree."""
         base, operations = line_of(tree)
-        first = Size(len(self.leaves), len(self.stages), len(self.joins))
+        first = NodeCounts(len(self.leaves), len(self.stages), len(self.joins))
         if isinstance(base, Read):
             self.leaves.append(base.leaf)
             if base.leaf.in_order:
                 self._noted(RunThrough())
-            return self._with_stages(None, first, Size(1, 0, int(base.leaf.in_order)), operations)
+            return self._with_stages(None, first, NodeCounts(1, 0, int(base.leaf.in_order)), operations)
         inputs = tuple(map(self.add, base.inputs))
-        size = reduce(Size.plus, (one.size for one in inputs), Size(0, 0, 1))
-        part = Part(None, self._noted(base.rule, inputs, base.names), first, size)
+        size = reduce(NodeCounts.plus, (one.size for one in inputs), NodeCounts(0, 0, 1))
+        part = Subtree(None, self._noted(base.rule, inputs, base.names), first, size)
         return self._with_stages(part, first, size, operations) if operations else part
 
-    def _noted(self, rule: Rule, inputs: tuple[Part, ...] = (), names: tuple[str, ...] = ()) -> int:
+    def _noted(self, rule: JoinPolicy, inputs: tuple[Subtree, ...] = (), names: tuple[str, ...] = ()) -> int:
         """The number of a join, for which cursors keep a note."""
         self.joins.append(Join(len(self.joins), inputs, rule, names))
         return len(self.joins) - 1
 
-    def _with_stages(self, part: Part | None, first: Size, size: Size, operations: Sequence[Operation]) -> Part:
+    def _with_stages(
+        self, part: Subtree | None, first: NodeCounts, size: NodeCounts, operations: Sequence[Operation]
+    ) -> Subtree:
         """A part with operations on top of it; None: the leaf that has just got its number."""
         for run in runs_of(operations, self._skips_errors):
             if not run and part is not None:
                 continue  # rows of a join need no stage before that of a batch
             leaf = len(self.leaves) - 1 if part is None else None
-            size = size.plus(Size(0, 1, 0))
-            below, part = part, Part(len(self.stages), None, first, size)
+            size = size.plus(NodeCounts(0, 1, 0))
+            below, part = part, Subtree(len(self.stages), None, first, size)
             self.stages.append(Stage(len(self.stages), leaf, self._operations, run, part, below))
             self._operations += len(run)
         assert part is not None, "a line has at least one stage"

@@ -11,10 +11,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from .lineage import Lineage
-    from .parts import Size
+    from .lineage import ReshardHistory
+    from .subtree import NodeCounts
 
-Note: TypeAlias = tuple[Any, ...]
+JoinState: TypeAlias = tuple[Any, ...]
 """What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
 
 
@@ -38,8 +38,8 @@ class Cursor(NamedTuple):
 
     positions: tuple[int, ...]
     skips: tuple[int, ...]
-    notes: tuple[Note, ...] = ()
-    unfinished: tuple[Unfinished, ...] = ()
+    notes: tuple[JoinState, ...] = ()
+    unfinished: tuple[Leftover, ...] = ()
 
     def then(self, skip: int) -> Cursor:
         """This cursor, continued by one stage."""
@@ -49,7 +49,7 @@ class Cursor(NamedTuple):
         """This cursor, without its last stage."""
         return self._replace(skips=self.skips[:-1])
 
-    def parts(self, sizes: Sequence[Size]) -> list[Cursor]:
+    def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
         """The cursors of the parts that it consists of, without what is unfinished."""
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)
         return [
@@ -63,7 +63,7 @@ class Cursor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class Leftover:
     """The rest of what a shard of a former run had begun, and no other shard could make: a window, or a batch taken apart.
 
     Its rows come out of the same stage as all that the shard of now makes, before these.
@@ -79,23 +79,23 @@ class Unfinished:
 
     shard: tuple[int, int]
     cursor: Cursor
-    lineages: tuple[Lineage, ...]
+    lineages: tuple[ReshardHistory, ...]
     delivered: int = 0
     stage: int | None = None
     mix: str = ""
 
     @property
-    def whose(self) -> tuple[tuple[int, int], tuple[Lineage, ...], str]:
+    def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:
         """What tells the run and the shard from others."""
         return self.shard, self.lineages, self.mix
 
 
-def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:
+def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
     """The cursor of a join, from those of its inputs."""
     positions: list[int] = []
     skips: list[int] = []
-    notes: list[Note] = []
-    unfinished: list[Unfinished] = []
+    notes: list[JoinState] = []
+    unfinished: list[Leftover] = []
     for cursor in cursors:
         positions += cursor.positions
         skips += cursor.skips
@@ -104,6 +104,6 @@ def cursor_of_join(cursors: Iterable[Cursor], note: Note) -> Cursor:
     return Cursor(tuple(positions), tuple(skips), (*notes, note), tuple(unfinished))
 
 
-def are_numbers(note: Note) -> bool:
+def are_numbers(note: JoinState) -> bool:
     """Whether a note, which a state may tell, has no text in it, and no number that is too large to count further."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in note)

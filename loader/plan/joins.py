@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .cursor import Note, are_numbers
-from .parts import Part
+from .cursor import JoinState, are_numbers
+from .subtree import Subtree
 
 
-class Rule:
+class JoinPolicy:
     """Whose row comes next. Here: what most rules have in common."""
 
     restarts = False  # an input that has ended begins anew, if the rule goes on
@@ -29,7 +29,7 @@ class Rule:
     keeps = False  # rows stay in memory, to be given again when a join above begins anew
 
     @property
-    def start(self) -> Note:
+    def start(self) -> JoinState:
         """The note at the beginning."""
         return (0,)
 
@@ -38,11 +38,11 @@ class Rule:
         """What decides the rule, in plain JSON values."""
         raise NotImplementedError
 
-    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         """The inputs `int64[count]` of the next rows; fewer where the join ends after them."""
         raise NotImplementedError
 
-    def after(self, note: Note, count: int) -> Note:
+    def after(self, note: JoinState, count: int) -> JoinState:
         """The note after `count` rows more."""
         return (note[0] + count, *note[1:])
 
@@ -50,7 +50,7 @@ class Rule:
         """The number of rows of each input among the first ones of the join; none where the inputs decide it."""
         return ()
 
-    def ended(self, note: Note, number: int) -> Note | None:
+    def ended(self, note: JoinState, number: int) -> JoinState | None:
         """How it goes on when an input whose row comes next has ended; None: that is the end.
 
         Raises:
@@ -58,7 +58,7 @@ class Rule:
         """
         return None
 
-    def shared(self, notes: Sequence[Note], shards: int) -> Note:
+    def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:
         """The note of each of some shards that go on after others, which stand at these notes.
 
         Inputs that have ended are found again.
@@ -68,7 +68,7 @@ class Rule:
         """
         return (sum(note[0] for note in notes) // shards, *self.start[1:])
 
-    def is_note(self, note: Note) -> bool:
+    def is_note(self, note: JoinState) -> bool:
         """Whether that may be a note of this rule."""
         return len(note) == len(self.start) and are_numbers(note)
 
@@ -78,6 +78,11 @@ class Join:
     """Rows of several parts."""
 
     number: int  # in the pipeline
-    inputs: tuple[Part, ...]  # the parts; none where the number is that of a source that can only be run through
-    rule: Rule  # whose row comes next
+    inputs: tuple[Subtree, ...]  # the parts; none where the number is that of a source that can only be run through
+    rule: JoinPolicy  # whose row comes next
     names: tuple[str, ...] = ()  # of the inputs
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """The rule, and the names and sizes of the inputs, in plain JSON values."""
+        return {**self.rule.fingerprint, "names": list(self.names), "sizes": [list(part.size) for part in self.inputs]}

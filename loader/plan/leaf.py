@@ -17,7 +17,7 @@ from ...samplers import ShardOptions
 from ...samplers.mix.sampler import MixSampler
 from ...samplers.protocol import ENDLESS, VectorSampler
 from ...sources.mixed.source import MixedSource
-from .lineage import Lineage
+from .lineage import ReshardHistory
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Leaf:
     source: Any
     sampler: VectorSampler
     shard: ShardOptions
-    lineage: Lineage = field(default_factory=Lineage)
+    lineage: ReshardHistory = field(default_factory=ReshardHistory)
     epoch: int = 0
     name: str = ""
 

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ...samplers.order import Remainder, Without
+from ...samplers.order import UnreadOrder, Without
 
 Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 """The local positions that the shards of a run had reached, or ranges that were left out."""
 
 
 @dataclass(frozen=True)
-class Lineage:
+class ReshardHistory:
     """The order of what is left to be read after earlier runs, each of which read a part of what the one before it had left.
 
     Attributes:
@@ -44,8 +44,8 @@ class Lineage:
     order_shards: int = 0
 
     @cached_property
-    def _orders(self) -> list[Remainder | Without]:
-        orders: list[Remainder | Without] = []
+    def _orders(self) -> list[UnreadOrder | Without]:
+        orders: list[UnreadOrder | Without] = []
         total = self.total
         for layer in self.layers:
             orders.append(_order(layer, total))
@@ -86,7 +86,7 @@ class Lineage:
         places: Sequence[tuple[int, int]],
         total: int,
         unread: Sequence[tuple[int, int]] = (),
-    ) -> Lineage:
+    ) -> ReshardHistory:
         """The lineage after a run on this one.
 
         Args:
@@ -111,14 +111,14 @@ class Lineage:
         )
         reached = tuple(local - _overlap(unread, local) for local, _ in places)
         layers = (*self.layers, *([gaps] if gaps else []), reached)
-        whole = Lineage(self.total if self.layers else total, layers)
+        whole = ReshardHistory(self.total if self.layers else total, layers)
         if not all(order.is_possible for order in whole._orders):
             raise CheckpointError(
                 f"the states are damaged: their shards stand at {list(reached)[:8]} of {length} positions."
             )
         brief, lowest = whole._collapsed()
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
-        return Lineage(whole.total, brief, kept, order_shards=self.order_shards)
+        return ReshardHistory(whole.total, brief, kept, order_shards=self.order_shards)
 
     def _collapsed(self) -> tuple[tuple[Layer, ...], int]:
         """The same order, said more briefly where a ragged part lies before all that is left.
@@ -158,7 +158,7 @@ class Lineage:
         return json.dumps(self.values, separators=(",", ":"))
 
     @classmethod
-    def from_values(cls, values: Any) -> Lineage:
+    def from_values(cls, values: Any) -> ReshardHistory:
         """Read what `to_values` gave.
 
         Raises:
@@ -205,10 +205,10 @@ def _layer(values: Any) -> Layer:
     return tuple([least + unit * number for number in times])
 
 
-def _order(layer: Layer, total: int) -> Remainder | Without:
+def _order(layer: Layer, total: int) -> UnreadOrder | Without:
     if layer and isinstance(layer[0], tuple):
         return Without(layer, total)
-    return Remainder(layer, total)  # type: ignore[arg-type]
+    return UnreadOrder(layer, total)  # type: ignore[arg-type]
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:

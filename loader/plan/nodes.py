@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...operations import Operation
-from .joins import Rule
+from .joins import JoinPolicy
 from .leaf import Leaf
 
 
@@ -33,7 +33,7 @@ class Joined:
     """Rows of other streams, as a rule takes them."""
 
     inputs: tuple[Node, ...]  # the streams
-    rule: Rule  # whose row comes next
+    rule: JoinPolicy  # whose row comes next
     names: tuple[str, ...] = ()  # of the inputs, for states and messages; none: numbers
 
 

@@ -18,16 +18,15 @@ from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
 from ...sources.mixed.columns import MixedColumn
-from .cursor import Cursor, Unfinished
-from .fingerprint import Fingerprint
-from .identity import Identity
+from .cursor import Cursor, Leftover
+from .fingerprint import Fingerprint, Identity
 from .joins import Join
 from .leaf import Leaf
-from .parts import Part
 from .stages import COLUMN_UNITS, MIXED_UNITS, Stage, column_span_length, span_length
+from .subtree import Subtree
 
 
-class Former(NamedTuple):
+class PreviousShard(NamedTuple):
     """The shard of a former run, whose work is to be finished: what tells it from others, and what it had of a pipeline."""
 
     whose: tuple[Any, ...]
@@ -54,10 +53,10 @@ class Pipeline:
     leaves: tuple[Leaf, ...]
     stages: tuple[Stage, ...]
     joins: tuple[Join, ...]
-    top: Part
+    top: Subtree
     skips_errors: bool = False
     identity: Identity | None = None
-    formers: tuple[Former, ...] = ()
+    formers: tuple[PreviousShard, ...] = ()
     traced: bool = False
 
     def __post_init__(self) -> None:
@@ -94,7 +93,7 @@ class Pipeline:
         assert leaf is not None, "a stage on a leaf"
         return former * len(self.leaves) + leaf
 
-    def former_of(self, rest: Unfinished) -> int:
+    def former_of(self, rest: Leftover) -> int:
         """The number, from 1, of the former shard that had begun something."""
         return 1 + [former.whose for former in self.formers].index(rest.whose)
 
@@ -123,7 +122,7 @@ class Pipeline:
         rests = [tuple(rest for rest in cursor.unfinished if rest.stage in one.stages) for one in join.inputs]
         return [one._replace(unfinished=unfinished) for one, unfinished in zip(cursors, rests)]
 
-    def begun_at(self, part: Part, cursor: Cursor) -> set[int]:
+    def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
         """The numbers of the stages of a part that have begun to deliver what they make of several inputs, at its cursor."""
         stages = zip(cursor.skips, self.stages[part.stages.start : part.stages.stop])
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
@@ -148,7 +147,7 @@ class Pipeline:
         """The part of each leaf that is this process's."""
         return self.leaves[0].shard
 
-    @property
+    @cached_property
     def aligned(self) -> bool:
         """Every position gives exactly one row, so that a span is a batch."""
         return len(self.stages) == 1 and self.stages[0].one_to_one and not self.joins and not self.skips_errors
@@ -163,7 +162,7 @@ class Pipeline:
         """Where the stream begins."""
         return self.start_of(self.top)
 
-    def start_of(self, part: Part) -> Cursor:
+    def start_of(self, part: Subtree) -> Cursor:
         """Where a part begins."""
         notes = tuple(join.rule.start for join in self.joins[part.joins])
         return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)
@@ -218,7 +217,8 @@ class Pipeline:
     def fingerprint(self) -> Fingerprint:
         """Identity of source, sampler and operations, in plain JSON values."""
         assert self.identity is not None
-        return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], self.joins, self.operations)
+        joins = [join.fingerprint for join in self.joins]
+        return self.identity.fingerprint([leaf.sampler for leaf in self.leaves], joins, self.operations)
 
     def fingerprint_like(self, saved: Fingerprint) -> dict[str, Any]:
         """The fingerprint in the form of a saved one, which an older version may have written."""

@@ -20,7 +20,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...operations import Operation
-from .parts import Part
+from .subtree import Subtree
 
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
@@ -40,15 +40,15 @@ class Stage:
     leaf: int | None  # number of the leaf whose spans are the input; None where rows are
     first: int  # number of the first operation in the whole pipeline
     operations: tuple[Operation, ...]  # in order
-    part: Part  # what ends with it
-    input: Part | None = None  # the part whose rows are the input; None where a leaf's spans are
+    part: Subtree  # what ends with it
+    input: Subtree | None = None  # the part whose rows are the input; None where a leaf's spans are
 
-    @property
+    @cached_property
     def on_join(self) -> bool:
         """Whether rows of a join are the input."""
         return self.input is not None and self.input.stage is None
 
-    @property
+    @cached_property
     def unit(self) -> int:
         """Inputs to one output."""
         return unit_of(self.operations)
@@ -62,7 +62,7 @@ class Stage:
         """So many inputs, but `most` at most; of these, whole units: at least one."""
         return min(length, max(most // self.unit, 1) * self.unit)
 
-    @property
+    @cached_property
     def groups(self) -> bool:
         """Whether one of the operations makes one output of several inputs."""
         return any(operation.takes is not None for operation in self.operations)
@@ -73,12 +73,12 @@ class Stage:
         numbers = (number for number, one in enumerate(self.operations, self.first) if one.takes and one.keeps_elements)
         return next(numbers, None)
 
-    @property
+    @cached_property
     def one_to_one(self) -> bool:
         """Every unit gives exactly one output."""
         return all(operation.one_to_one for operation in self.operations)
 
-    @property
+    @cached_property
     def reads_position(self) -> bool:
         """An operation needs to know the position."""
         return any(operation.reads_position for operation in self.operations)

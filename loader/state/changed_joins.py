@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ..plan.cursor import Cursor, Unfinished, cursor_of_join
-from ..plan.lineage import Lineage
-from ..plan.parts import Size
+from ..plan.cursor import Cursor, Leftover, cursor_of_join
+from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.rules.former_mix import text_of
+from ..plan.subtree import NodeCounts
 from .loader_state import LoaderState
 
 TakeUp: TypeAlias = Callable[[Pipeline, LoaderState, str], Cursor]
@@ -29,7 +29,7 @@ def with_datasets_of_now(pipeline: Pipeline, state: LoaderState, take_up: TakeUp
     Args:
         pipeline: as it is now.
         state: of one shard.
-        take_up: `taken_up`, by its pipeline, state and mix.
+        take_up: `split_leftover`, by its pipeline, state and mix.
 
     Raises:
         CheckpointError: what follows the mix is not as it was; or datasets were changed inside a window that needs them.
@@ -65,7 +65,7 @@ class _Moved:
     """What a state tells, arranged by the datasets of now.
 
     Attributes:
-        mix: as of `Unfinished`.
+        mix: as of `Leftover`.
         stages: how many there were below the mix.
         stages_now: and are now.
     """
@@ -74,7 +74,7 @@ class _Moved:
         self._pipeline = pipeline
         self._join = pipeline.joins[-1]
         self._names: list[str] = saved["names"]
-        self._sizes = [Size(*size) for size in saved["sizes"]]
+        self._sizes = [NodeCounts(*size) for size in saved["sizes"]]
         self.mix = text_of(saved)
         self.stages = sum(size.stages for size in self._sizes)
         self.stages_now = sum(part.size.stages for part in self._join.inputs)
@@ -124,13 +124,15 @@ class _Moved:
         counts = [len(stages[stage].operations) for each in before if each in parts for stage in parts[each].stages]
         return not parts.keys() >= {*before} or sum(counts) != stages[parts[name].stages.start].first
 
-    def lineages(self, lineages: tuple[Lineage, ...]) -> tuple[Lineage, ...]:
+    def lineages(self, lineages: tuple[ReshardHistory, ...]) -> tuple[ReshardHistory, ...]:
         """Those of the datasets that stay, and of new ones."""
         known = dict(zip(self._names, _cut(lineages, self._sizes)))
         parts = zip(self._join.names, self._join.inputs)
-        return tuple(lineage for name, part in parts for lineage in known.get(name, [Lineage()] * part.size.leaves))
+        return tuple(
+            lineage for name, part in parts for lineage in known.get(name, [ReshardHistory()] * part.size.leaves)
+        )
 
-    def _rest(self, rest: Unfinished) -> list[Unfinished]:
+    def _rest(self, rest: Leftover) -> list[Leftover]:
         """What is unfinished, unless that is of a dataset that was removed."""
         lineages = self.lineages(rest.lineages)
         if rest.stage is None or rest.stage >= self.stages:
@@ -165,7 +167,7 @@ def _uppermost(state: LoaderState) -> dict[str, Any] | None:
     return last
 
 
-def _cut(lineages: tuple[Lineage, ...], sizes: list[Size]) -> list[list[Lineage]]:
+def _cut(lineages: tuple[ReshardHistory, ...], sizes: list[NodeCounts]) -> list[list[ReshardHistory]]:
     """Those of each dataset."""
     left, found = list(lineages), []
     for size in sizes:

@@ -19,17 +19,17 @@ from ...samplers.mix.weights import MAX_POSITION
 from ..plan.cursor import Cursor
 from ..plan.fingerprint import Fingerprint
 from ..plan.leaf import Leaf
-from ..plan.lineage import Lineage
+from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from .changed_joins import with_datasets_of_now
+from .leftover import Run, check_sizes, read_to_end, split_leftover, those_within
 from .loader_state import LoaderState
-from .unfinished import Run, check_sizes, read_to_end, taken_up, those_within
 
 MOST_CHECKED = 1_000_000
 """Positions that are looked at when a changed mix is restored; what cannot be read after them is told when it comes."""
 
 
-def going_on(
+def migrate_mix(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
     """The pipeline and the states that go on.
@@ -38,7 +38,7 @@ def going_on(
         pipeline: as its loader made it.
         states: of one run, of one of its shards or of all. One alone is taken for one of shards at equal steps.
         strict: the mix may not be another one; if it is, comparing the fingerprints will tell.
-        run: as for `taken_up`.
+        run: as for `split_leftover`.
 
     Raises:
         CheckpointError: the mix of now ends before what the former run has read, or a batch that was begun has another size.
@@ -50,7 +50,7 @@ def going_on(
     if pipeline.joins and not strict:
 
         def take_up(loaders: Pipeline, state: LoaderState, mix: str) -> Cursor:
-            return taken_up(loaders, state, run, mix)
+            return split_leftover(loaders, state, run, mix)
 
         return pipeline, [with_datasets_of_now(pipeline, state, take_up) for state in states]
     sampler: Any = pipeline.leaves[0].sampler
@@ -59,7 +59,7 @@ def going_on(
         return pipeline, states
     changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
-        states = _taken_up(pipeline, states, saved, run)
+        states = _split_leftover(pipeline, states, saved, run)
         changed = sampler.going_on(saved, _first_unread(pipeline, states), True)
         _check_last_windows(pipeline, states, length_told(saved), len(changed.with_shard_options(NoSharding())))
     leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
@@ -118,7 +118,7 @@ def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) 
         loaders: the pipeline, before it was to go on from a state.
         pipeline: as it goes on.
         cursor: from there.
-        run: as for `taken_up`, for windows of rows, of which only reading tells where they end.
+        run: as for `split_leftover`, for windows of rows, of which only reading tells where they end.
 
     Raises:
         CheckpointError: there is such a part; the message names it.
@@ -156,7 +156,7 @@ def _first_unread(pipeline: Pipeline, states: Sequence[LoaderState]) -> int:
     return max(index + lineage.dense_from[1], *(position + 1 for position, _ in lineage.skips), 0)
 
 
-def _taken_up(
+def _split_leftover(
     pipeline: Pipeline, states: Sequence[LoaderState], saved: dict[str, Any], run: Run
 ) -> Sequence[LoaderState]:
     """The states, which stand after the windows that were begun: these are unfinished, and made as they would have been.
@@ -176,7 +176,9 @@ def _taken_up(
     former = sampler.going_on(saved, MAX_POSITION, True)
     total = len(former.with_shard_options(NoSharding()))
     loaders = pipeline.with_leaf(dataclasses.replace(pipeline.leaf, sampler=former))
-    return [dataclasses.replace(state, cursor=taken_up(loaders, _of_total(state, total), run)) for state in states]
+    return [
+        dataclasses.replace(state, cursor=split_leftover(loaders, _of_total(state, total), run)) for state in states
+    ]
 
 
 def _check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
@@ -224,11 +226,11 @@ def _cursor_of(cursor: Cursor, total: int) -> Cursor:
     )
 
 
-def _lineages_of(lineages: Sequence[Lineage], total: int) -> tuple[Lineage, ...]:
+def _lineages_of(lineages: Sequence[ReshardHistory], total: int) -> tuple[ReshardHistory, ...]:
     return tuple(_of_length(lineage, total) for lineage in lineages)
 
 
-def _of_length(lineage: Lineage, total: int) -> Lineage:
+def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:
     """The same history of shards, of an order with another number of positions."""
     if not lineage.layers or lineage.total == total:
         return lineage

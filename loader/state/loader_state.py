@@ -13,9 +13,9 @@ from typing import Any
 from ...common.former_names import now_called
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ..plan.cursor import Cursor, Unfinished
-from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, _json
-from ..plan.lineage import Lineage
+from ..plan.cursor import Cursor, Leftover
+from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, json_text
+from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from . import version1
 from .checksum import sealed, unsealed
@@ -34,7 +34,9 @@ class LoaderState:
     step: int  # number of the batch that comes next: so many were received, or left out on purpose, in all runs
     shard: tuple[int, int]  # `(shard_index, shard_count)` that the position counts in
     fingerprint: Fingerprint  # of source, sampler and operations
-    lineages: tuple[Lineage, ...] = (Lineage(),)  # for each leaf: what runs on other shards left of the order
+    lineages: tuple[ReshardHistory, ...] = (
+        ReshardHistory(),
+    )  # for each leaf: what runs on other shards left of the order
     skipped: SkippedSteps = NONE_SKIPPED  # steps that the run leaves out
     version: int = VERSION  # of this layout
 
@@ -45,10 +47,10 @@ class LoaderState:
         """
         cursor = self.cursor
         positions, skips = (",".join(map(str, numbers)) for numbers in (cursor.positions, cursor.skips))
-        notes = f",{_json(cursor.notes)}" if cursor.notes else ""
+        notes = f",{json_text(cursor.notes)}" if cursor.notes else ""
         lineages = ",".join(lineage.json for lineage in self.lineages)
-        skipped = _json([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
-        unfinished = ",".join(_json(_rest_values(rest)) for rest in cursor.unfinished)
+        skipped = json_text([self.skipped.steps, self.skipped.absorbed]) if self.skipped else "[[],[]]"
+        unfinished = ",".join(json_text(_rest_values(rest)) for rest in cursor.unfinished)
         content = (
             f'{{"cursor":[[{positions}],[{skips}]{notes}],"fingerprint":{self.fingerprint.json},"lineages":[{lineages}],'
             f'"shard":[{self.shard[0]},{self.shard[1]}],"skipped":{skipped},"step":{self.step},"unfinished":[{unfinished}],'
@@ -106,7 +108,7 @@ class LoaderState:
             raise _damaged(cursor=cursor, shard=shard, step=step)
         _check_fingerprint(values["fingerprint"])
         known = like is not None and lineages == [lineage.values for lineage in like.lineages]
-        read = like.lineages if like is not None and known else tuple(map(Lineage.from_values, lineages))
+        read = like.lineages if like is not None and known else tuple(map(ReshardHistory.from_values, lineages))
         place = _cursor(cursor)._replace(unfinished=_rests(values["unfinished"]))
         fingerprint = Fingerprint({**values["fingerprint"], "sampler": now_called(values["fingerprint"]["sampler"])})
         return cls(place, step, (shard[0], shard[1]), fingerprint, read, _skipped(values["skipped"]))
@@ -171,7 +173,7 @@ def _place_values(cursor: Cursor) -> list[Any]:
     return [cursor.positions, cursor.skips, *([cursor.notes] if cursor.notes else [])]
 
 
-def _rest_values(rest: Unfinished) -> list[Any]:
+def _rest_values(rest: Leftover) -> list[Any]:
     """Plain JSON values of what is unfinished; nothing is said of the stage where states of before knew none."""
     lineages = [lineage.values for lineage in rest.lineages]
     within = list(map(_rest_values, rest.cursor.unfinished))
@@ -180,22 +182,22 @@ def _rest_values(rest: Unfinished) -> list[Any]:
     return [list(rest.shard), _place_values(rest.cursor), lineages, rest.delivered, *stage]
 
 
-def _rests(values: Any) -> tuple[Unfinished, ...]:
+def _rests(values: Any) -> tuple[Leftover, ...]:
     """Read what `_rest_values` gave."""
     if not isinstance(values, list):
         raise _damaged(unfinished=values)
     return tuple(map(_rest, values))
 
 
-def _rest(values: Any) -> Unfinished:
+def _rest(values: Any) -> Leftover:
     whole = isinstance(values, list) and 4 <= len(values) <= 7 and _is_cursor(values[1], values[0])
     whole = whole and isinstance(values[2], list) and all(isinstance(mix, str) for mix in values[6:])
     if not whole or not _are_counts(values[3:5]):
         raise _damaged(unfinished=values)
     shard, place, lineages, delivered, *stage = values
     cursor = _cursor(place)._replace(unfinished=_rests(stage[1]) if len(stage) > 1 else ())
-    read = tuple(map(Lineage.from_values, lineages))
-    return Unfinished((shard[0], shard[1]), cursor, read, delivered, stage[0] if stage else None, *stage[2:])
+    read = tuple(map(ReshardHistory.from_values, lineages))
+    return Leftover((shard[0], shard[1]), cursor, read, delivered, stage[0] if stage else None, *stage[2:])
 
 
 def _skipped(values: Any) -> SkippedSteps:

@@ -15,15 +15,15 @@ from typing import Any
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import CheckpointError, JoinError
 from ...samplers.own_orders import has_own_orders
-from ..plan.cursor import Cursor, Note, Unfinished
+from ..plan.cursor import Cursor, JoinState, Leftover
 from ..plan.fingerprint import differences
-from ..plan.lineage import Lineage
+from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.steps.ranges import Ranges, count_of, union
 from ..plan.steps.skipped import SkippedSteps
 from .changed_mix import lasting
+from .leftover import Run, everything, is_outside, order_for, sizes_in_use, split_leftover, with_formers, with_lineages
 from .loader_state import LoaderState
-from .unfinished import Run, everything, is_outside, order_for, sizes_in_use, taken_up, with_formers, with_lineages
 
 
 def parsed(states: Any) -> list[LoaderState]:
@@ -83,7 +83,7 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
     return changed
 
 
-def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
+def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
     """The state from which a shard goes on after all shards of a former run.
 
     Args:
@@ -102,7 +102,7 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run:
     skipped = SkippedSteps(
         union(chain.from_iterable(state.skipped.steps for state in by_shard)), first.skipped.absorbed
     )
-    cursors = [taken_up(pipeline, state, run) for state in by_shard]
+    cursors = [split_leftover(pipeline, state, run) for state in by_shard]
     lineages = tuple(
         _lineage_after(pipeline, number, by_shard, cursors, skipped) for number in range(len(pipeline.leaves))
     )
@@ -114,15 +114,15 @@ def joined(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run:
     return LoaderState(start, step, shard, first.fingerprint, lineages, skipped)
 
 
-def _dealt_out(unfinished: Iterable[Unfinished]) -> list[list[Unfinished]]:
+def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
     """What one shard is to finish each. All that one former shard had begun stays together: a zip pairs its rows."""
-    by_former: dict[tuple[Any, ...], list[Unfinished]] = {}
+    by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:
         by_former.setdefault((rest.shard, rest.lineages), []).append(rest)
     return list(by_former.values())
 
 
-def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[Note, ...]:
+def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[JoinState, ...]:
     """The notes of the joins of each shard, after former shards that stand at these cursors."""
     shards = pipeline.shard.shard_count
     try:
@@ -135,7 +135,7 @@ def _notes(pipeline: Pipeline, cursors: Sequence[Cursor]) -> tuple[Note, ...]:
 
 def _lineage_after(
     pipeline: Pipeline, number: int, states: Sequence[LoaderState], cursors: Sequence[Cursor], skipped: SkippedSteps
-) -> Lineage:
+) -> ReshardHistory:
     """The lineage of a leaf, after all shards of a run that stand at these cursors."""
     leaf, stage = pipeline.leaves[number], pipeline.stage_on(number)
     before = states[0].lineages[number]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .provenance import Rows
 from .pull import Ended, Pull
+from .rows import Rows
 
 
 class CacheWriter:

@@ -8,30 +8,30 @@ In: a pipeline, the cursor to start from, an executor. Out: elements in order, e
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Iterator, Sequence
+import sys
+from collections.abc import Generator, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import count
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
-from ..plan.cursor import Cursor, Unfinished
+from ..plan.cursor import Cursor, Leftover
 from ..plan.leaf import Leaf
-from ..plan.parts import Part
 from ..plan.pipeline import Pipeline
-from ..plan.stages import MIN_SPAN, Stage, spans
+from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.ranges import Ranges, kept
+from ..plan.subtree import Subtree
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
-from ..work.tasks import SpanTask
 from .cache import CacheReader, CacheWriter
 from .in_order import InOrder
 from .join import JoinedRuns
-from .ordered import OnDemand, Ordered, Results
-from .provenance import Request, Rows, span_request
-from .pull import Ended, FromIterator, Pull
+from .ordered import OnDemand, Ordered, Results, Spans
+from .pull import Ended, Pull
 from .regroup import Regroup
 from .room import with_room
+from .rows import Request, Rows
 from .skipped import SkippedRecords
 from .stage_output import StageOutput
 from .unfinished_runs import UnfinishedRuns
@@ -66,7 +66,7 @@ class Flow:
         self._kept: dict[int, Sequence[Rows]] = {}  # by the number of the join that keeps them
         self._runs = self._rows(pipeline.top, start)
 
-    def _rows(self, part: Part, start: Cursor, size: int = MIN_SPAN, former: int = 0) -> Runs:
+    def _rows(self, part: Subtree, start: Cursor, size: int = MIN_SPAN, former: int = 0) -> Runs:
         """The rows that come out of a part, which begins at a cursor; of a join, so many at a time.
 
         Of former shards, too, what they had begun; or, with `former`, what comes of one of them.
@@ -78,10 +78,10 @@ class Flow:
         own = self._own_rows(part, left, size, former)
         return UnfinishedRuns(self._pipeline, part, rests, left, partial(self._rest, part, size), own)
 
-    def _rest(self, part: Part, size: int, rest: Unfinished) -> Runs:
+    def _rest(self, part: Subtree, size: int, rest: Leftover) -> Runs:
         return self._rows(part, rest.cursor, size, self._pipeline.former_of(rest))
 
-    def _own_rows(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
+    def _own_rows(self, part: Subtree, start: Cursor, size: int, former: int) -> Runs:
         """The rows of one shard."""
         if part.stage is None:
             return self._joined(part, start, size, former)
@@ -91,7 +91,7 @@ class Flow:
             return self._runs_of(results_, self._pipeline.leaves[stage.leaf], start, stage)
         requests: Pull[Request]
         if stage.input is None:
-            requests = FromIterator(self._spans(stage, start.positions[0], former))
+            requests = self._spans(stage, start.positions[0], former)
         else:
             inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former)
             whole = self._whole and (not self._pipeline.joins or stage.number == self._pipeline.top.stage)
@@ -109,7 +109,7 @@ class Flow:
     def _runs_of(self, results: Results, leaf: Leaf, start: Cursor, stage: Stage) -> StageOutput:
         return StageOutput(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage)
 
-    def _joined(self, part: Part, start: Cursor, size: int, former: int) -> Runs:
+    def _joined(self, part: Subtree, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"
         join = self._pipeline.joins_of(former)[part.join]
         opens = [partial(self._rows, one, size=size, former=former) for one in join.inputs]
@@ -125,14 +125,10 @@ class Flow:
     def _at_most(self, rows: int) -> int:
         return min(rows, self._executor.most_rows())
 
-    def _spans(self, stage: Stage, start: int, former: int) -> Iterator[Request]:
-        assert stage.leaf is not None, "only stages on leaves are given spans"
+    def _spans(self, stage: Stage, start: int, former: int) -> Spans:
         leaf = self._pipeline.read_by(stage.number, former)
         total = start + stage.useful(self._pipeline.every_leaf[leaf].left_from(start))
-        number = stage.number
-        parts = (spans(*part, partial(self._executor.inputs, number)) for part in kept(self._unread, start, total))
-        for span in chain.from_iterable(parts):
-            yield span_request(SpanTask(number, *span, former=former), leaf, stage)
+        return Spans(stage, leaf, kept(self._unread, start, total), self._executor.inputs)
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""
@@ -145,16 +141,23 @@ class Flow:
         """
         waits = self._observer.waits
         while True:
-            waits.begin(time.perf_counter())
-            with profiled("next rows"):
-                run = self._runs.next(wait=True)
-                assert run is not None, "it was waited for"
-                if not isinstance(run, Ended):
-                    run.unpack()
-            waits.end(time.perf_counter())
+            waits.begin(perf_counter())
+            if "jax.profiler" in sys.modules:
+                with profiled("next rows"):
+                    run = self._next()
+            else:
+                run = self._next()
+            waits.end(perf_counter())
             if isinstance(run, Ended):
                 if run.failure is not None:
                     raise run.failure.error
                 return
             for row in range(run.start, run.stop):
                 yield run.take(row), run, row
+
+    def _next(self) -> Rows | Ended:
+        run = self._runs.next(wait=True)
+        assert run is not None, "it was waited for"
+        if not isinstance(run, Ended):
+            run.unpack()
+        return run

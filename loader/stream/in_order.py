@@ -9,12 +9,12 @@ from time import perf_counter
 
 from ...errors import WorkerCrashedError
 from ..executors.protocol import Executor, Handle
-from ..plan.cursor import Cursor, Note
+from ..plan.cursor import Cursor, JoinState
 from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from ..work.tasks import Block, Failure, SpanTask
-from .provenance import Request, span_request
 from .pull import Ended
+from .rows import Request, span_request
 
 
 class InOrder:
@@ -27,7 +27,7 @@ class InOrder:
         self._executor = executor
         self._ahead = executor.window(stage.number) > 1
         self._position = start.positions[0]
-        self._note: Note = start.notes[0]
+        self._note: JoinState = start.notes[0]
         self._submitted: tuple[SpanTask, Handle, float] | None = None  # and when
         self._singly_until = 0  # positions before it are tried one unit after the other
         self._lost: int | None = None  # the position of the last unit that ended its workers
@@ -44,7 +44,7 @@ class InOrder:
             unit = self._stage.unit
             length = unit if self._position < self._singly_until else self._executor.inputs(self._stage.number)
             stop = self._position + length
-            task = SpanTask(self._stage.number, self._position, stop, since)
+            task = SpanTask(self._stage.number, self._position, stop, self._leaf, since)
             moment = perf_counter()
             self._submitted = task, self._executor.submit(task), moment
 
@@ -82,14 +82,14 @@ class InOrder:
             if self._lost == task.start - self._stage.unit:
                 self._ended = Ended(Failure(_unreachable(self._lost, task.start)))
                 return self._ended
-            return span_request(task, self._leaf, self._stage, (before,), (before,)), block
+            return span_request(task, self._stage, (before,), (before,)), block
         self._position = task.stop
         if block.stand is not None and block.failure is None:
             self._note = (self._position, block.stand.state)
         if block.failure is not None or block.stand is None or block.stand.ended:
             self._ended = Ended(block.failure)
         self.fill()
-        return span_request(task, self._leaf, self._stage, (before,), (self._note,)), block
+        return span_request(task, self._stage, (before,), (self._note,)), block
 
 
 def _was_not_done(block: Block) -> bool:

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from ...errors import JoinError
 from ..executors.pace import more_or_fewer
-from ..plan.cursor import Cursor, Note, cursor_of_join
-from ..plan.joins import Rule
+from ..plan.cursor import Cursor, JoinState, cursor_of_join
+from ..plan.joins import JoinPolicy
 from ..work.tasks import Failure
-from .provenance import Rows, RowsOf, joined_rows, row_at
+from .provenance import row_at
 from .pull import Ended, Pull
+from .rows import Rows, RowsOf, joined_rows
 
 Open = Callable[[Cursor], Pull[Rows]]
 """Opens an input, from a cursor on."""
@@ -82,8 +83,8 @@ class JoinedRuns:
         opens: Sequence[Open],
         cursors: Sequence[Cursor],
         starts: Sequence[Cursor],
-        rule: Rule,
-        note: Note,
+        rule: JoinPolicy,
+        note: JoinState,
         most: Callable[[], int],
     ) -> None:
         self._opens = opens

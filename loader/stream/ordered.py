@@ -6,13 +6,15 @@ In: requests, pulled one by one. Out: (request, block) in their order, whatever 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Protocol
 
 from ..executors.protocol import Executor, Handle
-from ..work.tasks import Block
-from .provenance import Request
+from ..plan.stages import Stage
+from ..work.tasks import Block, SpanTask
 from .pull import Ended, Pull
+from .rows import Request, span_request
 
 
 class Results(Protocol):
@@ -23,6 +25,34 @@ class Results(Protocol):
 
     def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
         """The next request and its block; `Ended`, ever again; None if `wait` is False and there is none at hand."""
+
+
+class Spans:
+    """Requests for the spans of a leaf, in order: those of `ranges` of local positions, each as long as `length()` says then.
+
+    Where the length grows, a span is shorter, so that it ends at a multiple of the length: groups made of its rows end there,
+    too, and need not cut what comes of it.
+    """
+
+    def __init__(
+        self, stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
+    ) -> None:
+        self._stage = stage
+        self._leaf = leaf
+        self._ranges = iter(ranges)
+        self._length = length
+        self._first = self._start = self._stop = 0  # of the range, and where its next span begins
+
+    def next(self, wait: bool) -> Request | Ended:
+        """The next span; they are all at hand."""
+        while self._start >= self._stop:
+            found = next(self._ranges, None)
+            if found is None:
+                return Ended()
+            self._first, self._stop = self._start, _ = found
+        start, length = self._start, self._length(self._stage.number)
+        self._start = stop = min(start + length - (start - self._first) % length, self._stop)
+        return span_request(SpanTask(self._stage.number, start, stop, self._leaf), self._stage)
 
 
 class OnDemand:

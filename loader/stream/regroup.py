@@ -15,8 +15,9 @@ from ...errors import EmptyStreamError
 from ..plan.cursor import Cursor
 from ..plan.stages import Stage
 from ..work.tasks import Failure, GroupTask, RowRange
-from .provenance import BlockRows, Provenance, Request, Rows, RowsOf
+from .provenance import Provenance
 from .pull import Ended, Pull
+from .rows import BlockRows, Request, Rows, RowsOf
 
 
 class Regroup:

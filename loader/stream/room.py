@@ -17,8 +17,8 @@ from ..plan.stages import Stage
 from ..work.explain import explained, name_of
 from ..work.stacked_rows import StackedRows
 from ..work.tasks import Failure
-from .provenance import Rows
 from .pull import Ended, Pull
+from .rows import Rows
 
 MIN_ROWS = 1024
 """Batches of fewer rows are not looked at: these are soon gathered. Chosen."""

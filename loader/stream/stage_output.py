@@ -16,8 +16,8 @@ from ..timing.observer import Observer
 from ..work.notices import Notices
 from ..work.tasks import Block, Failure, GroupTask, input_count
 from .ordered import Results
-from .provenance import NumberedBlock, Request, Rows
 from .pull import Ended
+from .rows import NumberedBlock, Request, Rows
 from .skipped import SkippedRecords
 
 BARREN_EPOCHS = 8

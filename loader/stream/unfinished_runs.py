@@ -9,11 +9,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ..plan.cursor import Cursor, Unfinished
-from ..plan.parts import Part
+from ..plan.cursor import Cursor, Leftover
 from ..plan.pipeline import Pipeline
-from .provenance import Rows
+from ..plan.subtree import Subtree
 from .pull import Ended, Pull
+from .rows import Rows
 
 
 class Runs(Pull[Rows], Protocol):
@@ -29,10 +29,10 @@ class UnfinishedRuns:
     def __init__(
         self,
         pipeline: Pipeline,
-        part: Part,
-        rests: Sequence[Unfinished],
+        part: Subtree,
+        rests: Sequence[Leftover],
         start: Cursor,
-        open_: Callable[[Unfinished], Pull[Rows]],
+        open_: Callable[[Leftover], Pull[Rows]],
         own: Runs,
     ) -> None:
         self._pipeline = pipeline
@@ -63,7 +63,7 @@ class UnfinishedRuns:
                 return found
         return self._own.next(wait)
 
-    def _up_to_end(self, rest: Unfinished, run: Rows) -> Rows:
+    def _up_to_end(self, rest: Leftover, run: Rows) -> Rows:
         """Those of the rows that belong to what was begun."""
         stop = next(
             (row + 1 for row in range(run.start, run.stop) if self._is_end(rest, run.origin.cursor_after(row))), None
@@ -82,6 +82,6 @@ class UnfinishedRuns:
 
         return run.with_cursors(cursor_after, start, run.stop if stop is None else stop)
 
-    def _is_end(self, rest: Unfinished, cursor: Cursor) -> bool:
+    def _is_end(self, rest: Leftover, cursor: Cursor) -> bool:
         begun = self._pipeline.begun_at(self._part, cursor)
         return not begun if rest.stage is None else rest.stage not in begun

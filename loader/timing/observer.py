@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from .ledger import KEPT, Ledger
-from .sums import Between, StageSums, between
+from .snapshot import Snapshot, StageNames, WorkerStats
+from .sums import KEPT, Ledger, StageSums, worker_stats
 from .times import TaskEvent, TaskTimes, WorkerEvent
 from .waits import Waits
 
@@ -77,11 +78,27 @@ class Observer:
     def last_tasks(self) -> tuple[TaskEvent, ...]:
         """The last tasks whose blocks were taken, in that order."""
         made_of = dict(self._made_of)
-        return tuple(_event(made_of.get(row[0], ()), *row) for row in self._ledger.since(0).tolist())
+        return tuple(
+            TaskEvent(block, stage, start, stop, made_of.get(block, ()), *moments, TaskTimes(worker, *times))
+            for block, stage, start, stop, worker, moments, times in self._ledger.last_tasks()
+        )
 
-    def between(self) -> Between:
+    def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
+        """What was added up, of stages with these names; with `more` that the iterator knows."""
+        stages, elapsed = sorted(self.stages().items()), self.waits.elapsed
+        return Snapshot(
+            elapsed=elapsed,
+            waited=self.waits.seconds,
+            stages=tuple(sums.stats(number, names[number], elapsed) for number, sums in stages if sums.timed_inputs),
+            records=sum(sums.inputs for number, sums in stages if names[number].reads),
+            nbytes=sum(sums.nbytes for number, sums in stages if names[number].ends),
+            shared_bytes=self.slab_bytes,
+            **more,
+        )
+
+    def worker_stats(self) -> WorkerStats:
         """What workers did between the first of the last tasks and the last one."""
-        return between(self._ledger.since(0))
+        return worker_stats(self._ledger.since(0), self.started, self.ended, self.slab_bytes, self.most_slab_bytes)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:
         """What happened to workers last."""
@@ -93,27 +110,3 @@ class Observer:
             for stage in np.unique(rows["stage"]).tolist():
                 self.stage(stage).add(rows[rows["stage"] == stage])
             self._added += len(rows)
-
-
-def _event(
-    made_of: tuple[int, ...],
-    block: int,
-    stage: int,
-    start: int,
-    stop: int,
-    worker: int,
-    inputs: int,
-    rows: int,
-    nbytes: int,
-    tasks: int,
-    submitted: float,
-    asked: float,
-    taken: float,
-    began: float,
-    ended: float,
-    reading: float,
-    packing: float,
-    under_way: float,
-) -> TaskEvent:
-    times = TaskTimes(worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks)
-    return TaskEvent(block, stage, start, stop, made_of, submitted, asked, taken, times)

@@ -2,13 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .observer import Observer
-from .stats import OperationStats, StageStats, WorkerStats
-from .sums import StageSums
+
+@dataclass(frozen=True)
+class OperationStats:
+    """What an operation took, as far as it was timed: now and then.
+
+    Attributes:
+        number: of the operation in the pipeline.
+        name: the operation, in words.
+        seconds: of workers, over all tasks: its share of the tasks that were timed, times what all took.
+        per_input: seconds for each position or row that came to its stage.
+        timed: positions or rows of the stage for which it was timed; with none of them the seconds are 0.
+        slowest: seconds of its slowest call among these; 0 from the first operation on that takes several elements.
+        slowest_tag: what names the record of that call; see `Pipeline.place_of`. -1: none.
+    """
+
+    number: int
+    name: str
+    seconds: float
+    per_input: float
+    timed: int
+    slowest: float = 0.0
+    slowest_tag: int = -1
+
+
+@dataclass(frozen=True)
+class StageStats:
+    """What the tasks of a stage took, whose results your process took. Seconds of workers, of all together, unless it is said.
+
+    Attributes:
+        number: of the stage.
+        tasks: how many were done.
+        inputs: positions, or rows of earlier stages, that they were about.
+        rows: that came out.
+        nbytes: of these. Of rows that are no batches, the first of a task stands for the others.
+        reads: the inputs are positions, whose records it reads.
+        ends: the rows are elements, or are joined to be elements.
+        busy: all of it.
+        reading: of `busy`, in which records were read or waited for; a batch that is taken straight from columns is part of it.
+        packing: of `busy`, in which rows were made ready for your process.
+        under_way: in which records were being read, of all reads together: divided by the time, how many were under way.
+        between: of `busy`, spent in headrace itself between operations.
+        cpu_share: of the time of operations, the part in which workers were not waiting: for a disk, a lock or a sleep. 1.0
+            where nothing was timed.
+        waited: seconds of your process, in which it waited for results.
+        queued: seconds that tasks waited for a worker, on average.
+        ahead: tasks that were finished before they were asked for, on average over the time.
+        operations: each, in order.
+    """
+
+    number: int
+    tasks: int
+    inputs: int
+    rows: int
+    nbytes: int
+    reads: bool
+    ends: bool
+    busy: float
+    reading: float
+    packing: float
+    between: float
+    cpu_share: float
+    waited: float
+    queued: float
+    ahead: float
+    operations: tuple[OperationStats, ...]
+    under_way: float = 0.0
+
+
+@dataclass(frozen=True)
+class WorkerStats:
+    """What workers did, over the last 2,000 tasks.
+
+    Attributes:
+        count: workers that did any of them.
+        busy: share of their time in which they did tasks.
+        starved: share in which they had none, as your process had all that it wanted ahead.
+        hand_over: share in which one was on its way to them.
+        started: worker processes that were made since the start.
+        ended: of these, the ones that ended by themselves or were killed.
+        slab_bytes: of memory that they share with your process now.
+        most_slab_bytes: the same at its largest.
+    """
+
+    count: int
+    busy: float
+    starved: float
+    hand_over: float
+    started: int
+    ended: int
+    slab_bytes: int
+    most_slab_bytes: int
 
 
 class StepTimes(NamedTuple):
@@ -82,61 +169,3 @@ class StageNames(NamedTuple):
     operations: tuple[str, ...]
     reads: bool  # it is given positions, whose records it reads
     ends: bool  # what it makes are elements, or rows that are joined to be elements
-
-
-def snapshot_of(observer: Observer, names: Sequence[StageNames], **more: Any) -> Snapshot:
-    """Of an iterator: what its observer added up."""
-    stages, elapsed = sorted(observer.stages().items()), observer.waits.elapsed
-    return Snapshot(
-        elapsed=elapsed,
-        waited=observer.waits.seconds,
-        stages=tuple(_stage(number, sums, names[number], elapsed) for number, sums in stages if sums.timed_inputs),
-        records=sum(sums.inputs for number, sums in stages if names[number].reads),
-        nbytes=sum(sums.nbytes for number, sums in stages if names[number].ends),
-        shared_bytes=observer.slab_bytes,
-        **more,
-    )
-
-
-def _stage(number: int, sums: StageSums, names: StageNames, elapsed: float) -> StageStats:
-    whole = sums.inputs / sums.stood_for if sums.stood_for else 1.0  # the last tasks have none yet that stands for them
-    busy, reading, packing = whole * sums.busy, whole * sums.reading, whole * sums.packing
-    work = busy - reading - packing
-    scale = work / sums.looked if sums.looked > 0 else 0.0
-    operations = tuple(_operation(place, name, sums, names.first, scale) for place, name in enumerate(names.operations))
-    return StageStats(
-        number=number,
-        tasks=sums.tasks,
-        inputs=sums.inputs,
-        rows=sums.rows,
-        nbytes=sums.nbytes,
-        reads=names.reads,
-        ends=names.ends,
-        busy=busy,
-        reading=reading,
-        packing=packing,
-        under_way=whole * sums.under_way,
-        between=max(0.0, work - sum(operation.seconds for operation in operations)),
-        cpu_share=min(1.0, sums.looked_cpu / sums.looked) if sums.looked > 0 else 1.0,
-        waited=whole * sums.waited,
-        queued=whole * sums.queued / sums.tasks,
-        ahead=whole * sums.ahead / elapsed if elapsed > 0 else 0.0,
-        operations=operations,
-    )
-
-
-def _operation(place: int, name: str, sums: StageSums, first: int, scale: float) -> OperationStats:
-    seconds = sums.operations[place] * scale if sums.operations else 0.0
-    per_input = seconds / sums.inputs if sums.inputs else 0.0
-    worst = sums.slowest.get(place)
-    slowest = (worst.seconds, worst.tag) if worst else (0.0, -1)
-    return OperationStats(first + place, name, seconds, per_input, sums.looked_inputs, *slowest)
-
-
-def worker_stats(observer: Observer) -> WorkerStats:
-    """Of the workers of an iterator."""
-    did = observer.between()
-    whole = did.busy + did.starved + did.hand_over or 1.0
-    shares = did.busy / whole, did.starved / whole, did.hand_over / whole
-    memory = observer.slab_bytes, observer.most_slab_bytes
-    return WorkerStats(did.workers, *shares, observer.started, observer.ended, *memory)

@@ -1,18 +1,62 @@
-"""The sums over the tasks of a stage, and what the workers did between them.
+"""The last tasks, a row of numbers each; the sums over the tasks of a stage; and what workers did between them.
 
-In: the times of tasks. Out: sums; and seconds in which workers had work, waited for the user, or for messages.
+In: the times of tasks. Out: sums, and stats. A row lies in memory that is used again and again: objects that are kept would
+cost several times as much, in memory that no cache holds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from struct import Struct
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .ledger import Rows
-from .times import Look, Slowest
+from .snapshot import OperationStats, StageNames, StageStats, WorkerStats
+from .times import Look, Moments, Slowest, TaskTimes
+
+KEPT = 2000
+"""Tasks. Chosen: some seconds of many small ones, in a quarter of a megabyte."""
+
+_INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks")
+_FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing", "under_way")
+_ROW = Struct(f"={len(_INTS)}q{len(_FLOATS)}d")
+_DTYPE = np.dtype([*((name, "=i8") for name in _INTS), *((name, "=f8") for name in _FLOATS)])
+
+Rows: TypeAlias = NDArray[Any]
+"""One for each task; the columns have the names of what they tell."""
+
+
+class Ledger:
+    """Rows are written by one thread; `count` of them so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._memory = bytearray(KEPT * _ROW.size)
+        self._rows: Rows = np.frombuffer(self._memory, _DTYPE)
+
+    def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
+        """Write a row in the place of the oldest one."""
+        worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _ = times
+        at = self.count % KEPT * _ROW.size
+        ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks
+        _ROW.pack_into(self._memory, at, *ints, *moments, began, ended, reading, packing, under_way)
+        self.count += 1
+
+    def last_tasks(self) -> Iterator[tuple[Any, ...]]:
+        """Block, stage, start, stop, worker, moments and, in the order of `TaskTimes`, the times of the last tasks."""
+        for row in self.since(0).tolist():
+            block, stage, start, stop, worker, inputs, rows, nbytes, tasks = row[: len(_INTS)]
+            *moments, began, ended, reading, packing, under_way = row[len(_INTS) :]
+            times = began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks
+            yield block, stage, start, stop, worker, moments, times
+
+    def since(self, number: int) -> Rows:
+        """A copy of the rows from this number on, at most the last `KEPT`, oldest first."""
+        count = self.count
+        return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
 
 
 @dataclass(slots=True)
@@ -73,30 +117,49 @@ class StageSums:
             if known is None or known.seconds < worst.seconds:
                 self.slowest[worst.operation] = worst
 
+    def stats(self, number: int, names: StageNames, elapsed: float) -> StageStats:
+        """For users, after `elapsed` seconds of the loop."""
+        whole = self.inputs / self.stood_for if self.stood_for else 1.0  # nothing stands for the last tasks yet
+        busy, reading, packing = whole * self.busy, whole * self.reading, whole * self.packing
+        work = busy - reading - packing
+        scale = work / self.looked if self.looked > 0 else 0.0
+        operations = tuple(self._operation(place, names, scale) for place in range(len(names.operations)))
+        return StageStats(
+            number=number,
+            tasks=self.tasks,
+            inputs=self.inputs,
+            rows=self.rows,
+            nbytes=self.nbytes,
+            reads=names.reads,
+            ends=names.ends,
+            busy=busy,
+            reading=reading,
+            packing=packing,
+            under_way=whole * self.under_way,
+            between=max(0.0, work - sum(operation.seconds for operation in operations)),
+            cpu_share=min(1.0, self.looked_cpu / self.looked) if self.looked > 0 else 1.0,
+            waited=whole * self.waited,
+            queued=whole * self.queued / self.tasks,
+            ahead=whole * self.ahead / elapsed if elapsed > 0 else 0.0,
+            operations=operations,
+        )
+
+    def _operation(self, place: int, names: StageNames, scale: float) -> OperationStats:
+        seconds = self.operations[place] * scale if self.operations else 0.0
+        per_input = seconds / self.inputs if self.inputs else 0.0
+        worst = self.slowest.get(place)
+        slowest = (worst.seconds, worst.tag) if worst else (0.0, -1)
+        name = names.operations[place]
+        return OperationStats(names.first + place, name, seconds, per_input, self.looked_inputs, *slowest)
+
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
     """The sum over all tasks for which these stand, of seconds that are not below 0."""
     return float(np.maximum(each, 0.0) @ tasks["tasks"])
 
 
-class Between(NamedTuple):
-    """What workers did, in seconds of all of them together.
-
-    Attributes:
-        workers: how many did any task.
-        busy: they did tasks.
-        starved: they had none: the user's process had all that it wanted ahead, or could not ask for more.
-        hand_over: they had one, which was on its way to them.
-    """
-
-    workers: int
-    busy: float
-    starved: float
-    hand_over: float
-
-
-def between(tasks: Rows) -> Between:
-    """What workers did from the first of some tasks to the last."""
+def worker_stats(tasks: Rows, *counts: int) -> WorkerStats:
+    """Shares of the time from the first of some tasks to the last; with the other `counts` of `WorkerStats`."""
     last: dict[int, float] = {}
     busy = starved = hand_over = 0.0
     names = ["worker", "submitted", "began", "ended", "tasks"]
@@ -108,4 +171,6 @@ def between(tasks: Rows) -> Between:
         starved += max(0.0, min(submitted, began) - free)
         hand_over += max(0.0, began - max(free, submitted))
         last[worker] = max(free, ended)
-    return Between(len(last), busy, starved, hand_over)
+    whole = busy + starved + hand_over or 1.0
+    shares = busy / whole, starved / whole, hand_over / whole
+    return WorkerStats(len(last), *shares, *counts)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...common.messages import shorten
 from ...common.units import format_bytes, format_seconds
-from .stats import StageStats, WorkerStats
+from .snapshot import StageStats, WorkerStats
 
 NAME = 27
 """Characters of a name in a table."""

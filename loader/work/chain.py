@@ -23,10 +23,10 @@ from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
 from ..timing.draws import DrawWatch
 from .explain import explained, maker_for, name_of, place, place_beside, told
-from .passage import Passage, plain_at_front
+from .fused import FusedMapFilter, plain_at_front
 from .stacked_rows import StackedRows, batch_of
 from .stopwatch import OperationClock
-from .tasks import Block, Failure, GroupTask, Parts, RowTags, SpanTask
+from .tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Chain:
         self._tags_rows = not pipeline.aligned
         self._tracks = stage.reads_position or self._tags_rows or seeds_globals
         self._elements: list[Element] = []
-        self._tags = RowTags() if self._tags_rows else None
+        self._tags = RowOrigins() if self._tags_rows else None
         self._skipped: list[str] = []
         self._inputs: Inputs | None = None  # of the task that is being done
         self._place, self._inputs_per_unit, self._positions_per_input = 0, stage.unit, 1
@@ -106,8 +106,8 @@ class Chain:
 
     def run_span(self, span: SpanTask, inputs: Sequence[Any], read_failure: Exception | None) -> Block:
         """Push the inputs of a span; `read_failure` says why they are not all."""
-        self._read, self._context.only = self._pipeline.read_by(span.stage, span.former), span.only
-        leaf = self._pipeline.every_leaf[self._read]
+        self._read, self._context.only = span.leaf, span.only
+        leaf = self._pipeline.every_leaf[span.leaf]
 
         def positions() -> NDArray[np.int64]:
             return leaf.positions(span.start, span.stop)[:: self._positions_per_input]
@@ -231,7 +231,7 @@ class Chain:
 
     def _push_all(self, inputs: Inputs) -> None:
         """Push inputs without a call of ours for each, into the memory of batches or into the block."""
-        passage = Passage(self._plain, inputs.elements, inputs.count)
+        passage = FusedMapFilter(self._plain, inputs.elements, inputs.count)
         try:
             if self._take_all is None:
                 self._keep_all(passage, inputs)
@@ -244,7 +244,7 @@ class Chain:
             self._context.blame(self._stage.first + passage.at_fault())
             raise
 
-    def _keep_all(self, passage: Passage, inputs: Inputs) -> None:
+    def _keep_all(self, passage: FusedMapFilter, inputs: Inputs) -> None:
         assert self._tags is not None, "what nobody asks about is pushed one by one"
         try:
             self._elements.extend(passage.elements)
@@ -315,7 +315,7 @@ class Chain:
         if self._tags is not None and len(self._pipeline.every_leaf) > 1:
             self._tags.positions = array("q", self._tags_of(np.array(self._tags.positions, dtype=np.int64)).tobytes())
         block = Block(self._elements, self._tags, failure, self._skipped)
-        self._elements, self._tags, self._skipped = [], RowTags() if self._tags_rows else None, []
+        self._elements, self._tags, self._skipped = [], RowOrigins() if self._tags_rows else None, []
         self._inputs = None
         return block
 

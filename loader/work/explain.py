@@ -14,7 +14,6 @@ import numpy as np
 
 from ...common.messages import short_repr, shorten
 from ...errors import StopIterationError
-from ...operations import Filter
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 
@@ -36,7 +35,7 @@ def name_of(pipeline: Pipeline, number: int | None) -> str:
 def maker_for(pipeline: Pipeline, number: int | None) -> str:
     """Who made the elements that an operation was given: the last one before it that does more than let them pass."""
     before = range(len(pipeline.operations) if number is None else number)
-    makers = [one for one in before if not isinstance(pipeline.operations[one], Filter)]
+    makers = [one for one in before if not pipeline.operations[one].only_filters]
     return name_of(pipeline, makers[-1]) if makers else READING
 
 

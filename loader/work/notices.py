@@ -19,19 +19,19 @@ class Notices:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        self._new: list[tuple[str, str, type[Warning]]] = []
+        self.new: list[tuple[str, str, type[Warning]]] = []
 
     def tell(self, name: str, text: str, category: type[Warning] = PromotionWarning) -> None:
         """Take a text about a leaf or an operation, unless there was one."""
         if name not in self._names:
             self._names.add(name)
-            self._new.append((name, text, category))
+            self.new.append((name, text, category))
 
     def take(self) -> Told:
         """What was not taken yet."""
-        if not self._new:
+        if not self.new:
             return ()
-        taken, self._new = self._new, []
+        taken, self.new = self.new, []
         return taken
 
     def warn(self, told: Told) -> None:

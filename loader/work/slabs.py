@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...operations.protocol import ArraySpec, allocate_plainly
+from ...operations.protocol import ArraySpec
 from .tuned import FREE_BYTES, MAX_FREE, POOLED_FROM, SHARED_BYTES
 
 ALIGNMENT = 64
@@ -93,7 +93,7 @@ class SlabPool:
             self._specs, self._layout = specs, _layout(specs)
         parts, size = self._layout
         if size < self._pooled_from:
-            return allocate_plainly(specs)
+            return [np.empty(shape, dtype) for shape, dtype in specs]
         memory = self._leased(size) if size >= PAGE else self._piece(size)
         return [np.ndarray(shape, dtype, memory, start) for shape, dtype, start in parts]
 

@@ -28,7 +28,7 @@ class Failure:
 Ints: TypeAlias = "array[int]"
 
 PackedTags = tuple[bytes, bytes, list[int], bool]
-"""`RowTags` on their way between processes: for pickle, which takes ten times as long for the object. No rows: all are 0."""
+"""`RowOrigins` on their way between processes: for pickle, which takes ten times as long for the object. No rows: all are 0."""
 
 
 def _ints() -> Ints:
@@ -36,7 +36,7 @@ def _ints() -> Ints:
 
 
 @dataclass(slots=True)
-class RowTags:
+class RowOrigins:
     """Where each row of a block comes from, by columns.
 
     Attributes:
@@ -65,7 +65,7 @@ class RowTags:
         self.positions.frombytes(positions[inputs].tobytes())
         self.rows += [0] * len(inputs)
 
-    def extend(self, other: RowTags, first: int) -> None:
+    def extend(self, other: RowOrigins, first: int) -> None:
         """Add the tags of inputs, the first of which is number `first` here."""
         self.open = other.open
         self.inputs.frombytes((np.frombuffer(other.inputs, dtype=np.int64) + first).tobytes())
@@ -73,13 +73,13 @@ class RowTags:
         self.positions += other.positions
         self.rows += other.rows
 
-    def part(self, start: int, stop: int) -> RowTags:
+    def part(self, start: int, stop: int) -> RowOrigins:
         """The tags of rows `[start, stop)`."""
-        return RowTags(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
+        return RowOrigins(self.inputs[start:stop], self.positions[start:stop], self.rows[start:stop])
 
-    def some(self, numbers: Sequence[int]) -> RowTags:
+    def some(self, numbers: Sequence[int]) -> RowOrigins:
         """The tags of these rows."""
-        return RowTags(
+        return RowOrigins(
             array("q", (self.inputs[number] for number in numbers)),
             array("q", (self.positions[number] for number in numbers)),
             [self.rows[number] for number in numbers],
@@ -92,7 +92,7 @@ class RowTags:
         return self.inputs.tobytes(), self.positions.tobytes(), self.rows if any(self.rows) else [], self.open
 
     @classmethod
-    def unpacked(cls, packed: PackedTags) -> RowTags:
+    def unpacked(cls, packed: PackedTags) -> RowOrigins:
         """What was packed."""
         inputs, positions = (array("q", data) for data in packed[:2])
         return cls(inputs, positions, packed[2] or [0] * len(inputs), packed[3])
@@ -102,7 +102,7 @@ class RowTags:
         del self.inputs[count:], self.positions[count:], self.rows[count:], self.packed_rows[count:]
 
 
-class Stand(NamedTuple):
+class SourceState(NamedTuple):
     """Where a source that can only be run through stands after a task."""
 
     state: str  # of the source
@@ -115,11 +115,11 @@ class BlockHeader:
     """All that is known of the rows that came out of a task. This is what crosses from a worker, beside the rows."""
 
     count: int = 0  # of the rows
-    tags: RowTags | None = None  # their origin; None where unit i gave row i
+    tags: RowOrigins | None = None  # their origin; None where unit i gave row i
     failure: Failure | None = None  # what stopped the task after these rows; None when it was finished
     skipped: Sequence[str] = ()  # what failed and was left out, in words
     notices: Told = ()  # what the user should be told of leaves and operations
-    stand: Stand | None = None  # of a source that can only be run through, after the task
+    stand: SourceState | None = None  # of a source that can only be run through, after the task
     waited: float = 0.0  # seconds, for records that were read ahead
     times: TaskTimes | None = None  # of the task; None where nothing is timed
     seconds: float = 0.0  # that the task took, if it was done elsewhere …
@@ -134,7 +134,7 @@ class Block(BlockHeader):
     def __init__(
         self,
         elements: Any,
-        tags: RowTags | None = None,
+        tags: RowOrigins | None = None,
         failure: Failure | None = None,
         skipped: Sequence[str] = (),
         parts: Sequence[Task] = (),
@@ -159,14 +159,14 @@ class Block(BlockHeader):
 
 
 class SpanTask(NamedTuple):
-    """Read the records at local positions `[start, stop)` of a stage's leaf, and do what the stage does to them."""
+    """Read the records at local positions `[start, stop)` of a leaf, and apply the operations of a stage to them."""
 
     stage: int
     start: int
     stop: int
+    leaf: int = 0  # its number, among every leaf: of this shard, or of a former one whose local positions these are
     since: tuple[int, str] | None = None  # of what is run through: an earlier position, and its state
-    former: int = 0  # number of the former shard, from 1, whose local positions these are; 0: of the shard of now
-    only: int | None = None  # of the elements of its one window, only that at this place goes on; None: all
+    only: int | None = None  # the place in its one window of the only element that is kept; None: all are
 
 
 class RowRange(NamedTuple):
@@ -186,8 +186,8 @@ class GroupTask(NamedTuple):
         None  # their numbers among these, `int32[n]`, in the order in which they come; None: as they stand
     )
     first: int = 0  # where they come from a join, the number of the first one there
-    former: int = 0  # as of a `SpanTask`
-    only: int | None = None  # likewise
+    former: int = 0  # number of the former shard, from 1, whose rows these are; 0: this shard
+    only: int | None = None  # as of a `SpanTask`
 
 
 Task: TypeAlias = SpanTask | GroupTask

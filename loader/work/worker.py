@@ -21,7 +21,7 @@ from .chain import Chain
 from .explain import explained, name_of, told
 from .notices import Notices
 from .reader import ColumnReader, readers_of
-from .run_through import RunThrough, run_throughs_of
+from .sequential import SequentialReader, run_throughs_of
 from .slabs import SlabPool
 from .stacked_rows import RowStack
 from .stopwatch import OperationClock, ReadSeconds, Stopwatch
@@ -32,7 +32,7 @@ from .tasks import (
     Failure,
     GroupTask,
     ReadRecords,
-    RowTags,
+    RowOrigins,
     SpanTask,
     Task,
     input_count,
@@ -66,7 +66,7 @@ class Worker:
         stacks_rows: bool = False,
         owns_globals: bool = False,
         stopwatch: Callable[[], Stopwatch] | None = None,
-        run_throughs: dict[int, RunThrough] | None = None,
+        run_throughs: dict[int, SequentialReader] | None = None,
         seeds_globals: bool = False,
         watches_globals: bool = True,
     ) -> None:
@@ -83,6 +83,7 @@ class Worker:
         self._run_throughs = run_throughs_of(pipeline) if run_throughs is None else run_throughs
         self._allocate = allocate or SlabPool().allocate
         self._columns = ColumnReader.of(pipeline, self._allocate)
+        self._only_columns = self._columns is not None and pipeline.aligned and len(pipeline.operations) == 1
         self._notices = Notices()
         self._seeds_globals = seeds_globals
         self._owns_globals = owns_globals
@@ -108,7 +109,8 @@ class Worker:
         Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
         """
         block = self._run_alone(task, blocks, read_ahead)
-        return self._with_torch(task, blocks, block) if self._torch.has_come() else block
+        late = not self._torch.seen and "torch" in sys.modules and self._torch.has_come()
+        return self._with_torch(task, blocks, block) if late else block
 
     def _with_torch(self, task: Task, blocks: Blocks, block: Block) -> Block:
         """Do a task again in which torch was loaded: it begins with the same state in every process."""
@@ -158,7 +160,8 @@ class Worker:
         block.waited = waited
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
-        block.notices = self._notices.take()
+        if self._notices.new:
+            block.notices = self._notices.take()
         return block
 
     def _may_skip(self, failure: Failure) -> bool:
@@ -185,7 +188,8 @@ class Worker:
         block.stand = stand
         if self._watch is not None:
             self._tell_of_draws(*self._watch)
-        block.notices = self._notices.take()
+        if self._notices.new:
+            block.notices = self._notices.take()
         return block
 
     def _run_whole(self, task: Task, blocks: Blocks, read: ReadRecords | None) -> Block:
@@ -242,8 +246,8 @@ class Worker:
 
     def _run_one_by_one(self, task: SpanTask) -> Block:
         """Several of the plan's spans, each read when it is its turn: its records are in the caches then."""
-        whole = Block([], None if self._pipeline.aligned else RowTags())
-        self._readers[self._pipeline.read_by(task.stage, task.former)].expect(task)
+        whole = Block([], None if self._pipeline.aligned else RowOrigins())
+        self._readers[task.leaf].expect(task)
         stacks = self._stacks_rows[task.stage]
         rows: Any = RowStack(task.stop - task.start, self._allocate) if stacks else []
         for span in spans(task.start, task.stop, lambda: self._span(task)):
@@ -272,12 +276,12 @@ class Worker:
                 one = None if read is None else read.at(place)
                 tried.append(self._run_whole(task._replace(start=position, stop=position + 1), NO_BLOCKS, one))
         elif self._pipeline.stages[task.stage].groups or input_count(task) == 1:
-            tried.append(Block([], RowTags(), failure))
+            tried.append(Block([], RowOrigins(), failure))
         else:
             for group in single_rows(task):
                 tried.append(self._run_whole(group, blocks, None))
         elements: list[Element] = []
-        tags, skipped = RowTags(), []
+        tags, skipped = RowOrigins(), []
         for number, block in enumerate(tried):
             if block.failure is not None:
                 skipped.append(told(block.failure.error))
@@ -291,15 +295,17 @@ class Worker:
         began = perf_counter()
         records, failure = self._records(task, read)
         self._reading += perf_counter() - began
+        if self._only_columns and failure is None:
+            return Block(records)
         block = self._chain_for(task.stage, len(records)).run_span(task, records, failure)
-        leaf = self._pipeline.every_leaf[self._pipeline.read_by(task.stage, task.former)]
+        leaf = self._pipeline.every_leaf[task.leaf]
         return _without_delivered(leaf, task, block) if leaf.lineage.skips else block
 
     def _records(self, task: SpanTask, read: ReadRecords | None) -> tuple[Sequence[Any], Exception | None]:
         """The records of a span, or batches of columns; after a failure those before it, and why."""
         if read is not None and self._columns is None and not read.unread:
             return read.records, None
-        reader = self._readers[self._pipeline.read_by(task.stage, task.former)]
+        reader = self._readers[task.leaf]
         if read is not None and self._columns is None:
             return reader.all_but_unread(task, read)
         try:

@@ -26,7 +26,7 @@ from ...files.urls import is_remote, name_of
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part
 from ..protocol import ClosesFiles
-from ..used_records import FilePlace
+from ..provenance import FilePlace
 from .files import ArrayRecordPath, Part, bounded, one_or_many, parts_of
 from .reader import RANDOM_ACCESS, Content, array_record_library, group_size_of, inspected, open_number, read_positions
 

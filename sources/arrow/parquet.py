@@ -29,7 +29,7 @@ from ..block_cache import BlockCache
 from ..keys import Keys, check_key, check_keys
 from ..parts import part_of, read_by_part
 from ..protocol import ClosesFiles
-from ..used_records import FilePlace
+from ..provenance import FilePlace
 from .files import listing_of, parquet_library, resolve
 from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
 from .stores import StoreFiles

@@ -27,7 +27,7 @@ from ...formats.index import SUFFIXES, Index, IndexKind, index_of
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part
 from ..protocol import ClosesFiles
-from ..used_records import FilePlace
+from ..provenance import FilePlace
 
 RecordT = TypeVar("RecordT")
 Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]

@@ -19,7 +19,7 @@ from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ..accepted import as_source
 from ..keys import Keys, check_key, check_keys
 from ..protocol import DataSource, fingerprint_of, is_in_event_loop, reader_of, reads_singly
-from ..used_records import UsedRecord, used_records
+from ..provenance import UsedRecord, used_records
 from .columns import Groups, grouped, mixed_columns
 
 Int64s = npt.NDArray[np.int64]

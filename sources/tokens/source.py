@@ -25,7 +25,7 @@ from ...files.urls import is_remote, name_of
 from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part
 from ..protocol import ClosesFiles
-from ..used_records import FilePlace
+from ..provenance import FilePlace
 from .document_file import DocumentFile, Documents
 from .files import Array, integer_dtype, offsets_path
 

@@ -203,6 +203,8 @@ def test_a_pipeline_is_what_it_was_when_it_was_made():
         iter(loader.with_batch_size(3)).set_state(state)
 
 
+FOLDERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
+
 PROGRAM = """
 import sys
 import test_identity, version_1
@@ -217,7 +219,7 @@ def test_states_are_the_same_in_every_process():
     """Whatever the seed of Python's hashes."""
     prints = []
     for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parent.parent)}
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": FOLDERS}
         done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         prints.append(done.stdout)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.samplers.order import Remainder
+from headrace.samplers.order import UnreadOrder
 
 
 @st.composite
@@ -25,7 +25,7 @@ def _left(total: int, reached: list[int]) -> list[int]:
 def test_every_position_that_is_left_comes_exactly_once(case):
     """Whatever the shards had done, at whatever steps, over the end of the last level too."""
     total, reached = case
-    left = Remainder(reached, total)
+    left = UnreadOrder(reached, total)
     found = left.positions(np.arange(left.length))
     assert sorted(found.tolist()) == _left(total, reached)
 
@@ -34,10 +34,10 @@ def test_every_position_that_is_left_comes_exactly_once(case):
 def test_remainders_of_remainders_come_exactly_once_too(case, data):
     """Shards of what is left may stop anywhere again."""
     total, reached = case
-    first = Remainder(reached, total)
+    first = UnreadOrder(reached, total)
     count = data.draw(st.integers(1, 5))
     again = [data.draw(st.integers(0, len(range(shard, first.length, count)))) for shard in range(count)]
-    second = Remainder(again, first.length)
+    second = UnreadOrder(again, first.length)
     found = first.positions(second.positions(np.arange(second.length))).tolist()
     delivered = {
         first.positions(np.array([shard + level * count])).item()
@@ -49,12 +49,12 @@ def test_remainders_of_remainders_come_exactly_once_too(case, data):
 
 def test_shards_at_equal_steps_leave_an_offset():
     """The same global batches go on."""
-    left = Remainder([5] * 4, total=1 << 60)
+    left = UnreadOrder([5] * 4, total=1 << 60)
     assert left.positions(np.array([0, 1, 10**15])).tolist() == [20, 21, 10**15 + 20]
 
 
 def test_the_levels_come_in_order():
     """Nobody gets ahead by more than one level of the former shards."""
-    left = Remainder([3, 0, 7, 1], total=1000)
+    left = UnreadOrder([3, 0, 7, 1], total=1000)
     levels = left.positions(np.arange(left.length)) // 4
     assert (np.diff(levels) >= 0).all()

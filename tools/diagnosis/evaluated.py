@@ -17,7 +17,7 @@ from ...chains.nodes.node import Evaluated, Node
 from ...loader.plan.leaf import Leaf
 from ...samplers.index_maps import Indices
 from ...sources.mixed.source import MixedSource
-from .facts import PROBE_SECONDS, PROBED, called, keys_in_order
+from .facts import PROBE_SECONDS, PROBED, keys_in_order
 from .measured import Measured, Part
 
 READING = "reading"
@@ -67,7 +67,7 @@ class Clocked(Node):
 
     def records(self, indices: Indices) -> Sequence[Any]:
         """Those of the node."""
-        self.clock.begin(called(self.node.operation) if isinstance(self.node, Applied) else READING, len(indices))
+        self.clock.begin(self.node.operation.name_in_stats if isinstance(self.node, Applied) else READING, len(indices))
         try:
             return self.node.records(indices)
         finally:

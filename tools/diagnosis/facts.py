@@ -18,11 +18,10 @@ from ...chains.nodes.node import Evaluated
 from ...loader.executors.pace import reads_under_way
 from ...loader.options import ExecutionOptions
 from ...loader.plan.leaf import Leaf
-from ...loader.plan.parts import Part as PlanPart
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
+from ...loader.plan.subtree import Subtree as PlanPart
 from ...loader.work.processor import kept_seconds
-from ...operations import Operation
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource
 from ...sources.protocol import Reader, is_in_event_loop, reader_of, reads_singly
@@ -37,36 +36,16 @@ PROBE_SECONDS = 0.2
 """If one record takes longer, few are read."""
 
 
-def called(operation: Operation) -> str:
-    """The name by which a user knows an operation: that of its function, or of its class.
-
-    >>> from headrace import Batch, MapTransform
-    >>> def decode(record):
-    ...     return record
-    >>> called(MapTransform(decode)), called(Batch(2)), called(Batch(2, batch_fn=decode)), called(MapTransform(lambda x: x))
-    ('decode', 'Batch', 'decode', 'lambda')
-    """
-    function = _makes_batches(operation) or getattr(operation, "function", operation)
-    function = operation if getattr(function, "__self__", None) is operation else getattr(function, "func", function)
-    name = getattr(function, "__name__", None) or type(function).__name__
-    return "lambda" if name == "<lambda>" else str(name)
-
-
 def kinds_of(pipeline: Pipeline, stage: Stage) -> list[PartKind]:
     """What each operation of a stage works on."""
     kinds: list[PartKind] = []
     batched = _batched_below(pipeline, stage.input)
     for operation in stage.operations:
         takes = operation.takes is not None
-        stacks = takes and _makes_batches(operation) is None
+        stacks = takes and operation.user_function is None
         kinds.append("stacking" if stacks else "batch" if batched or takes else "record")
         batched = batched or takes
     return kinds
-
-
-def _makes_batches(operation: Operation) -> Any:
-    """The function of the user's that makes its batches, if there is one."""
-    return getattr(operation, "batch_fn", None)
 
 
 def _batched_below(pipeline: Pipeline, below: PlanPart | None) -> bool:

@@ -18,8 +18,7 @@ from ...loader.iterator import DataLoaderIterator
 from ...loader.options import Auto, ExecutionOptions, ReadOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
-from ...loader.timing.snapshot import Snapshot
-from ...loader.timing.stats import StageStats
+from ...loader.timing.snapshot import Snapshot, StageStats
 from ...loader.timing.times import TaskEvent
 from ...reporting.loops import host_iterator
 from .evaluated import read_apart

@@ -14,14 +14,13 @@ import numpy as np
 
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
-from ...loader.timing.stats import StageStats
+from ...loader.timing.snapshot import StageStats
 from ...loader.timing.times import Look, TaskEvent
 from ...loader.work.explain import place
 from ...loader.work.stopwatch import Stopwatch
 from ...loader.work.tasks import SpanTask
 from ...loader.work.worker import Worker
-from ...operations import Filter
-from .facts import called, kinds_of
+from .facts import kinds_of
 from .measured import Dropped, Part, PartKind, Rare
 
 LONG = 5.0
@@ -82,7 +81,7 @@ class Work:
         return [
             Part("reading", "reading", reading),
             *(
-                Part(called(operation), kind, inside * share, inputs if kind == "record" else 1.0)
+                Part(operation.name_in_stats, kind, inside * share, inputs if kind == "record" else 1.0)
                 for operation, kind, share in zip(stage.operations, kinds_of(self.pipeline, stage), each)
             ),
             Part("between operations", "between", inside * between),
@@ -122,7 +121,7 @@ class Work:
         share = sum(map(_took, long)) / whole
         quick = float(np.quantile([*map(_each, reading)], QUICK)) * sum(task.times.inputs for task in reading)
         key = place(*self.pipeline.place_of(tag)) if tag >= 0 else ""
-        return Rare(called(operation), seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
+        return Rare(operation.name_in_stats, seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
 
     def dropped(self) -> Dropped | None:
         """What a filter leaves out of the records that were read, and what was done for these; None where there is none."""
@@ -130,15 +129,15 @@ class Work:
         if stats is None:
             return None
         operations = self.pipeline.stages[stats.number].operations
-        filters = [place for place, operation in enumerate(operations) if isinstance(operation, Filter)]
-        if not filters or any(not each.one_to_one and not isinstance(each, Filter) for each in operations):
+        filters = [place for place, operation in enumerate(operations) if operation.only_filters]
+        if not filters or any(not each.one_to_one and not each.only_filters for each in operations):
             return None
         last, parts = filters[-1], self._of_stage(stats)
         came, kept = (grown(self.before, self.after, stats, name) for name in ("inputs", "rows"))
-        before = [part for part, operation in zip(parts[1:], operations[:last]) if not isinstance(operation, Filter)]
+        before = [part for part, operation in zip(parts[1:], operations[:last]) if not operation.only_filters]
         seconds = sum(part.seconds for part in before)
         return Dropped(
-            called(operations[last]),
+            operations[last].name_in_stats,
             1 - kept / came if came else 0.0,
             parts[0].seconds + seconds,
             seconds,
@@ -152,7 +151,7 @@ class Work:
         """
         for stats in self.after.stages:
             stage = self.pipeline.stages[stats.number]
-            names = [called(operation) for operation in stage.operations]
+            names = [operation.name_in_stats for operation in stage.operations]
             if part.name in names and stage.leaf is not None:
                 tasks = sorted(
                     (task for task in self.tasks if task.stage == stats.number and _inside(task) > 0), key=_each
@@ -169,9 +168,12 @@ class Work:
             return None
         if any(leaf.in_order for leaf in self.pipeline.every_leaf) or self.pipeline.formers:
             return None
-        worker = Worker(self.pipeline, stopwatch=lambda: Looking(0))
+        worker, leaf = (
+            Worker(self.pipeline, stopwatch=lambda: Looking(0)),
+            self.pipeline.stages[tasks[0].stage].leaf or 0,
+        )
         try:
-            block = worker.run(SpanTask(tasks[0].stage, tasks[0].start, tasks[0].stop))
+            block = worker.run(SpanTask(tasks[0].stage, tasks[0].start, tasks[0].stop, leaf))
             return block.times.look if block.times is not None and block.failure is None else None
         finally:
             worker.close()

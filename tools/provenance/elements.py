@@ -18,9 +18,9 @@ from ...loader.epochs import epoch_of
 from ...loader.iterator import run_here
 from ...loader.plan.leaf import Leaf
 from ...loader.state.loader_state import LoaderState
-from ...loader.state.mark import Mark
+from ...loader.state.position import StreamPosition
 from ...loader.stream.provenance import Table
-from ...sources.used_records import UsedRecord, used_records
+from ...sources.provenance import UsedRecord, used_records
 from .places import Place
 from .reduced import reduced
 from .streams import Described
@@ -54,7 +54,7 @@ class Search:
     """Where a shard stands, and how its stream goes on."""
 
     described: Described
-    mark: Mark
+    mark: StreamPosition
     epoch: int | None  # of a loop per epoch
 
     @classmethod

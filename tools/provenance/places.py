@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from ...errors import TraceError
 from ...loader.plan.cursor import Cursor, cursor_of_join
-from ...loader.plan.parts import Part
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
 from ...loader.plan.steps.ranges import within
-from ...loader.state.mark import Mark
+from ...loader.plan.subtree import Subtree
+from ...loader.state.position import StreamPosition
 
 
 class Place:
@@ -28,7 +28,7 @@ class Place:
         self.pipeline, self.cursor, self.step, self.told = pipeline, cursor, step, told
 
     @classmethod
-    def nearest(cls, mark: Mark, step: int) -> Place:
+    def nearest(cls, mark: StreamPosition, step: int) -> Place:
         """The last place at or before a step that can be told without reading.
 
         Raises:
@@ -48,14 +48,14 @@ class Place:
         return cls(pipeline, pipeline.start, 0, False)
 
 
-def _jump(mark: Mark, step: int) -> Cursor | None:
+def _jump(mark: StreamPosition, step: int) -> Cursor | None:
     """The cursor at a step of a run that did not change on its way, where no operation decides what is in a step."""
     pipeline = mark.pipeline
     as_begun = cursor_after(pipeline, pipeline.top, mark.step) == mark.cursor
     return cursor_after(pipeline, pipeline.top, step) if as_begun else None
 
 
-def _position(mark: Mark, step: int) -> int:
+def _position(mark: StreamPosition, step: int) -> int:
     """The local position at which a step of an aligned pipeline begins."""
     unit, at = mark.pipeline.stages[0].unit, (mark.cursor.positions[0], mark.step)
     if step >= mark.step:
@@ -70,14 +70,14 @@ def _position(mark: Mark, step: int) -> int:
     return step * unit
 
 
-def _too_early(mark: Mark, step: int) -> TraceError:
+def _too_early(mark: StreamPosition, step: int) -> TraceError:
     return TraceError(
         f"step {step} came before the checkpoint, at step {mark.step}, and the number of shards or the batch size changed on "
         "the way; pass a checkpoint of before that, or none for steps of the first run."
     )
 
 
-def cursor_after(pipeline: Pipeline, part: Part, rows: int) -> Cursor | None:
+def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
     """The cursor of a part after so many of its rows."""
     if pipeline.skips_errors:
         return None
@@ -105,7 +105,7 @@ def _window(stage: Stage) -> int | None:
     return others[0].takes if len(others) == 1 and others[0].keeps_elements else None
 
 
-def _after_join(pipeline: Pipeline, part: Part, rows: int) -> Cursor | None:
+def _after_join(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
     join = pipeline.joins[part.join or 0]
     taken = join.rule.taken(rows)
     cursors = [cursor_after(pipeline, one, count) for one, count in zip(join.inputs, taken)]

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ...loader.plan.leaf import Leaf
-from ...loader.plan.parts import Part
 from ...loader.plan.pipeline import Pipeline
+from ...loader.plan.subtree import Subtree
 from ...operations import Operation
 from ...operations.protocol import Context, Step
 from ...operations.several import in_groups
@@ -62,7 +62,7 @@ def reduced(pipeline: Pipeline) -> Pipeline:
     read = [False] * len(pipeline.leaves)
     stages = list(pipeline.stages)
 
-    def look(part: Part, looks: bool) -> None:
+    def look(part: Subtree, looks: bool) -> None:
         if part.stage is not None:
             looked_at[part.stage] |= looks
             return

@@ -24,7 +24,7 @@ from ...loader.options import ExecutionOptions, ReadOptions
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 from ...loader.state.loader_state import LoaderState
-from ...loader.state.mark import Mark
+from ...loader.state.position import StreamPosition
 from ...samplers import ShardOptions
 from ...samplers.one_epoch import OneEpoch
 from ..checkpoints import states_at
@@ -89,7 +89,7 @@ class Described:
         """One epoch of it."""
         return dataclasses.replace(self, pipeline=one_epoch(self.pipeline, epoch))
 
-    def stand(self, states: Sequence[LoaderState], strict: bool) -> Mark:
+    def stand(self, states: Sequence[LoaderState], strict: bool) -> StreamPosition:
         """Where its run stands at the state of its shard, or goes on after all shards of another run; or at the start.
 
         Raises:

@@ -15,7 +15,7 @@ from ...common.validation import whole_number
 from ...loader.plan.leaf import Leaf
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import MixSampler
-from ...sources.used_records import FilePlace, TokenSpan
+from ...sources.provenance import FilePlace, TokenSpan
 from .elements import Element, Found, Search
 from .streams import Described, iterator_of, states_of
 from .tables import columns

@@ -6,12 +6,10 @@ In: elements. Out: elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from ....chains.nodes.items import OfIndex
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform, WindowShuffle
 from ....operations.protocol import Context, Step
 from ....samplers.grain_order import shuffled
@@ -49,7 +47,9 @@ class AtIndex(Operation):
         unit: positions of an element: the size of batches before it, or 1.
     """
 
+    node_name = "RandomMapped"
     reads_position = True
+    reads_index = True
 
     def __init__(self, transform: MapWithIndexTransform | RandomMapTransform, unit: int) -> None:
         self.transform = transform
@@ -133,14 +133,3 @@ class ShuffledWindows(WindowShuffle):
         given = state["pos_in_window"]
         number = state["window_index"] - (given == self.window_size)
         return Below(state["parent_window_start_state"], number * self.window_size, given)
-
-
-@dataclass(frozen=True, eq=False)
-class RandomMapped(OfIndex):
-    """A function of each element and Grain's generator of its index."""
-
-    operation: RandomAtIndex
-
-    @property
-    def function(self) -> Callable[[int, Any], Any]:
-        return self.operation.applied()

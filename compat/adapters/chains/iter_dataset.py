@@ -16,11 +16,11 @@ from ....chains.iter_joins import merged, over_leaves, run_through
 from ....chains.nodes.node import Node
 from ....chains.nodes.seeds import nearest_first
 from ....chains.stream import Stream, stream_of
-from ....chains.transforms import as_kind
 from ....loader.plan.compile import compiled
 from ....loader.plan.pipeline import Pipeline
 from ....loader.plan.rules.mix import MixRows
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
+from ....operations.function import as_kind
 from ....samplers.index_maps import Indices
 from ..options import MultiprocessingOptions
 from .at_index import AtIndex, RandomAtIndex

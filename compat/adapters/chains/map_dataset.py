@@ -12,17 +12,18 @@ from ....chains.arguments import as_named, finite
 from ....chains.map_dataset import Chain as OurChain
 from ....chains.map_dataset import MapDataset as OurMapDataset
 from ....chains.nodes.choices import ByMap, Choice, OneAfterAnother
+from ....chains.nodes.items import Applied
 from ....chains.nodes.joins import Chosen
 from ....chains.nodes.node import Node
 from ....chains.nodes.reordered import Reordered
 from ....chains.nodes.source import Source
-from ....chains.transforms import as_kind
 from ....errors import StructureError
 from ....operations import RandomMapTransform
+from ....operations.function import as_kind
 from ....sources import RangeDataSource, as_source
 from ..sources import NoRecords
 from ..wording import reword
-from .at_index import RandomAtIndex, RandomMapped
+from .at_index import RandomAtIndex
 from .orders import Mix, Shuffle, whole_weights
 from .seeds import node_of, seed_of, shuffle_seed_of
 
@@ -64,7 +65,7 @@ class MapDataset(OurMapDataset[T]):
         """
         kind = as_kind(RandomMapTransform, transform)
         own = seed_of("random_map", seed, self._node.seeds)
-        return self._made(RandomMapped(self._node, RandomAtIndex(kind, 1, own)))
+        return self._made(Applied(self._node, RandomAtIndex(kind, 1, own)))
 
     def to_iter_dataset(
         self, read_options: Any = None, *, allow_nones: bool = False, **options: Any

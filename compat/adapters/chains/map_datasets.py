@@ -14,8 +14,8 @@ from ....chains.nodes.items import FlatMapped
 from ....chains.nodes.joins import Zipped
 from ....chains.nodes.node import Node
 from ....chains.nodes.reordered import Reordered
-from ....chains.transforms import fan_out_of
 from ....common.validation import whole_number
+from ....operations.transforms import fan_out_of
 from .map_dataset import Chain
 from .orders import WindowShuffle
 from .seeds import node_of

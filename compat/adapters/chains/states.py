@@ -19,7 +19,7 @@ from ....common.fields import replaced
 from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....loader.plan.compile import compiled, line_of
-from ....loader.plan.cursor import Cursor, Note, cursor_of_join
+from ....loader.plan.cursor import Cursor, JoinState, cursor_of_join
 from ....loader.plan.leaf import Leaf
 from ....loader.plan.nodes import Apply, Joined, Node, Read
 from ....loader.plan.pipeline import Pipeline
@@ -209,7 +209,7 @@ def _of_join(joined: Joined, state: Any, taken: int | None) -> Cursor:
     raise TypeError(type(rule).__name__)
 
 
-def _of_one(tree: Node, state: Any, note: Note) -> Cursor:
+def _of_one(tree: Node, state: Any, note: JoinState) -> Cursor:
     return cursor_of_join([_of_line(tree, state)], note)
 
 

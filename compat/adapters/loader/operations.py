@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from ....operations import Batch, Operation
-from ....operations.batch import stacked
+from ....operations.function import FunctionOperation
 from ....operations.protocol import Context, Step
-from ....operations.transforms import FunctionOperation
+from ....operations.stacking import stacked
 from ..generators import OfLoader
 from ..transforms import Filter, FlatMap, Map, RandomMap
 from .records import Record, RecordMetadata, with_key_removed

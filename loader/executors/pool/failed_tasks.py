@@ -18,7 +18,7 @@ from ...plan.leaf import Leaf
 from ...plan.pipeline import Pipeline
 from ...plan.stages import Span
 from ...work.explain import told
-from ...work.tasks import Block, Blocks, Failure, GroupTask, RowTags, SpanTask, Task, input_count, single_rows
+from ...work.tasks import Block, Blocks, Failure, GroupTask, RowOrigins, SpanTask, Task, input_count, single_rows
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
@@ -50,7 +50,7 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     """What comes of a task that ended its workers too often."""
     told_of = _told(task, blocks, pipeline)
     error = WorkerCrashedError(f"a worker {reason} at the same task: {told_of}.")
-    tags = None if pipeline.aligned else RowTags()
+    tags = None if pipeline.aligned else RowOrigins()
     if pipeline.skips_errors:
         return Block([], tags, skipped=[told(error)])
     return Block([], tags, Failure(error))
@@ -60,7 +60,7 @@ def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:
     """Positions and record keys of a task."""
     stage = pipeline.stages[task.stage]
     if isinstance(task, SpanTask):
-        leaf = pipeline.every_leaf[pipeline.read_by(task.stage, task.former)]
+        leaf = pipeline.every_leaf[task.leaf]
         return _keys_told(leaf, leaf.positions(task.start, task.stop))
     parts = (blocks[block].tags.positions[start:stop] for block, start, stop in task.rows)
     tags = list(dict.fromkeys(chain.from_iterable(parts)))

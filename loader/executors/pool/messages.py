@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...timing.times import TaskTimes
-from ...work.tasks import Block, GroupTask, RowRange, RowTags, SpanTask, Task
+from ...work.tasks import Block, GroupTask, RowOrigins, RowRange, SpanTask, Task
 from ..transport import Message, NamedRows, Rows
 from . import remote_errors as errors
 
@@ -76,7 +76,7 @@ def pack_header(block: Block) -> Packed:
 def unpack_block(header: Packed, rows: Any) -> Block:
     """A block that was sent, whose rows are where a transport has them."""
     count, tags, error, skipped, notices, stand, waited, times, seconds, nbytes = header
-    block = Block((), None if tags is None else RowTags.unpacked(tags))
+    block = Block((), None if tags is None else RowOrigins.unpacked(tags))
     block.rows, block.count = rows, count
     block.failure = None if error is None else errors.EncodedFailure(error)
     block.skipped, block.notices, block.stand = skipped, notices, stand

@@ -16,7 +16,7 @@ from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.explain import explained, maker_for, place, told
 from ...work.stopwatch import stopwatches
-from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RowTags, SpanTask, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RowOrigins, SpanTask, Task
 from ...work.worker import Worker
 from ..reads import NOT_AHEAD, AheadOfWork, ReadAhead
 from .messages import Packed, pack_header
@@ -61,7 +61,7 @@ class TaskRunner(Generic[T]):
         try:
             block, (rows, block.nbytes) = _encoded(block, task, self._pipeline, self._encode)
         except Exception as failure:
-            block = Block([], None if block.tags is None else RowTags(), Failure(failure))
+            block = Block([], None if block.tags is None else RowOrigins(), Failure(failure))
             rows, _ = self._encode([])
         ended = perf_counter()
         block.seconds = ended - began
@@ -133,7 +133,7 @@ def _place(block: Block, task: Task, pipeline: Pipeline, row: int) -> str:
     stage = pipeline.stages[task.stage]
     if block.tags is None:
         assert isinstance(task, SpanTask), "rows of groups are tagged"
-        leaf = pipeline.every_leaf[pipeline.read_by(task.stage, task.former)]
+        leaf = pipeline.every_leaf[task.leaf]
         return place(leaf, leaf.position(task.start + row * stage.unit))
     tag = block.tags.positions[row]
     if pipeline.is_below_join(stage) and not stage.on_join:

@@ -18,7 +18,7 @@ from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease
-from ...work.tasks import Block, Blocks, RowTags, SpanTask, Task
+from ...work.tasks import Block, Blocks, RowOrigins, SpanTask, Task
 from ..pool.messages import unpack_task
 from ..pool.task_runner import TaskRunner
 from ..reads import NOT_AHEAD, AheadOfWork
@@ -92,7 +92,7 @@ class WorkerProcess:
             self._others[name] = attach_shared(descriptor, message.slabs[name])
             os.close(descriptor)
         return {
-            number: Block(decode(rows, self._others.__getitem__)[start:stop], RowTags.unpacked(tags))
+            number: Block(decode(rows, self._others.__getitem__)[start:stop], RowOrigins.unpacked(tags))
             for number, rows, start, stop, tags in message.named
         }
 

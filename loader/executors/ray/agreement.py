@@ -19,7 +19,7 @@ import numpy as np
 
 from ....common.messages import short_repr
 from ....errors import ClusterMismatchError
-from ...plan.identity import Identity
+from ...plan.fingerprint import Identity
 from ...plan.pipeline import Pipeline
 
 LOGGER = logging.getLogger("headrace")

@@ -21,7 +21,7 @@ import ray
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import SlabPool
-from ...work.tasks import Block, PackedTags, RowTags
+from ...work.tasks import Block, PackedTags, RowOrigins
 from ..pool import remote_errors as errors
 from ..pool.messages import Packed, unpack_task
 from ..pool.task_runner import TaskRunner
@@ -68,7 +68,9 @@ class RayWorker:
             INSIDE_A_TASK.set(True)
             kept = self._stages[tasks[0].stage].groups  # a batch is made of the rows, which stay as they are
             blocks = {
-                number: Block((loaded(some) if kept else to_write_to(loaded(some)))[start:stop], RowTags.unpacked(tags))
+                number: Block(
+                    (loaded(some) if kept else to_write_to(loaded(some)))[start:stop], RowOrigins.unpacked(tags)
+                )
                 for (number, start, stop, tags), some in zip(named, rows)
             }
             try:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ....common.messages import short_repr, shorten
 from ....errors import CheckpointError
 from ....samplers.mix.order import MixOrder
-from ..cursor import Note
+from ..cursor import JoinState
 from ..joins import Join
 from .mix import MixRows
 
@@ -37,20 +37,20 @@ class FormerMix(MixRows):
     def _numbers(self) -> NDArray[np.int64]:
         return np.array(self.numbers, dtype=np.int64)
 
-    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         """As the protocol says."""
         return self._numbers[super().choices(note, count)]
 
     def taken(self, rows: int) -> Sequence[int]:
         return ()
 
-    def ended(self, note: Note, number: int) -> Note | None:
+    def ended(self, note: JoinState, number: int) -> JoinState | None:
         """As the protocol says."""
         return super().ended(note, self.numbers.index(number))
 
 
 def text_of(saved: Mapping[str, Any]) -> str:
-    """What a state's fingerprint says of a mix, as an `Unfinished` keeps it."""
+    """What a state's fingerprint says of a mix, as a `Leftover` keeps it."""
     return json.dumps({name: saved.get(name) for name in ("goes_on", "names", "order")}, separators=(",", ":"))
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cursor import Note, are_numbers
-from ..joins import Rule
+from ..cursor import JoinState, are_numbers
+from ..joins import JoinPolicy
 
 
 class RowOrder(Protocol):
@@ -44,10 +44,10 @@ class _Block(NamedTuple):
     """The inputs of many rows, from `first` on, after these inputs have ended."""
 
     first: int
-    ends: Note
+    ends: JoinState
     inputs: NDArray[np.int64]
 
-    def has(self, row: int, count: int, ends: Note) -> bool:
+    def has(self, row: int, count: int, ends: JoinState) -> bool:
         return self.ends == ends and self.first <= row and row + count <= self.first + len(self.inputs)
 
     def of(self, row: int, count: int) -> NDArray[np.int64]:
@@ -55,12 +55,12 @@ class _Block(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MixRows(Rule):
+class MixRows(JoinPolicy):
     """Rows in given proportions. The note: rows so far; then, for each input that has ended, its number and the rows then."""
 
     order: RowOrder  # which input stands at which row
     goes_on: bool = False  # an input that has ended is left out from then on; else the mix ends with it
-    _orders: dict[Note, RowOrder] = field(default_factory=dict, compare=False, repr=False)
+    _orders: dict[JoinState, RowOrder] = field(default_factory=dict, compare=False, repr=False)
     _blocks: list[_Block] = field(default_factory=list, compare=False, repr=False)
 
     @property
@@ -68,7 +68,7 @@ class MixRows(Rule):
         """What decides the rule."""
         return {"kind": "mix", "order": self.order.to_values(), "goes_on": self.goes_on}
 
-    def choices(self, note: Note, count: int) -> NDArray[np.int64]:
+    def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         row, ends = note[0], note[1:]
         block = next(iter(self._blocks), None)
         if block is None or not block.has(row, count, ends):
@@ -80,7 +80,7 @@ class MixRows(Rule):
     def taken(self, rows: int) -> Sequence[int]:
         return self.order.taken(rows)
 
-    def _order(self, ends: Note) -> RowOrder:
+    def _order(self, ends: JoinState) -> RowOrder:
         """The order without the inputs that have ended."""
         if not ends:
             return self.order
@@ -90,12 +90,12 @@ class MixRows(Rule):
             self._orders[ends] = order
         return self._orders[ends]
 
-    def ended(self, note: Note, number: int) -> Note | None:
+    def ended(self, note: JoinState, number: int) -> JoinState | None:
         if not self.goes_on or self._order(note[1:]).without(number, note[0]) is None:
             return None
         return (*note, number, note[0])
 
-    def is_note(self, note: Note) -> bool:
+    def is_note(self, note: JoinState) -> bool:
         if len(note) % 2 == 0 or not are_numbers(note):
             return False
         row, *ends = note

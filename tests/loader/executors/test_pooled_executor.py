@@ -7,7 +7,7 @@ from headrace.loader.executors.pool.pooled import PooledExecutor
 from headrace.loader.executors.transport import Answered, Message, Ready
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
-from headrace.loader.work.tasks import Block, GroupTask, RowRange, RowTags, SpanTask
+from headrace.loader.work.tasks import Block, GroupTask, RowOrigins, RowRange, SpanTask
 
 
 class PlayedRows:
@@ -55,7 +55,7 @@ class Played:
 
 
 def _block(task):
-    tags = RowTags()
+    tags = RowOrigins()
     found = list(range(task.start, task.stop)) if isinstance(task, SpanTask) else ["done"]
     for unit, position in enumerate(found):
         tags.add(unit, position if isinstance(task, SpanTask) else 0, 0)

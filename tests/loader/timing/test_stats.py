@@ -11,7 +11,7 @@ import pytest
 from headrace import load
 from headrace.loader.device.stats import FeederStats, StepTimes
 from headrace.loader.stats import IteratorStats
-from headrace.loader.timing.stats import StageStats, WorkerStats
+from headrace.loader.timing.snapshot import StageStats, WorkerStats
 from headrace.loader.timing.times import TaskEvent, TaskTimes
 
 DEVICE = jax.devices()[0]

@@ -10,7 +10,7 @@ from pipelines import PIPELINES, loader, plain
 from headrace import Filter, load
 from headrace.loader.plan.stages import spans
 from headrace.loader.work.stacked_rows import RowStack, StackedRows, side_by_side
-from headrace.loader.work.tasks import RowTags, SpanTask
+from headrace.loader.work.tasks import RowOrigins, SpanTask
 from headrace.loader.work.worker import Worker
 from headrace.operations.protocol import allocate_plainly
 
@@ -191,5 +191,5 @@ def test_no_rows_are_no_rows():
 def test_tags_survive_being_packed():
     """Also those of rows of flat maps of flat maps, whose numbers are longer than 64 bits."""
     for rows in ([0, 0, 0], [0, 1, 2], [0, 7 << 70, 1]):
-        tags = RowTags(array("q", [0, 0, 1]), array("q", [5, 5, 9]), rows)
-        assert RowTags.unpacked(tags.packed()) == tags
+        tags = RowOrigins(array("q", [0, 0, 1]), array("q", [5, 5, 9]), rows)
+        assert RowOrigins.unpacked(tags.packed()) == tags

@@ -9,26 +9,26 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Size(NamedTuple):
+class NodeCounts(NamedTuple):
     """How many leaves, stages and joins there are in a part of a pipeline."""
 
     leaves: int
     stages: int
     joins: int
 
-    def plus(self, other: Size) -> Size:
+    def plus(self, other: NodeCounts) -> NodeCounts:
         """That of two parts."""
-        return Size(*(one + two for one, two in zip(self, other)))
+        return NodeCounts(*(one + two for one, two in zip(self, other)))
 
 
 @dataclass(frozen=True)
-class Part:
+class Subtree:
     """A part of a pipeline: what comes out of a stage or of a join, and all that this is made of."""
 
     stage: int | None  # number of the stage; None: of a join
     join: int | None  # number of the join; None: of a stage
-    first: Size  # the numbers of the first leaf, stage and join that belong to it
-    size: Size  # how many belong to it
+    first: NodeCounts  # the numbers of the first leaf, stage and join that belong to it
+    size: NodeCounts  # how many belong to it
 
     @property
     def leaves(self) -> slice:

@@ -17,11 +17,11 @@ from ..plan.pipeline import Pipeline
 from ..plan.steps.lookup import number_of, part_epochs, part_records, records_of_step
 from ..plan.steps.ranges import within
 from ..plan.steps.skipped import SkippedSteps
-from ..stream.provenance import Rows
+from ..stream.rows import Rows
 from .loader_state import LoaderState
 
 
-class Mark(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a user stands who has received one element and not the next."""
 
     pipeline: Pipeline  # as it goes on from a state

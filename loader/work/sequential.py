@@ -15,10 +15,10 @@ from ..options import INSIDE_A_TASK
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, explained
-from .tasks import SpanTask, Stand
+from .tasks import SourceState, SpanTask
 
 
-class RunThrough:
+class SequentialReader:
     """The iterator of a source, moved from task to task. For one thread at a time."""
 
     def __init__(self, leaf: Leaf) -> None:
@@ -29,14 +29,14 @@ class RunThrough:
         self._ended = False
         self._at_work = Lock()  # threads share it: a task that nobody waits for any more may still be at work
 
-    def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, Stand]:
+    def read(self, task: SpanTask) -> tuple[list[Any], Exception | None, SourceState]:
         """The elements of a span, fewer at the end; why no more came, if that was a failure; where the source stands then."""
         with self._at_work, self._place():
             records, failure = self._records(task)
             if failure is not None:  # nothing more is asked for
-                return records, failure, Stand("", True, len(records))
+                return records, failure, SourceState("", True, len(records))
             self._state = self._leaf.source.state_of(self._iterator)
-            return records, None, Stand(self._state, self._ended, len(records))
+            return records, None, SourceState(self._state, self._ended, len(records))
 
     def _records(self, task: SpanTask) -> tuple[list[Any], Exception | None]:
         found: list[Any] = []
@@ -92,10 +92,10 @@ class RunThrough:
         return True
 
 
-def run_throughs_of(pipeline: Pipeline) -> dict[int, RunThrough]:
+def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
     """What reads such sources, by the numbers of the stages that they are read for."""
     leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
-    return {number: RunThrough(leaf) for number, leaf in leaves.items() if leaf.in_order}
+    return {number: SequentialReader(leaf) for number, leaf in leaves.items() if leaf.in_order}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self
 
 from ...common.messages import a_kind_of
 from .files import restore_later, write_later
-from .mark import Mark
+from .position import StreamPosition
 
 
 class Resumable:
@@ -73,12 +73,12 @@ class Resumable:
         self.close()
 
 
-class Standing(Resumable):
+class StreamPositionAPI(Resumable):
     """An iterator of a `DataLoader`, or a feeder. One that feeds from something else has a TypeError for most questions."""
 
     _ended: bool  # whether `next` has told the end
 
-    def _here(self) -> Mark:
+    def _here(self) -> StreamPosition:
         """The mark of the place where the user stands."""
         raise NotImplementedError
 

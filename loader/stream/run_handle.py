@@ -26,7 +26,7 @@ Elements = Generator[Element, None, None]
 """A generator: of all iterators it is the one that notices when two use it."""
 
 
-class Running:
+class RunHandle:
     """What runs, if anything does."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ def in_use(what: str) -> InUseError:
     )
 
 
-_ALL: WeakSet[Running] = WeakSet()
+_ALL: WeakSet[RunHandle] = WeakSet()
 
 
 def _after_fork() -> None:

@@ -17,35 +17,35 @@ from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import order_of
 from ...samplers.protocol import VectorSampler
-from ..plan.cursor import Cursor, Unfinished, cursor_of_join
+from ..plan.cursor import Cursor, Leftover, cursor_of_join
 from ..plan.leaf import Leaf
-from ..plan.lineage import Lineage
-from ..plan.parts import Part
-from ..plan.pipeline import Former, Pipeline
+from ..plan.lineage import ReshardHistory
+from ..plan.pipeline import Pipeline, PreviousShard
 from ..plan.rules.former_mix import former_mix
-from ..stream.provenance import Rows
+from ..plan.subtree import Subtree
+from ..stream.rows import Rows
 from .loader_state import LoaderState
 
 Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], None, None]]
 """Runs a pipeline from a cursor on; what it gives are elements, each with its rows and its place there."""
 
 
-def taken_up(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
+def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
     """Where other shards can go on after one, or the same with another mix.
 
     Args:
         loaders: the pipeline as its loader made it.
         state: of that shard.
         run: runs a pipeline, which is needed where that stood inside something made of rows.
-        mix: as of `Unfinished`.
+        mix: as of `Leftover`.
     """
     if not loaders.begun_at(loaders.top, state.cursor):
         return state.cursor
-    former = _former(loaders, Unfinished(state.shard, state.cursor, state.lineages, mix=mix))
-    return _TakenUp(with_formers(loaders, former, state.cursor.unfinished), run, mix).of(former.top, state.cursor)
+    former = _former(loaders, Leftover(state.shard, state.cursor, state.lineages, mix=mix))
+    return _Splitting(with_formers(loaders, former, state.cursor.unfinished), run, mix).of(former.top, state.cursor)
 
 
-class _TakenUp:
+class _Splitting:
     def __init__(self, former: Pipeline, run: Run, mix: str) -> None:
         self._former = former
         self._run = run
@@ -54,7 +54,7 @@ class _TakenUp:
         self._shard = shard.shard_index, shard.shard_count
         self._lineages = tuple(leaf.lineage for leaf in former.leaves)
 
-    def of(self, part: Part, cursor: Cursor) -> Cursor:
+    def of(self, part: Subtree, cursor: Cursor) -> Cursor:
         """The place, for a part."""
         if part.stage is None:
             return self._of_join(part, cursor)
@@ -62,13 +62,13 @@ class _TakenUp:
         rests = tuple(rest for rest in cursor.unfinished if rest.stage in (stage.number, None))
         cursor = cursor._replace(unfinished=tuple(rest for rest in cursor.unfinished if rest not in rests))
         if stage.number in self._former.begun_at(part, cursor):
-            rests = (*rests, Unfinished(self._shard, cursor, self._lineages, 0, stage.number, self._mix))
+            rests = (*rests, Leftover(self._shard, cursor, self._lineages, 0, stage.number, self._mix))
             cursor = _end(self._former, part, cursor, self._run)
         if stage.input is not None:
             cursor = self.of(stage.input, cursor.before()).then(cursor.skips[-1])
         return cursor._replace(unfinished=(*rests, *cursor.unfinished))
 
-    def _of_join(self, part: Part, cursor: Cursor) -> Cursor:
+    def _of_join(self, part: Subtree, cursor: Cursor) -> Cursor:
         assert part.join is not None, "a part ends with a stage or a join"
         join = self._former.joins[part.join]
         rests = tuple(rest for rest in cursor.unfinished if rest.stage is None)
@@ -77,7 +77,7 @@ class _TakenUp:
         return found._replace(unfinished=(*rests, *found.unfinished))
 
 
-def read_to_end(loaders: Pipeline, rest: Unfinished, run: Run) -> None:
+def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
     """Make what is unfinished, to find out now whether that can be done."""
     part = part_of(loaders, rest) or loaders.top
     if part.stage is not None:
@@ -85,7 +85,7 @@ def read_to_end(loaders: Pipeline, rest: Unfinished, run: Run) -> None:
         _end(former, part, rest.cursor, run)
 
 
-def _end(former: Pipeline, part: Part, cursor: Cursor, run: Run) -> Cursor:
+def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
     """The cursor after all that is made of the inputs of which something was delivered."""
     assert part.stage is not None, "only stages make something of several inputs"
     stage = former.stages[part.stage]
@@ -100,7 +100,7 @@ def _end(former: Pipeline, part: Part, cursor: Cursor, run: Run) -> Cursor:
     return cursor
 
 
-def with_lineages(pipeline: Pipeline, lineages: Sequence[Lineage], shard: ShardOptions) -> Pipeline:
+def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard: ShardOptions) -> Pipeline:
     """The pipeline that goes on from what former runs left of each leaf."""
     if len(lineages) != len(pipeline.leaves):
         raise CheckpointError(
@@ -110,7 +110,7 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[Lineage], shard: ShardO
     return dataclasses.replace(pipeline, leaves=leaves)
 
 
-def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
+def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> Leaf:
     order = order_for(leaf.sampler, shard, lineage.order_shards)
     whole = everything(leaf.sampler, order, lineage.order_shards)
     total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
@@ -122,7 +122,7 @@ def _with_lineage(leaf: Leaf, lineage: Lineage, shard: ShardOptions) -> Leaf:
     return dataclasses.replace(leaf, sampler=order, shard=shard, lineage=lineage)
 
 
-def is_outside(pipeline: Pipeline, part: Part, cursor: Cursor) -> bool:
+def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
     """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
     ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
@@ -131,23 +131,23 @@ def is_outside(pipeline: Pipeline, part: Part, cursor: Cursor) -> bool:
     return beyond or not known or not all(join.rule.is_note(note) for join, note in zip(joins, cursor.notes))
 
 
-def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Unfinished]) -> Pipeline:
+def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Leftover]) -> Pipeline:
     """The pipeline, which can finish what former shards of the loader's had begun."""
-    formers: dict[tuple[Any, ...], Former] = {}
+    formers: dict[tuple[Any, ...], PreviousShard] = {}
     for rest in those_within(unfinished):
         former = _former(loaders, rest)
-        formers[rest.whose] = Former(rest.whose, former.leaves, former.joins)
+        formers[rest.whose] = PreviousShard(rest.whose, former.leaves, former.joins)
     return dataclasses.replace(pipeline, formers=tuple(formers.values()))
 
 
-def those_within(unfinished: Sequence[Unfinished]) -> Iterator[Unfinished]:
+def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
     """What is unfinished, and what was when that was begun."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)
 
 
-def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
+def _former(loaders: Pipeline, rest: Leftover) -> Pipeline:
     """The pipeline of a former shard."""
     former = with_lineages(loaders, rest.lineages, ShardOptions(*rest.shard, loaders.shard.drop_remainder))
     if rest.mix:
@@ -160,7 +160,7 @@ def _former(loaders: Pipeline, rest: Unfinished) -> Pipeline:
     return former
 
 
-def part_of(pipeline: Pipeline, rest: Unfinished) -> Part | None:
+def part_of(pipeline: Pipeline, rest: Leftover) -> Subtree | None:
     """The part of which something is unfinished; None if there is no such."""
     if rest.stage is None:
         return pipeline.top

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, compress, repeat
 from operator import length_hint, not_
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...operations import Filter, MapTransform, Operation
+from ...operations import Operation
 from ...operations.protocol import Element
 
-Plain: TypeAlias = MapTransform | Filter
 
-
-class Passage:
+class FusedMapFilter:
     """Records on their way.
 
     `compress`, which drops nothing here, counts what comes to an operation; `lefts` has, by such a count, how many records were
@@ -36,7 +34,7 @@ class Passage:
         ended: all records went through.
     """
 
-    def __init__(self, operations: Sequence[Plain], inputs: Iterator[Any], count: int) -> None:
+    def __init__(self, operations: Sequence[Operation], inputs: Iterator[Any], count: int) -> None:
         self.ended = False
         self._inputs, self._count = inputs, count
         self._lefts: Sequence[int] = range(count - 1, -1, -1)
@@ -49,19 +47,19 @@ class Passage:
         self.ended = True
         yield from ()
 
-    def _go_through(self, operation: Plain) -> None:
+    def _go_through(self, operation: Operation) -> None:
         counter = self._inputs
         if self._came:
             counter = repeat(True, self._count)
             self.elements = compress(self.elements, counter)
         self._came.append((counter, self._lefts))
-        if isinstance(operation, Filter):
+        if operation.only_filters:
             self._lefts = lefts = list[int]()
-            passed = filter(operation.function, self.elements)
+            passed = filter(operation.plain_function, self.elements)
             noted = map(lefts.append, map(length_hint, repeat(self._inputs)))  # gives None each time
             self.elements = compress(passed, map(not_, noted))
         else:
-            self.elements = map(operation.function, self.elements)
+            self.elements = map(operation.plain_function, self.elements)  # type: ignore[arg-type]
 
     def numbers(self, count: int) -> NDArray[np.int64]:
         """The numbers of the records that the first `count` elements come from."""
@@ -76,13 +74,11 @@ class Passage:
         )
 
 
-def plain_at_front(operations: Sequence[Operation]) -> list[Plain]:
+def plain_at_front(operations: Sequence[Operation]) -> list[Operation]:
     """The maps and filters that operations begin with, as far as they push elements in the way of this module."""
-    plain: list[Plain] = []
+    plain: list[Operation] = []
     for operation in operations:
-        if not isinstance(operation, (MapTransform, Filter)):
-            break
-        if type(operation).connect not in (MapTransform.connect, Filter.connect):
+        if operation.plain_function is None:
             break
         plain.append(operation)
     return plain

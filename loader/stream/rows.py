@@ -1,0 +1,187 @@
+"""Rows in order, and the tasks that they come of.
+
+In: spans, or rows of earlier blocks; what a join took of several. Out: tasks for an executor; rows, with their provenance.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..plan.cursor import Cursor, JoinState
+from ..plan.stages import Stage
+from ..work.tasks import Block, GroupTask, SpanTask, Task
+from .provenance import Ints, Origin, Provenance, Selection
+
+
+class NumberedBlock(NamedTuple):
+    """A block, and its number among those of an iterator; with `kept`, its rows will be given again."""
+
+    number: int
+    block: Block
+    kept: bool = False
+
+
+BlockRows: TypeAlias = tuple[NumberedBlock, int, int]
+"""Rows `[start, stop)` of a block."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows `[start, stop)`, one after the other: of a block, or those that a join took.
+
+    Attributes:
+        origin: where all rows of the block come from.
+        number: the first row's, among those of a join that it comes out of; 0 elsewhere.
+        blocks: that have them, as many as `origin` has sources.
+    """
+
+    origin: Origin
+    start: int
+    stop: int
+    number: int
+    blocks: Sequence[NumberedBlock]
+
+    def unpack(self) -> None:
+        """Make the rows of what a worker sent, which the first `take` does otherwise."""
+        if self.origin.which is None:
+            _ = self.blocks[0].block.elements
+
+    def take(self, row: int) -> Any:
+        """A row, which is let go of, so that its memory is free once the user drops it; of a block that is kept, a copy."""
+        origin = self.origin
+        if origin.which is None:
+            (_, block, kept), at = self.blocks[0], row
+        else:
+            (_, block, kept), at = self.blocks[origin.which[row]], origin.at[row]  # type: ignore[index]
+        elements = block.elements
+        if kept:
+            return copy.deepcopy(elements[at])
+        element, elements[at] = elements[at], None
+        return element
+
+    def of_blocks(self, start: int, stop: int) -> tuple[list[BlockRows], Ints | None]:
+        """Some of the rows as those of blocks, and their numbers among these in order; None: as they are."""
+        if self.origin.which is None or self.origin.at is None:
+            return [(self.blocks[0], start, stop)], None
+        which, at = self.origin.which[start:stop], self.origin.at[start:stop]
+        order = np.argsort(which, kind="stable")
+        which, at = which[order], at[order]
+        cuts = np.flatnonzero((np.diff(which) != 0) | (np.diff(at) != 1)) + 1
+        edges = [0, *cuts.tolist(), len(at)]
+        found = [(self.blocks[which[first]], int(at[first]), int(at[last - 1]) + 1) for first, last in pairwise(edges)]
+        numbers = np.empty(len(order), dtype=np.int64)
+        numbers[order] = np.arange(len(order))
+        return found, numbers
+
+    def kept(self) -> Rows:
+        """The same rows, each of which is given as a copy, as the user may change it."""
+        return dataclasses.replace(self, blocks=[block._replace(kept=True) for block in self.blocks])
+
+    def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
+        """Rows `[start, stop)` of these, with other cursors after them."""
+        origin = Selection(self.origin.sources, self.origin.which, self.origin.at, cursor_after)
+        return dataclasses.replace(self, origin=origin, start=start, stop=stop)
+
+
+RowsOf: TypeAlias = tuple[Rows, int, int]
+"""Rows `[start, stop)` of some."""
+
+
+def joined_rows(
+    choices: Ints, parts: Sequence[Sequence[RowsOf]], number: int, cursor_after: Callable[[int], Cursor]
+) -> Rows:
+    """Rows of several inputs.
+
+    Args:
+        choices: `int64[rows]`, the input that each comes from.
+        parts: of each input, its rows.
+        number: as of `Rows`.
+        cursor_after: as of a `Selection`.
+    """
+    blocks, sources = list[NumberedBlock](), list[Provenance]()
+    which, at = np.empty(len(choices), dtype=np.int64), np.empty(len(choices), dtype=np.int64)
+    for input_, part in enumerate(parts):
+        places, done = np.flatnonzero(choices == input_), 0
+        for rows, start, stop in part:
+            here = places[done : done + stop - start]
+            done += stop - start
+            origin = rows.origin
+            if origin.which is None or origin.at is None:
+                used, which[here], at[here] = np.zeros(1, dtype=np.int64), len(blocks), np.arange(start, stop)
+            else:
+                used, numbers = np.unique(origin.which[start:stop], return_inverse=True)
+                which[here], at[here] = numbers + len(blocks), origin.at[start:stop]
+            blocks += [rows.blocks[block] for block in used.tolist()]
+            sources += [origin.sources[block] for block in used.tolist()]
+    return Rows(Selection(sources, which, at, cursor_after), 0, len(choices), number, blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A task, and what the user's process alone knows of it.
+
+    Attributes:
+        blocks: that it reads, by number.
+        origin: of the rows that will come of it.
+        pieces_left: tasks that come after it and go on with its one unit.
+    """
+
+    task: Task
+    origin: Provenance
+    blocks: Mapping[int, Block] = dataclasses.field(default_factory=dict)
+    pieces_left: int = 0
+
+    @property
+    def stop(self) -> int:
+        """The local position of the first leaf that comes after it."""
+        return self.origin.stop.positions[0]
+
+    def rows(self, numbered: NumberedBlock, skip: int, before: int) -> Rows:
+        """The rows of its block without the first ones; so many came before of its unit."""
+        block, origin = numbered.block, self.origin
+        failed, count = block.failure is not None, block.count
+        whole = sum(stop - start for _, start, stop in origin.inputs)
+        is_open = failed if origin.leaf is None else block.tags is not None and block.tags.open
+        alone = origin.alone and not before and (failed or count == whole)
+        found = Provenance(
+            origin.stage,
+            origin.start,
+            origin.stop,
+            origin.leaf,
+            origin.inputs,
+            alone,
+            block.tags,
+            count,
+            origin.first,
+            before,
+            is_open or self.pieces_left > 0,
+        )
+        return Rows(found, skip, count, 0, (numbered,))
+
+    def divided(self, parts: Sequence[Task]) -> list[Request]:
+        """A request for each part of the task, in their order."""
+        return [self._part(part, len(parts) - number) for number, part in enumerate(parts, 1)]
+
+    def _part(self, part: Task, left: int) -> Request:
+        if isinstance(part, GroupTask):
+            assert isinstance(self.task, GroupTask), "a part is of the kind of the whole"
+            origin = dataclasses.replace(self.origin, first=part.first - self.task.first)
+            return dataclasses.replace(self, task=part, origin=origin, pieces_left=left)
+        assert self.origin.leaf is not None, "a span of a leaf"
+        whole = span_request(part, self.origin.stage)
+        return whole if part.only is None else dataclasses.replace(whole, pieces_left=left)
+
+
+def span_request(
+    task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = ()
+) -> Request:
+    """A request for a span of a leaf; with the notes of cursors before and after it."""
+    start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
+    return Request(task, Provenance(stage, start, stop, task.leaf))

@@ -1,0 +1,112 @@
+"""A dataset, as far as an operation needs it to have a method there: the base of `MapDataset` and `IterDataset`.
+
+An operation's file defines its methods in a class made from `Chain`, which both datasets take as a base. An operation of
+another package is found by its entry point, when a method is asked for that a dataset has not.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ..common.lazy_exports import installed
+from ..common.messages import short_repr
+from .function import METHODS, is_transform_class
+from .protocol import Operation
+
+ChainT = TypeVar("ChainT")
+"""The dataset that a method gives."""
+
+GROUP = "headrace.operations"
+"""The entry points of operations of other packages."""
+
+
+class Chain(Generic[ChainT]):
+    """A dataset to which operations are applied."""
+
+    @abstractmethod
+    def _then(self, operation: Operation) -> ChainT:
+        """The dataset with an operation that has its seed."""
+
+    @abstractmethod
+    def _seed_for(self, method: str, seed: int | None) -> int:
+        """See `SeedFor`."""
+
+    @property
+    @abstractmethod
+    def _operation_count(self) -> int:
+        """How many operations an element has gone through."""
+
+    def then(self, operation: Operation) -> ChainT:
+        """The dataset with an operation after it; one with a method here is applied by that, as `map`.
+
+        >>> from headrace import MapDataset, WindowShuffle
+        >>> sorted(MapDataset.range(4).to_iter_dataset().then(WindowShuffle(2, seed=0)))
+        [0, 1, 2, 3]
+        """
+        return self._then(operation.with_chain_seed(self._seed_for, self._operation_count))
+
+    def apply(self, transformations: Any) -> ChainT:
+        """The dataset after a transform, or after each of a list: `map` for a `MapTransform` and so on.
+
+        >>> from headrace import Batch, MapDataset
+        >>> [batch.tolist() for batch in MapDataset.range(4).apply([lambda x: x + 1, Batch(2)])]
+        [[1, 2], [3, 4]]
+        """
+        dataset: Any = self
+        for transform in transformations if isinstance(transformations, (list, tuple)) else (transformations,):
+            dataset = _call_for(transform)(dataset)
+        return dataset  # type: ignore[no-any-return]
+
+    def pipe(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        """`function(dataset, *arguments, **named)`.
+
+        >>> from headrace import MapDataset
+        >>> MapDataset.range(5).pipe(len)
+        5
+        """
+        return function(self, *arguments, **named)
+
+    if not TYPE_CHECKING:  # which is to find wrong names itself
+
+        def __getattr__(self, name: str) -> Any:
+            operation = None if name.startswith("_") else installed(GROUP, name)
+            return super().__getattr__(name) if operation is None else _as_method(self, operation)
+
+
+def _as_method(dataset: Any, operation: Callable[..., Operation]) -> Callable[..., Any]:
+    """The method of a dataset that applies an operation of another package: with its signature and docstring."""
+
+    @wraps(operation, updated=())
+    def method(*arguments: Any, **named: Any) -> Any:
+        return dataset.apply(operation(*arguments, **named))
+
+    return method
+
+
+def _call_for(transform: Any) -> Callable[[Any], Any]:
+    """The call of a dataset that applies a transform.
+
+    Raises:
+        TypeError: it is no transform.
+    """
+    ours = isinstance(transform, Operation)
+    for method in METHODS:
+        if (ours and transform.method == method) or (not ours and _has(transform, method)):
+            return lambda dataset: getattr(dataset, method)(transform)
+    if hasattr(transform, "batch_size"):
+        drop, batch_fn = getattr(transform, "drop_remainder", False), getattr(transform, "batch_fn", None)
+        return lambda dataset: dataset.batch(transform.batch_size, drop_remainder=drop, batch_fn=batch_fn)
+    if ours:
+        return lambda dataset: dataset.then(transform)
+    if callable(transform) and not is_transform_class(transform):
+        return lambda dataset: dataset.map(transform)
+    raise TypeError(
+        f"apply({short_repr(transform)}): pass a transform, as MapTransform, Filter or Batch, a function, or a list of these."
+    )
+
+
+def _has(transform: Any, method: str) -> bool:
+    return not isinstance(transform, type) and callable(getattr(transform, method, None))

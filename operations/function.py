@@ -1,0 +1,88 @@
+"""Operations that are one function of the user's: the base of those, and how a function or a foreign object becomes one.
+
+Out: an operation of the kind that a method is about, or an error that says what to pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..common.messages import short_repr
+from .protocol import Operation
+
+METHODS = ("map", "random_map", "map_with_index", "filter", "flat_map")
+"""The methods by which transforms of ours and of other libraries are known."""
+
+
+class FunctionOperation(Operation):
+    """An operation that is one function: passed to it, or a method of a subclass named by `method`."""
+
+    _function: Callable[..., Any] | None = None
+
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"{type(self).__name__}({short_repr(function)}): pass a function, or subclass and define {self.method}."
+            )
+        self._function = function
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that works on one element."""
+        own = getattr(self, self.method)
+        overridden = getattr(own, "__func__", own) is not getattr(_declaring(type(self)), self.method)
+        function = own if overridden else self._function
+        if function is None:
+            name = type(self).__name__
+            raise TypeError(
+                f"{name} has nothing to do: override {self.method}() in a subclass or pass {name}(function)."
+            )
+        return function
+
+    @property
+    def user_function(self) -> Callable[..., Any]:
+        """The same: it does all the work."""
+        return self.function
+
+    def _call(self, *arguments: Any) -> Any:
+        if self._function is None:
+            raise NotImplementedError(f"override {self.method}() in {type(self).__name__}.")
+        return self._function(*arguments)
+
+    def __repr__(self) -> str:
+        function = self._function
+        name = "" if function is None else getattr(function, "__qualname__", None) or short_repr(function)
+        return f"{type(self).__name__}({name})"
+
+
+def _declaring(kind: type) -> type:
+    """The class of ours that `kind` is made from: the one that names its method."""
+    return next(base for base in kind.__mro__ if "method" in vars(base))
+
+
+KindT = TypeVar("KindT", bound=FunctionOperation)
+
+
+def as_kind(kind: type[KindT], transform: Any) -> KindT:
+    """A transform of this kind: the one that was passed, or one made of an object with its method, or of a function.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    if isinstance(transform, kind):
+        _ = transform.function  # raises when there is nothing to do
+        return transform
+    method = getattr(transform, kind.method, None)
+    function = transform if method is None else method
+    if isinstance(transform, Operation) or is_transform_class(transform) or not callable(function):
+        raise TypeError(
+            f"{kind.method}({short_repr(transform)}): pass a function, a headrace.{kind.__name__}, or an object that has "
+            f"{kind.method}()."
+        )
+    return kind(function)
+
+
+def is_transform_class(transform: Any) -> bool:
+    """It is the class of a transform, where an instance is meant; `str` and its like are functions."""
+    return isinstance(transform, type) and any(hasattr(transform, method) for method in METHODS)
