@@ -1,4 +1,4 @@
-"""How much of a loop's time its batches took and where, as a table and a word on what to do.
+"""The stats of an iterator: a snapshot with the single tasks, as a table with advice.
 
 In: what was found out. Out: numbers, and lines of text.
 """
@@ -42,11 +42,11 @@ class IteratorStats(Snapshot):
 
     @property
     def reads_under_way(self) -> float:
-        """How many reads of records were under way at a time, on average."""
+        """Reads of records under way at a time, on average."""
         return sum(stage.under_way for stage in self.stages) / self.elapsed if self.elapsed else 0.0
 
     def _waits_for_reads(self) -> bool:
-        """Whether workers wait for records that are read ahead for more than half of their time."""
+        """Workers spend over half of their time waiting for records that are read ahead."""
         reading = sum(stage.reading for stage in self.stages)
         ahead = sum(stage.under_way for stage in self.stages) > AHEAD * reading
         return ahead and reading > MUCH * sum(stage.busy for stage in self.stages)
@@ -76,7 +76,7 @@ class IteratorStats(Snapshot):
         )
 
     def lines(self, operations: int) -> list[str]:
-        """What is known of the work, in three lines and as many for `operations`."""
+        """The work in at most three lines, and `operations` lines for operations."""
         if not self.stages or self.workers is None:
             return [f"  {'workers':27} {self.worker_count:9}"]
         return [

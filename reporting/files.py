@@ -16,7 +16,7 @@ from ..files.whole_files import WholeFile, written_whole
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Whether a file can be written there, before much is done for it; nothing is left.
+    """Try to write there, before much is done for it; nothing is left.
 
     Raises:
         OutputError: it cannot.

@@ -1,4 +1,4 @@
-"""How much memory this process and its workers use.
+"""Measures the memory of this process and its workers.
 
 In: nothing. Out: bytes, as Linux counts them: what several processes share counts in part for each.
 """

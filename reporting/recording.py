@@ -31,7 +31,7 @@ MOST = 600
 
 
 class Sample(NamedTuple):
-    """How far a loop was at a time."""
+    """A loop at some time."""
 
     at: float  # seconds of `time.perf_counter`
     loop: Snapshot
@@ -41,7 +41,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """What a report shows of a loop."""
+    """All that a report shows of a loop."""
 
     told: str  # the loop, in words
     stats: IteratorStats | None
@@ -51,7 +51,7 @@ class Recording:
 
     @classmethod
     def of(cls, loop: Any, samples: tuple[Sample, ...] = ()) -> Recording:
-        """Of a loop as it is now.
+        """Record a loop as it is now.
 
         Raises:
             TypeError: it is no loop of headrace.

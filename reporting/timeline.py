@@ -1,4 +1,4 @@
-"""Who did what when, over the last tasks of a loop.
+"""Turns the last tasks of a loop into spans of time, by thread.
 
 In: what was noted of tasks, and of a feeder's steps. Out: tracks of spans; each names what goes through it. Pure.
 """
@@ -34,7 +34,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Track:
-    """What one thread did, in order; a span may stand within the one before it."""
+    """The spans of one thread, in order; a span may lie within the one before it."""
 
     name: str
     spans: tuple[Span, ...]
@@ -42,7 +42,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What a loop did.
+    """The tracks of a loop.
 
     Attributes:
         tracks: that of the user's loop, those of a feeder, those of the workers.
@@ -54,12 +54,12 @@ class Timeline:
 
     @property
     def loop(self) -> Track:
-        """What the user's loop did."""
+        """The track of the user's loop."""
         return self.tracks[0]
 
 
 def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Timeline:
-    """Of the last tasks, and of a feeder's last steps."""
+    """Make it of the last tasks, and of a feeder's last steps."""
     tasks = stats.tasks if stats is not None else ()
     names = {} if stats is None else {stage.number: _stage_name(stage.operations) for stage in stats.stages}
     last = {stage.number for stage in stats.stages if stage.ends} if stats is not None else set()

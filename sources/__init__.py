@@ -59,4 +59,5 @@ __getattr__ = names_from(
         "TokenSource": "tokens.source",
         "TokenWriter": "tokens.writer",
     },
+    entry_points="headrace.sources",
 )

@@ -79,7 +79,7 @@ class ClosesFiles:
 
 
 def is_asynchronous(source: Any) -> bool:
-    """Whether a source's reads are coroutines.
+    """True if a source's reads are coroutines.
 
     >>> is_asynchronous([1, 2])
     False
@@ -89,7 +89,7 @@ def is_asynchronous(source: Any) -> bool:
 
 
 def reads_singly(source: Any) -> bool:
-    """Whether readers share a batch of a source's records, record by record.
+    """True if readers share a batch of a source's records, record by record.
 
     >>> reads_singly([1, 2])
     True
@@ -98,7 +98,7 @@ def reads_singly(source: Any) -> bool:
 
 
 def is_in_event_loop(source: Any) -> bool:
-    """Whether a source's records are read by coroutines, with its `read_in_loop`.
+    """True if a source's records are read by coroutines, with its `read_in_loop`.
 
     >>> is_in_event_loop([1, 2])
     False
@@ -107,7 +107,7 @@ def is_in_event_loop(source: Any) -> bool:
 
 
 def is_hugging_face(data: Any) -> bool:
-    """Whether it is a `datasets.Dataset`; a subclass of it may read otherwise. Imports nothing."""
+    """True of a `datasets.Dataset`; a subclass of it may read otherwise. Imports nothing."""
     kind = type(data)
     return kind.__module__ == "datasets.arrow_dataset" and kind.__name__ == "Dataset"
 
@@ -143,7 +143,7 @@ def _all_at_once(source: DataSource[Any], many: Callable[[Any], Any]) -> Reader:
 
 
 def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
-    """What `__getitems__` of a source returned for so many keys, as a list, tuple or array.
+    """The records that `__getitems__` of a source returned for `count` keys, as a list, tuple or array.
 
     Raises:
         SourceError: it is no sequence of so many records.

@@ -1,4 +1,4 @@
-"""What an element was made of: records of sources, told one by one.
+"""The records of sources that an element was made of, one by one.
 
 In: a source and a record key. Out: the records, or pieces of them, that stand behind the key; where each lies in its file.
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class FilePlace(NamedTuple):
-    """Where a record lies; what `source.file_place(key)` gives.
+    """The place of a record in a file, as `source.file_place(key)` gives it.
 
     Attributes:
         file: path or URL.

@@ -61,7 +61,7 @@ _OF_CLIENT = (
 
 
 class ObjectStore:
-    """One bucket, container or host; `Store` says what it does."""
+    """One bucket, container or host; `FileStore` says what it does."""
 
     def __init__(self, root: str, url: str, options: StorageOptions) -> None:
         self._library = _library()

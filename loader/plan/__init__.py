@@ -1,1 +1,1 @@
-"""What is to be done: a pipeline, checked and taken apart. Pure: no I/O, no thread, no clock."""
+"""A pipeline, checked and taken apart. Pure: no I/O, no thread, no clock."""

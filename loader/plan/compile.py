@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ...operations import Operation
+from .cursor import NodeCounts, Subtree
 from .joins import Join, JoinPolicy
 from .leaf import Leaf
 from .nodes import Apply, Joined, Node, Read
 from .pipeline import Pipeline
 from .rules.of_one import RunThrough
 from .stages import Stage, runs_of
-from .subtree import NodeCounts, Subtree
 
 
 def compiled(tree: Node, skips_errors: bool = False) -> Pipeline:
@@ -37,7 +37,7 @@ def with_operations(pipeline: Pipeline, operations: Sequence[Operation]) -> Pipe
 
 
 class _Numbering:
-    """What has a number already."""
+    """The leaves, stages and joins that have a number already."""
 
     def __init__(self, skips_errors: bool) -> None:
         self._skips_errors = skips_errors
@@ -82,7 +82,7 @@ class _Numbering:
 
 
 def line_of(node: Node) -> tuple[Read | Joined, tuple[Operation, ...]]:
-    """What stands at the bottom of a line of operations, and these operations."""
+    """The bottom of a line of operations, and these operations."""
     if isinstance(node, Apply):
         base, before = line_of(node.input)
         return base, (*before, *node.operations)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from .lineage import ReshardHistory
-    from .subtree import NodeCounts
 
 JoinState: TypeAlias = tuple[Any, ...]
 """What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
@@ -22,8 +21,45 @@ MAX_ROWS = 1 << 60
 """No stream gets so far: a larger count is that of a damaged state."""
 
 
+class NodeCounts(NamedTuple):
+    """The numbers of leaves, stages and joins in a part of a pipeline."""
+
+    leaves: int
+    stages: int
+    joins: int
+
+    def plus(self, other: NodeCounts) -> NodeCounts:
+        """The numbers of two parts together."""
+        return NodeCounts(*(one + two for one, two in zip(self, other)))
+
+
+@dataclass(frozen=True)
+class Subtree:
+    """A part of a pipeline: what comes out of a stage or of a join, and all that this is made of."""
+
+    stage: int | None  # number of the stage; None: of a join
+    join: int | None  # number of the join; None: of a stage
+    first: NodeCounts  # the numbers of the first leaf, stage and join that belong to it
+    size: NodeCounts  # how many belong to it
+
+    @property
+    def leaves(self) -> slice:
+        """The numbers of its leaves."""
+        return slice(self.first.leaves, self.first.leaves + self.size.leaves)
+
+    @property
+    def stages(self) -> range:
+        """The numbers of its stages."""
+        return range(self.first.stages, self.first.stages + self.size.stages)
+
+    @property
+    def joins(self) -> slice:
+        """The numbers of its joins."""
+        return slice(self.first.joins, self.first.joins + self.size.joins)
+
+
 class Cursor(NamedTuple):
-    """Where a pipeline goes on, or the part of one that ends with some stage or join.
+    """The place from which a pipeline goes on, or the part of one that ends with some stage or join.
 
     Leaves, stages and joins are numbered so that the inputs of each stand right before it (see `compile`). So the cursor of
     a part of the pipeline is that of its inputs, one after the other, and what its last stage or join adds.
@@ -86,7 +122,7 @@ class Leftover:
 
     @property
     def whose(self) -> tuple[tuple[int, int], tuple[ReshardHistory, ...], str]:
-        """What tells the run and the shard from others."""
+        """The identity of the run and the shard."""
         return self.shard, self.lineages, self.mix
 
 
@@ -105,5 +141,5 @@ def cursor_of_join(cursors: Iterable[Cursor], note: JoinState) -> Cursor:
 
 
 def are_numbers(note: JoinState) -> bool:
-    """Whether a note, which a state may tell, has no text in it, and no number that is too large to count further."""
+    """True if a note, which a state may hold, has no text in it, and no number that is too large to count further."""
     return all(isinstance(value, int) and value < MAX_ROWS for value in note)

@@ -39,7 +39,7 @@ def json_text(values: Any) -> str:
 
 
 def differences(saved: dict[str, Any], present: dict[str, Any]) -> list[str]:
-    """What two fingerprints differ in, in words; the saved value comes first.
+    """The differences of two fingerprints, in words; the saved value comes first.
 
     >>> differences({"source": {"records": 60000}}, {"source": {"records": 59999}})
     ['source: records 60000 → 59999']
@@ -95,13 +95,13 @@ class Identity:
 
     @classmethod
     def of(cls, sources: Sequence[Any], operations: Sequence[Operation]) -> Identity:
-        """That of a pipeline now."""
+        """The identity of a pipeline now."""
         return cls(_one_or_all("sources", list(map(fingerprint_of, sources))), tuple(map(fingerprints, operations)))
 
     def fingerprint(
         self, samplers: Sequence[VectorSampler], joins: Sequence[dict[str, Any]], operations: Sequence[Operation]
     ) -> Fingerprint:
-        """What a state of now keeps; the operations tell the sizes of batches."""
+        """The fingerprint that a state keeps; the operations give the sizes of batches."""
         joined = {"joins": list(joins)} if joins else {}
         return Fingerprint(
             version=VERSION,

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .cursor import JoinState, are_numbers
-from .subtree import Subtree
+from .cursor import JoinState, Subtree, are_numbers
 
 
 class JoinPolicy:
@@ -35,7 +34,7 @@ class JoinPolicy:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the rule, in plain JSON values."""
+        """The plain JSON values that decide the rule."""
         raise NotImplementedError
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
@@ -51,7 +50,7 @@ class JoinPolicy:
         return ()
 
     def ended(self, note: JoinState, number: int) -> JoinState | None:
-        """How it goes on when an input whose row comes next has ended; None: that is the end.
+        """The state after an input ends whose row comes next; None ends the join.
 
         Raises:
             JoinError: that input may not end here.
@@ -69,7 +68,7 @@ class JoinPolicy:
         return (sum(note[0] for note in notes) // shards, *self.start[1:])
 
     def is_note(self, note: JoinState) -> bool:
-        """Whether that may be a note of this rule."""
+        """True if a note may be one of this rule."""
         return len(note) == len(self.start) and are_numbers(note)
 
 

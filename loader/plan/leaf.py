@@ -128,7 +128,7 @@ class Leaf:
         return mix.part_epochs(self.position(local)) if self.total else dict.fromkeys(mix.names, 0)
 
     def part_records(self, local: int) -> dict[str, int]:
-        """How many records of each part of a mix stand before a local position, in all shards that stand there.
+        """The number of records of each part of a mix before a local position, in all shards.
 
         Raises:
             AttributeError: this is no mix.
@@ -139,7 +139,7 @@ class Leaf:
         return mix.part_records(self.before(local))
 
     def before(self, local: int) -> int:
-        """How many records stand before a local position, in all shards that stand there."""
+        """The number of records before a local position, in all shards."""
         return self.position(local - 1) + 1 if local > 0 else 0
 
     def _mix(self, refusal: str) -> MixSampler:

@@ -1,4 +1,4 @@
-"""How the order that a pipeline runs through came about, after runs on other numbers of shards.
+"""The order that is left to a pipeline after runs on other numbers of shards.
 
 In: the states of all shards of a run. Out: the order of what they left, and the rows that they had delivered of records that
 they were in the middle of. A few integers for each shard, however long the run.
@@ -63,16 +63,16 @@ class ReshardHistory:
 
     @property
     def is_possible(self) -> bool:
-        """Whether no run is said to have read more than there was."""
+        """True unless a run is said to have read more than there was."""
         return all(layer and order.is_possible for layer, order in zip(self.layers, self._orders))
 
     @property
     def hangs_on_end(self) -> bool:
-        """Whether the order of what is left would be another one with more positions."""
+        """True if the order of what is left would be another one with more positions."""
         return any(order.hangs_on_end for order in self._orders)
 
     def length(self, total: int) -> int:
-        """How many positions are left; `total` if there was no run before."""
+        """The number of positions that are left; `total` if there was no run before."""
         return self._orders[-1].length if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -212,5 +212,5 @@ def _order(layer: Layer, total: int) -> UnreadOrder | Without:
 
 
 def _overlap(ranges: Sequence[tuple[int, int]], position: int) -> int:
-    """How many of the positions below `position` lie in a range."""
+    """The number of positions below `position` that are in a range."""
     return sum(min(stop, position) - start for start, stop in ranges if start < position)

@@ -1,4 +1,4 @@
-"""What a user describes: a tree of nodes. Each is a stream; what stands below it is its input.
+"""The tree of nodes that a user describes. Each node is a stream; the nodes below are its inputs.
 
 In: what the user passed, checked. Out: a tree, which `compile` turns into leaves, stages and joins.
 """
@@ -22,7 +22,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Apply:
-    """What operations make of another stream."""
+    """Operations on another stream."""
 
     input: Node
     operations: tuple[Operation, ...]

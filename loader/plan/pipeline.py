@@ -1,4 +1,4 @@
-"""What a loader runs: leaves and stages, and what can be asked about them. Immutable.
+"""The leaves and stages that a loader runs. Immutable.
 
 In: what `compile` made of the user's description. Out: what work, stream and state ask about it.
 """
@@ -18,12 +18,11 @@ from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
 from ...sources.mixed.columns import MixedColumn
-from .cursor import Cursor, Leftover
+from .cursor import Cursor, Leftover, Subtree
 from .fingerprint import Fingerprint, Identity
 from .joins import Join
 from .leaf import Leaf
 from .stages import COLUMN_UNITS, MIXED_UNITS, Stage, column_span_length, span_length
-from .subtree import Subtree
 
 
 class PreviousShard(NamedTuple):
@@ -111,7 +110,7 @@ class Pipeline:
         return self.every_leaf[leaf], position
 
     def tags_of(self, leaf: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What names global positions `int64[n]` in one of every leaf: one number for both."""
+        """One number for each of the global positions `int64[n]` in one of every leaf, and for that leaf."""
         return positions * len(self.every_leaf) + leaf if len(self.every_leaf) > 1 else positions
 
     def inputs_at(self, join: Join, cursor: Cursor) -> list[Cursor]:
@@ -128,7 +127,7 @@ class Pipeline:
         return {stage.number for skip, stage in stages if skip > 0 and (stage.leaf is None or stage.unit > 1)}
 
     def is_below_join(self, stage: Stage) -> bool:
-        """Whether the rows of a stage, or what groups make of them, come from a join."""
+        """True if the rows of a stage, or the rows that its groups were made of, come from a join."""
         below = stage.input
         return below is not None and (below.stage is None or self.is_below_join(self.stages[below.stage]))
 
@@ -159,16 +158,16 @@ class Pipeline:
 
     @property
     def start(self) -> Cursor:
-        """Where the stream begins."""
+        """The cursor at the beginning of the stream."""
         return self.start_of(self.top)
 
     def start_of(self, part: Subtree) -> Cursor:
-        """Where a part begins."""
+        """The cursor at the beginning of a part."""
         notes = tuple(join.rule.start for join in self.joins[part.joins])
         return Cursor((0,) * part.size.leaves, (0,) * part.size.stages, notes)
 
     def whole_from(self, start: Cursor) -> bool:
-        """Whether all of the stream, of all shards, comes from a cursor on."""
+        """True if all of the stream, of all shards, follows a cursor."""
         untouched = all(leaf.shard.shard_count == 1 and not leaf.lineage.layers for leaf in self.leaves)
         return untouched and start == self.start
 

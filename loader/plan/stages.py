@@ -20,7 +20,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...operations import Operation
-from .subtree import Subtree
+from .cursor import Subtree
 
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
@@ -45,7 +45,7 @@ class Stage:
 
     @cached_property
     def on_join(self) -> bool:
-        """Whether rows of a join are the input."""
+        """True if rows of a join are the input."""
         return self.input is not None and self.input.stage is None
 
     @cached_property
@@ -64,7 +64,7 @@ class Stage:
 
     @cached_property
     def groups(self) -> bool:
-        """Whether one of the operations makes one output of several inputs."""
+        """True if one of the operations makes one output of several inputs."""
         return any(operation.takes is not None for operation in self.operations)
 
     @cached_property
@@ -116,7 +116,7 @@ class Stage:
 
 
 def unit_of(operations: Sequence[Operation]) -> int:
-    """How many inputs of the first operation make one output of the last."""
+    """The number of inputs of the first operation that make one output of the last."""
     return prod(operation.takes or 1 for operation in operations)
 
 

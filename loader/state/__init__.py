@@ -1,1 +1,1 @@
-"""What a checkpoint keeps, and how a run goes on from one or several."""
+"""The state that a checkpoint keeps, and resuming from one or several."""

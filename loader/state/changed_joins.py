@@ -1,4 +1,4 @@
-"""How a mix of rows goes on that has other datasets than in the run before.
+"""Resumes a mix of rows that has other datasets than in the run before.
 
 In: the pipeline as it is now, and a state. Out: the same state, as one of this pipeline: datasets that stay go on where they
 stood, new ones begin. Other weights need nothing, as each dataset has a place of its own; but what was begun with the former
@@ -13,11 +13,10 @@ from typing import Any, TypeAlias
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ..plan.cursor import Cursor, Leftover, cursor_of_join
+from ..plan.cursor import Cursor, Leftover, NodeCounts, cursor_of_join
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.rules.former_mix import text_of
-from ..plan.subtree import NodeCounts
 from .loader_state import LoaderState
 
 TakeUp: TypeAlias = Callable[[Pipeline, LoaderState, str], Cursor]
@@ -56,13 +55,13 @@ def with_datasets_of_now(pipeline: Pipeline, state: LoaderState, take_up: TakeUp
 
 
 def _draws_otherwise(pipeline: Pipeline, state: LoaderState, moved: _Moved) -> bool:
-    """Whether operations after the mix have other numbers now, by which some of them draw theirs."""
+    """True if operations after the mix have other numbers now, by which some of them draw theirs."""
     renumbered = len(state.fingerprint["operations"]) != len(pipeline.operations)
     return renumbered and any(stage.reads_position for stage in pipeline.stages[moved.stages_now :])
 
 
 class _Moved:
-    """What a state tells, arranged by the datasets of now.
+    """The contents of a state, arranged by the present datasets.
 
     Attributes:
         mix: as of `Leftover`.
@@ -85,7 +84,7 @@ class _Moved:
                 )
 
     def cursor(self, cursor: Cursor) -> Cursor:
-        """That of the whole, or of a part above the mix."""
+        """The cursor of the whole, or of a part above the mix."""
         if not cursor.notes:
             raise CheckpointError(f"the state is damaged: cursor={short_repr(list(cursor[:3]))}.")
         cursors = dict(zip(self._names, cursor.parts(self._sizes)))
@@ -116,7 +115,7 @@ class _Moved:
                 )
 
     def _is_renumbered(self, name: str) -> bool:
-        """Whether the operations of a dataset that stays have other numbers now."""
+        """True if the operations of a dataset that stays have other numbers now."""
         if name not in self._names:
             return False
         parts, stages = dict(zip(self._join.names, self._join.inputs)), self._pipeline.stages
@@ -133,7 +132,7 @@ class _Moved:
         )
 
     def _rest(self, rest: Leftover) -> list[Leftover]:
-        """What is unfinished, unless that is of a dataset that was removed."""
+        """The leftovers, except those of a dataset that was removed."""
         lineages = self.lineages(rest.lineages)
         if rest.stage is None or rest.stage >= self.stages:
             stage = None if rest.stage is None else rest.stage - self.stages + self.stages_now
@@ -153,7 +152,7 @@ class _Moved:
 
 
 def _uppermost(state: LoaderState) -> dict[str, Any] | None:
-    """What a state says of its uppermost join, if that is a mix."""
+    """The uppermost join of a state, if that is a mix."""
     sampler = state.fingerprint["sampler"]
     joins = sampler.get("joins") if isinstance(sampler, dict) else None
     last = joins[-1] if isinstance(joins, list) and joins else None

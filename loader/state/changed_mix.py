@@ -1,4 +1,4 @@
-"""How a mix goes on whose weights or parts are not those of the run before.
+"""Resumes a mix whose weights or parts are not those of the run before.
 
 In: the pipeline as its loader made it, and states. Out: both with the order of that run up to where it got, and the order of
 now from there on. For any other pipeline: what was given.
@@ -90,7 +90,7 @@ def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
 
 
 def _mixes_within(fingerprint: Mapping[str, Any]) -> Iterator[Any]:
-    """What tells the mixes of a pipeline from others, but for the uppermost one, which can be changed."""
+    """The identity of the mixes of a pipeline, except the uppermost one, which can be changed."""
     sampler = fingerprint["sampler"]
     joins = sampler.get("joins", []) if isinstance(sampler, dict) else []
     for number, join in enumerate(joins, 1) if isinstance(joins, list) else ():

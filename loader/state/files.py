@@ -23,7 +23,7 @@ def state_file(folder: Any) -> Any:
 
 
 def with_state(item: Any) -> Any:
-    """What somebody passed to be saved or restored, if it has a state.
+    """The object that was passed to be saved or restored, if it has a state.
 
     Raises:
         TypeError: it has none.
@@ -89,7 +89,7 @@ def _all_states(folder: Any, own: str) -> list[bytes]:
 
 
 def to_bytes(state: Any) -> bytes:
-    """What a file holds of a state: itself, or JSON if it is a dict, as those of other libraries are."""
+    """The bytes of a state for a file: itself, or JSON if it is a dict, as those of other libraries are."""
     return json.dumps(state).encode() if isinstance(state, dict) else state
 
 

@@ -1,4 +1,4 @@
-"""What a shard had begun when the shards changed: a window, or a batch that is taken apart, which no other shard could make.
+"""Leftover work of a previous run's shard: a window, or a batch that is taken apart, which no other shard could make.
 
 In: the place where that shard stood. Out: a place from which any shard can go on, and what comes before that: the rest of
 what was begun, which one of the new shards has made anew. Where a window of records ends is known; to find the end of what is
@@ -17,12 +17,11 @@ from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import order_of
 from ...samplers.protocol import VectorSampler
-from ..plan.cursor import Cursor, Leftover, cursor_of_join
+from ..plan.cursor import Cursor, Leftover, Subtree, cursor_of_join
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline, PreviousShard
 from ..plan.rules.former_mix import former_mix
-from ..plan.subtree import Subtree
 from ..stream.rows import Rows
 from .loader_state import LoaderState
 
@@ -31,7 +30,7 @@ Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], N
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
-    """Where other shards can go on after one, or the same with another mix.
+    """The cursor from which other shards can go on after one, or the same shard with another mix.
 
     Args:
         loaders: the pipeline as its loader made it.
@@ -123,7 +122,7 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
 
 
 def is_outside(pipeline: Pipeline, part: Subtree, cursor: Cursor) -> bool:
-    """Whether a place is after the end; once this came one position later for some shards that now are equally long."""
+    """True if a place is after the end; once this came one position later for some shards that now are equally long."""
     ends = [leaf.total + leaf.shard.drop_remainder for leaf in pipeline.leaves[part.leaves]]
     beyond = any(position > end for position, end in zip(cursor.positions, ends))
     joins = pipeline.joins[part.joins]
@@ -141,7 +140,7 @@ def with_formers(loaders: Pipeline, pipeline: Pipeline, unfinished: Sequence[Lef
 
 
 def those_within(unfinished: Sequence[Leftover]) -> Iterator[Leftover]:
-    """What is unfinished, and what was when that was begun."""
+    """The leftovers, and those that each of them has itself."""
     for rest in unfinished:
         yield rest
         yield from those_within(rest.cursor.unfinished)

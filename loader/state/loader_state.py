@@ -1,4 +1,4 @@
-"""Where a stream goes on: the cursor, and the state that a checkpoint keeps.
+"""The state that a checkpoint keeps.
 
 In: a place in the stream and the identity of the pipeline. Out: JSON of a few hundred bytes, and back.
 """
@@ -28,7 +28,7 @@ MAX_STEP = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class LoaderState:
-    """What is saved: plain values only."""
+    """The plain values that are saved."""
 
     cursor: Cursor  # where the user stands, never where a prefetch has got to
     step: int  # number of the batch that comes next: so many were received, or left out on purpose, in all runs
@@ -142,7 +142,7 @@ def _are_counts(values: Any) -> bool:
 
 
 def _is_place(cursor: Any, shard: Any, lineages: Any) -> bool:
-    """Whether these are a position for each of the leaves, a skip for each of the stages, notes of joins, and a shard."""
+    """True if these are a position for each of the leaves, a skip for each of the stages, notes of joins, and a shard."""
     return _is_cursor(cursor, shard) and isinstance(lineages, list) and len(lineages) == len(cursor[0])
 
 

@@ -22,7 +22,7 @@ from .loader_state import LoaderState
 
 
 class StreamPosition(NamedTuple):
-    """Where a user stands who has received one element and not the next."""
+    """The place between two elements: the user has received one and not the next."""
 
     pipeline: Pipeline  # as it goes on from a state
     skipped: SkippedSteps
@@ -33,7 +33,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def cursor(self) -> Cursor:
-        """Where the stream goes on."""
+        """The cursor from which the stream goes on."""
         return self.start if self.run is None else self.run.origin.cursor_after(self.row)
 
     @property
@@ -76,7 +76,7 @@ class StreamPosition(NamedTuple):
 
     @property
     def passed(self) -> int:
-        """How many of the `len()` elements come before this place; where that is not known, the step."""
+        """The number of the `len()` elements before this place; where that is not known, the step."""
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
     def records_at(self, step: int) -> Any:

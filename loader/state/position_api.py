@@ -1,4 +1,4 @@
-"""What is alike in all that stands somewhere in a stream: iterators, feeders, epochs.
+"""The questions and the state that iterators, feeders and epochs have in common.
 
 In: `get_state`, `set_state`, and a mark. Out: the other forms of a state, and what users ask about the place.
 """
@@ -28,7 +28,7 @@ class Resumable:
         )
 
     def get_state(self) -> Any:
-        """Where the user stands."""
+        """The state of the place that the user has reached."""
         raise NotImplementedError
 
     def set_state(self, state: Any, strict: bool = True) -> None:
@@ -98,7 +98,7 @@ class StreamPositionAPI(Resumable):
 
     @property
     def passed(self) -> int:
-        """How many of the `len()` elements come before the next one; the step, where an operation decides how many there are.
+        """The number of the `len()` elements before the next one; the step, where an operation decides how many there are.
 
         Raises:
             TypeError: nobody knows, as it feeds from something else than a loader.

@@ -71,7 +71,7 @@ _REMEDY = (
 
 
 def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
-    """What differs between the state's pipeline and this one. Batch sizes may, but not of a batch that is being taken apart."""
+    """Differences of the two pipelines; batch sizes may differ, except of a batch that is being taken apart."""
     saved, present = lasting(state.fingerprint), lasting(pipeline.fingerprint_like(state.fingerprint))
     if len(saved["batch_sizes"]) == len(present["batch_sizes"]):
         fixed = sizes_in_use(pipeline, state)
@@ -115,7 +115,7 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
 
 
 def _dealt_out(unfinished: Iterable[Leftover]) -> list[list[Leftover]]:
-    """What one shard is to finish each. All that one former shard had begun stays together: a zip pairs its rows."""
+    """The leftovers that one shard is to finish each. Those of one former shard stay together: a zip pairs its rows."""
     by_former: dict[tuple[Any, ...], list[Leftover]] = {}
     for rest in unfinished:
         by_former.setdefault((rest.shard, rest.lineages), []).append(rest)

@@ -16,24 +16,21 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
-from ..plan.cursor import Cursor, Leftover
+from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.ranges import Ranges, kept
-from ..plan.subtree import Subtree
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
-from .cache import CacheReader, CacheWriter
 from .in_order import InOrder
-from .join import JoinedRuns
+from .join import CacheReader, CacheWriter, JoinedRuns
 from .ordered import OnDemand, Ordered, Results, Spans
 from .pull import Ended, Pull
 from .regroup import Regroup
 from .room import with_room
 from .rows import Request, Rows
-from .skipped import SkippedRecords
-from .stage_output import StageOutput
+from .stage_output import SkippedRecords, StageOutput
 from .unfinished_runs import UnfinishedRuns
 
 Runs: TypeAlias = StageOutput | JoinedRuns | CacheWriter | CacheReader | UnfinishedRuns

@@ -56,7 +56,7 @@ class InOrder:
                 return result
 
     def _is_to_be_divided(self, request: Request, block: Block) -> bool:
-        """Whether a task ended its worker and is done again, one unit after the other; one unit alone is lost."""
+        """True if a task ended its worker and is done again, one unit after the other; one unit alone is lost."""
         if not _was_not_done(block):
             return False
         assert isinstance(request.task, SpanTask), "a span of a leaf"
@@ -93,7 +93,7 @@ class InOrder:
 
 
 def _was_not_done(block: Block) -> bool:
-    """Whether a task ended its workers, so that nobody knows where the source stands after it."""
+    """True if a task ended its workers, so that the place of the source after it is not known."""
     return block.stand is None and block.failure is None
 
 

@@ -1,4 +1,4 @@
-"""Where rows come from: a table of records for each block, and the cursor that follows each row.
+"""The provenance of rows: a table of records for each block, and the cursor that follows each row.
 
 In: a task, and the columns of its block. Out: records and cursors, found when somebody asks, not row by row. A provenance
 holds no row, so that what is kept of a batch that was delivered is small.
@@ -42,20 +42,24 @@ class Table(NamedTuple):
     segment: Ints
     tokens: NDArray[np.object_]
 
+    def taken(self, places: NDArray[Any]) -> Table:
+        """Some of the records, by their places or by a mask."""
+        of, leaf, position, row, segment, tokens = self
+        return Table(of[places], leaf[places], position[places], row[places], segment[places], tokens[places])
+
 
 def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
     """One table of several, each with the numbers of its rows among all."""
     tables = [table._replace(of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
         return tables[0]
-    columns = [np.concatenate(column) for column in zip(*tables)]
-    order = np.argsort(columns[0], kind="stable")
-    return Table(*(column[order] for column in columns))
+    whole = Table(*map(np.concatenate, zip(*tables)))
+    return whole.taken(np.argsort(whole.of, kind="stable"))
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Of the rows of a block: of a span of a leaf, or of a group of earlier rows.
+    """The origin of the rows of a block: a span of a leaf, or a group of earlier rows.
 
     Attributes:
         stage: that made them.
@@ -132,10 +136,10 @@ class Provenance:
             total = sum(stop - start for _, start, stop in self.inputs)
         else:
             total = self.stop.positions[0] - self.start.positions[0]
-        made = Table(*(column[made.position < total] for column in made))
+        made = made.taken(made.position < total)
         row = self._rows_of(made.position % size, size)
         below = self._of_inputs(made.position + self.first)
-        made = Table(*(column[below.of] for column in made._replace(row=row)))
+        made = made._replace(row=row).taken(below.of)
         segments = made.segment > 0
         return Table(
             made.of,
@@ -196,7 +200,7 @@ def _table_of(of: Ints, position: Ints, leaf: int = 0) -> Table:
     return Table(of, np.full(n, leaf), position, np.full(n, -1), np.zeros(n, dtype=np.int64), tokens)
 
 
-def row_at(parts: Iterable[tuple[Any, int, int]], number: int) -> tuple[Any, int]:
+def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origin, int]:
     """The part that one of the rows of several is in, and its number there."""
     for there, start, stop in parts:
         if number < stop - start:
@@ -207,7 +211,7 @@ def row_at(parts: Iterable[tuple[Any, int, int]], number: int) -> tuple[Any, int
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Of rows of several blocks, or of one with cursors of its own.
+    """The origin of rows of several blocks, or of one with cursors of its own.
 
     Attributes:
         sources: of the blocks.

@@ -1,4 +1,4 @@
-"""What flows in the user's process is pulled: items, an end, or nothing yet.
+"""Items are pulled through the user's process: an item, the end, or nothing yet.
 
 In: nothing. Out: `next(wait)`.
 """
@@ -21,7 +21,7 @@ class Ended:
 
 
 class Pull(Protocol[T]):
-    """Where a stage gets its items from."""
+    """A supply of items for a stage."""
 
     def next(self, wait: bool) -> T | Ended | None:
         """The next item; `Ended`, ever again; None if `wait` is False and there is none at hand."""

@@ -65,7 +65,7 @@ class Regroup:
         return self._group()
 
     def _last(self, ended: Ended) -> Request | Ended:
-        """What comes of rows that are fewer than a unit, at the end, or before a failure."""
+        """The group of rows that are fewer than a unit, at the end, or before a failure."""
         if ended.failure is not None:
             return ended if self._stage.groups else self._group()
         useful = self._stage.useful(self._count)

@@ -70,7 +70,7 @@ def with_room(runs: Pull[Rows], pipeline: Pipeline, stage: Stage, start: Cursor)
 
 
 def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
-    """How many rows will come to a stage at least; 0 where nobody knows."""
+    """The least number of rows that will come to a stage; 0 if it is not known."""
     below = stage.input
     assert below is not None, "rows are the input"
     leaves, joins = pipeline.leaves[below.leaves], pipeline.joins[below.joins]

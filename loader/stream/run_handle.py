@@ -1,4 +1,4 @@
-"""What runs for an iterator: an executor, and the flow of elements from it. Opened and ended by one at a time.
+"""An iterator's run: an executor, and the flow of elements from it. Opened and ended by one thread at a time.
 
 In: how to open them. Out: elements.
 """
@@ -27,7 +27,7 @@ Elements = Generator[Element, None, None]
 
 
 class RunHandle:
-    """What runs, if anything does."""
+    """The run of an iterator, if it has one."""
 
     def __init__(self) -> None:
         self.elements: Elements | None = None  # what comes next; None: nothing was opened
@@ -83,7 +83,7 @@ class RunHandle:
         return self.elements
 
     def _end(self) -> None:
-        """What is closed is forgotten after it is closed: that may be interrupted."""
+        """Each is forgotten after it is closed: closing may be interrupted."""
         with Uninterrupted():
             if self.elements is not None:
                 try:

@@ -5,10 +5,12 @@ In: blocks in order. Out: the same rows, in runs; rows that were delivered befor
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from ...errors import NothingPassesError
+from ...errors import NothingPassesError, TooManyErrorsError
 from ..plan.cursor import Cursor
 from ..plan.leaf import Leaf
 from ..plan.stages import Stage
@@ -18,13 +20,38 @@ from ..work.tasks import Block, Failure, GroupTask, input_count
 from .ordered import Results
 from .pull import Ended
 from .rows import NumberedBlock, Request, Rows
-from .skipped import SkippedRecords
 
 BARREN_EPOCHS = 8
 """Epochs' worth of positions that one shard of several may read without any row."""
 
 MIN_BARREN_GROUPS = 100
 """Groups in a row that may come to nothing, however few positions an epoch has."""
+
+
+_LOGGER = logging.getLogger("headrace")
+
+
+@dataclass
+class SkippedRecords:
+    """Those of one iterator, since it was opened.
+
+    Attributes:
+        limit: how many may be skipped; None for any number.
+        count: how many were.
+    """
+
+    limit: int | None = None
+    count: int = 0
+
+    def note(self, skipped: Sequence[str]) -> Failure | None:
+        """Count and log these."""
+        for message in skipped:
+            self.count += 1
+            _LOGGER.warning("skipped: %s", message)
+            if self.limit is not None and self.count > self.limit:
+                text = f"{self.count} records or batches failed, more than max_errors={self.limit}; the last one: {message}"
+                return Failure(TooManyErrorsError(text))
+        return None
 
 
 class StageOutput:
@@ -88,7 +115,7 @@ class StageOutput:
                 return Ended(failure)
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
-        """How many of the first rows were delivered before a restore."""
+        """The number of the first rows that were delivered before a restore."""
         skip = self._skip
         if block.tags is not None and request.origin.leaf is not None:
             first_unit = bisect_left(

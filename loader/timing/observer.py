@@ -24,7 +24,7 @@ KEPT_EVENTS = 200
 
 
 class Observer:
-    """That of one iterator, from its start or a state on. Notes are made by the iterator's thread; any may ask."""
+    """Watches one iterator from its start, or from a state on. Its thread makes notes; any may ask."""
 
     def __init__(self) -> None:
         self.waits = Waits()
@@ -61,7 +61,7 @@ class Observer:
         self._workers.append(WorkerEvent(perf_counter(), worker, "started"))
 
     def worker_ended(self, worker: int, how: str) -> None:
-        """A worker is gone, though nobody had told it to end."""
+        """A worker is gone that was not asked to end."""
         self.ended += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
@@ -71,7 +71,7 @@ class Observer:
         self.most_slab_bytes = max(self.most_slab_bytes, self.slab_bytes)
 
     def stages(self) -> dict[int, StageSums]:
-        """What was added up, by the number of the stage."""
+        """The sums, by the number of the stage."""
         self._add_up()
         return dict(self._stages)
 
@@ -84,7 +84,7 @@ class Observer:
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
-        """What was added up, of stages with these names; with `more` that the iterator knows."""
+        """Counts and times of stages with these names, with `more` that the iterator knows."""
         stages, elapsed = sorted(self.stages().items()), self.waits.elapsed
         return Snapshot(
             elapsed=elapsed,
@@ -97,11 +97,11 @@ class Observer:
         )
 
     def worker_stats(self) -> WorkerStats:
-        """What workers did between the first of the last tasks and the last one."""
+        """The work of workers between the first of the last tasks and the last one."""
         return worker_stats(self._ledger.since(0), self.started, self.ended, self.slab_bytes, self.most_slab_bytes)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:
-        """What happened to workers last."""
+        """The last starts and ends of workers."""
         return tuple(self._workers)
 
     def _add_up(self) -> None:

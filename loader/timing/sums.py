@@ -61,7 +61,7 @@ class Ledger:
 
 @dataclass(slots=True)
 class StageSums:
-    """Over all tasks of a stage, those too that were not timed: others stand for them. Seconds, unless it is said."""
+    """Sums over all tasks of a stage, those too that were not timed and that others represent. Seconds, unless it is said."""
 
     batches: bool = False  # the rows are made of several inputs, the last one maybe of fewer
     tasks: int = 0  # number
@@ -100,12 +100,12 @@ class StageSums:
 
     @property
     def nbytes(self) -> int:
-        """Of the rows of all tasks: as many for each input of a batch, or else for each row, as those that were timed have."""
+        """Bytes of the rows of all tasks, estimated from the timed ones: by input for batches, else by row."""
         of_all, timed = (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
         return round(self.timed_nbytes * of_all / timed) if timed else 0
 
     def add_look(self, look: Look, tasks: int) -> None:
-        """Add what was found in a task that was timed operation by operation, and stands for so many."""
+        """Add a task that was timed operation by operation, and that represents `tasks` of them."""
         self.busy -= look.extra * tasks
         self.looked_inputs += look.inputs
         self.looked += look.seconds
@@ -154,7 +154,7 @@ class StageSums:
 
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
-    """The sum over all tasks for which these stand, of seconds that are not below 0."""
+    """The sum over all tasks that these represent, of seconds that are not below 0."""
     return float(np.maximum(each, 0.0) @ tasks["tasks"])
 
 

@@ -1,4 +1,4 @@
-"""What was found out, as lines of text.
+"""Stats as lines of text.
 
 In: stats. Out: lines whose columns stand below one another.
 """
@@ -32,7 +32,7 @@ def _row(name: str, seconds: float, whole: float) -> str:
 
 
 def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
-    """How much came in a second.
+    """Counts, and each per second.
 
     >>> throughput(64_000, 500, 2_000_000, 2.0)
     '64,000 records, 2.0 MB: 32,000 records/s, 250.0 steps/s, 1.0 MB/s'
@@ -43,7 +43,7 @@ def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
 
 
 def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
-    """What they did; nothing without workers, as that is told by how long the user waited."""
+    """The shares of the workers' time; nothing without workers, whose work is the user's wait."""
     if worker_count == 0:
         return []
     memory = f", {format_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""
@@ -55,7 +55,7 @@ def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> l
 
 
 def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
-    """What work took, a line for each operation; the longest ones, if that would be more lines than `most` below the title."""
+    """A title and at most `most` lines: the operations, or the longest ones and the sum of the others."""
     work = sum(stage.busy for stage in stages)
     rows = _rows(stages)
     if len(rows) > most:

@@ -1,4 +1,4 @@
-"""What a worker notes of a task: plain numbers, which go with its block.
+"""Times that a worker notes of a task: plain numbers, which travel with its block.
 
 In: nothing. Out: times, in seconds of `time.perf_counter`, which all processes of one machine share on Linux.
 """
@@ -23,7 +23,7 @@ class Slowest(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was found where a task was timed operation by operation: now and then, as that takes time itself."""
+    """The times of operations, from a task that was timed operation by operation: now and then, as that takes time itself."""
 
     inputs: int  # of the task that were pushed through the operations meanwhile
     seconds: float  # that this took, without `extra`
@@ -34,7 +34,6 @@ class Look(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: Packed) -> Look:
-        """What was packed."""
         return cls(*packed) if packed[-1] is None else cls(*packed[:-1], Slowest(*packed[-1]))
 
 
@@ -59,7 +58,6 @@ class TaskTimes(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: Packed) -> TaskTimes:
-        """What was packed."""
         return cls(*packed) if packed[-1] is None else cls(*packed[:-1], Look.unpacked(packed[-1]))
 
     def until(self, ended: float) -> TaskTimes:
@@ -67,7 +65,7 @@ class TaskTimes(NamedTuple):
         return self._replace(packing=ended - self.ended, ended=ended)
 
     def moved(self, seconds: float) -> TaskTimes:
-        """The same by the clock of another machine, which shows so many more seconds."""
+        """The same by the clock of another machine, which is ahead by `seconds`."""
         return self._replace(began=self.began + seconds, ended=self.ended + seconds)
 
 

@@ -31,7 +31,7 @@ from .tasks import Block, Failure, GroupTask, Parts, RowOrigins, SpanTask
 
 @dataclass(slots=True)
 class Inputs:
-    """What is pushed into a stage, and where it stands."""
+    """Elements that are pushed into a stage, and their positions."""
 
     elements: Iterator[Any]  # tells exactly how many are left
     count: int  # of the elements
@@ -91,7 +91,7 @@ class Chain:
         self._in_bulk = clock is None and not seeds_globals and self._may_push_all()
 
     def _may_push_all(self) -> bool:
-        """Whether nothing asks where each input stands, or the passage tells."""
+        """True if no step needs each input's position, or the fused maps and filters tell it."""
         if len(self._plain) == len(self._stage.operations):
             return self._tags_rows
         one_place = (
@@ -139,7 +139,7 @@ class Chain:
         return self._run(Inputs(iter(elements), count, count, lambda: positions, lambda: tags, rows, 0))
 
     def _name_of(self, inputs: Inputs, number: int) -> int:
-        """What names the record of an input; -1 for one that was made of rows of a join."""
+        """The tag of an input's record; -1 for an input that was made of rows of a join."""
         return -1 if self._below_join and not self._stage.on_join else int(inputs.tags()[number])
 
     def _positions_of(self, tags: NDArray[np.int64], task: GroupTask) -> NDArray[np.int64]:
@@ -151,7 +151,7 @@ class Chain:
         return positions
 
     def _tags_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What names these positions to others; see `Pipeline.tags_of`."""
+        """The tags of positions; see `Pipeline.tags_of`."""
         if self._below_join:
             return positions
         return self._pipeline.tags_of(self._read, positions)
@@ -256,7 +256,7 @@ class Chain:
             self._context.position, self._context.row = int(inputs.positions()[0]), next(iter(inputs.rows))
 
     def _batches_columns(self, parts: Parts) -> bool:
-        """Whether the rows are columns that its first operation, a plain batch of all of them, would only stack."""
+        """True if the rows are columns that its first operation, a plain batch of all of them, would only stack."""
         batch, first = self._stage.operations[0], parts[0][0].elements
         return (
             batch.only_stacks
@@ -337,7 +337,7 @@ def _seeding(step: Step, context: Context, number: int) -> Step:
 
 
 def _tags_of(parts: Parts, order: NDArray[np.int32] | None) -> tuple[NDArray[np.int64], list[int]]:
-    """What names the record of each row, and which of its rows it is."""
+    """The tag of the record of each row, and the row's number within that."""
     positions, rows = array("q"), list[int]()
     for block, start, stop in parts:
         assert block.tags is not None, "only blocks with tags are regrouped"

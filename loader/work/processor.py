@@ -1,4 +1,4 @@
-"""How long a thread needed a processor, whether it had one or not.
+"""Measures how long a thread needed a processor, whether it had one or not.
 
 In: nothing. Out: seconds. A thread that others keep from the processors does not wait for a disk, a lock or a sleep.
 """

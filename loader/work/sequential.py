@@ -60,7 +60,7 @@ class SequentialReader:
             close()
 
     def _place(self) -> AbstractContextManager[None]:
-        """Where the work of the source is done: in this thread, unless it has workers of its own."""
+        """Has the source work in this thread, unless it has workers of its own."""
         return nullcontext() if self._leaf.source.has_workers else _here()
 
     def _go_to(self, task: SpanTask) -> None:
@@ -93,14 +93,14 @@ class SequentialReader:
 
 
 def run_throughs_of(pipeline: Pipeline) -> dict[int, SequentialReader]:
-    """What reads such sources, by the numbers of the stages that they are read for."""
+    """The readers of such sources, by the numbers of the stages that they are read for."""
     leaves = {stage.number: pipeline.leaves[stage.leaf] for stage in pipeline.stages if stage.leaf is not None}
     return {number: SequentialReader(leaf) for number, leaf in leaves.items() if leaf.in_order}
 
 
 @contextmanager
 def _here() -> Iterator[None]:
-    """What the source iterates itself is done in this thread."""
+    """Loaders that the source itself iterates work in this thread."""
     token = INSIDE_A_TASK.set(True)
     try:
         yield

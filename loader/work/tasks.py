@@ -1,4 +1,4 @@
-"""What is to be done, and what came of it: the messages between the user's process and the executors.
+"""The messages between the user's process and the executors: tasks, and the blocks that come of them.
 
 In: nothing. Out: tasks, which are plain numbers and can be repeated anywhere; blocks of rows, each with where it comes from.
 """
@@ -37,7 +37,7 @@ def _ints() -> Ints:
 
 @dataclass(slots=True)
 class RowOrigins:
-    """Where each row of a block comes from, by columns.
+    """The origin of each row of a block, by columns.
 
     Attributes:
         inputs: number of the task's position or row that it was made of; of a batch, of one of these.
@@ -93,7 +93,7 @@ class RowOrigins:
 
     @classmethod
     def unpacked(cls, packed: PackedTags) -> RowOrigins:
-        """What was packed."""
+        """The columns that were packed."""
         inputs, positions = (array("q", data) for data in packed[:2])
         return cls(inputs, positions, packed[2] or [0] * len(inputs), packed[3])
 
@@ -103,7 +103,7 @@ class RowOrigins:
 
 
 class SourceState(NamedTuple):
-    """Where a source that can only be run through stands after a task."""
+    """The state of a source that can only be run through, after a task."""
 
     state: str  # of the source
     ended: bool  # nothing more comes
@@ -202,7 +202,7 @@ Parts: TypeAlias = Sequence[tuple[Block, int, int]]
 
 
 def input_count(task: Task) -> int:
-    """How many positions or rows a task is about."""
+    """The number of positions or rows that a task is about."""
     if isinstance(task, SpanTask):
         return task.stop - task.start
     return sum(rows.stop - rows.start for rows in task.rows)

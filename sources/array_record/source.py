@@ -27,7 +27,7 @@ from ..keys import Keys, check_key, check_keys
 from ..parts import by_part, of_each, part_of, read_by_part
 from ..protocol import ClosesFiles
 from ..provenance import FilePlace
-from .files import ArrayRecordPath, Part, bounded, one_or_many, parts_of
+from .files import ArrayRecordPath, FileRange, bounded, one_or_many, parts_of
 from .reader import RANDOM_ACCESS, Content, array_record_library, group_size_of, inspected, open_number, read_positions
 
 
@@ -61,7 +61,7 @@ class ArrayRecordDataSource(ClosesFiles):
     array_keys: ClassVar[bool] = True
     checks_keys: ClassVar[bool] = True
 
-    _parts: tuple[Part, ...]
+    _parts: tuple[FileRange, ...]
     _options: str
     _storage: StorageOptions
     _max_open_files: int | None
@@ -118,12 +118,11 @@ class ArrayRecordDataSource(ClosesFiles):
 
     @property
     def file_count(self) -> int:
-        """In how many files the records lie."""
         return len(set(self._file_of_part))
 
     @property
     def records_together(self) -> int:
-        """How many records the library decompresses to read one: the first file's `group_size`."""
+        """The number of records decompressed to read one: the first file's `group_size`."""
         with self._pool.lend(self._file_of_part[0]) as reader:
             return group_size_of(reader)
 
@@ -153,7 +152,6 @@ class ArrayRecordDataSource(ClosesFiles):
         return records
 
     def file_place(self, key: int) -> FilePlace:
-        """Where a record lies."""
         part, _ = part_of(key, self._ends)
         return FilePlace(self._parts[part].path, key - int(self._starts[part]))
 
@@ -172,7 +170,6 @@ class ArrayRecordDataSource(ClosesFiles):
         check_open_file(path, self._stamps[path])
 
     def _unreadable(self, part: int, reader: Any, keys: npt.NDArray[np.int64], error: Exception) -> SourceError:
-        """The error of a failed batch, with the first key that cannot be read on its own."""
         self._check_unchanged(part)
         path = self._parts[part].path
         for key in keys.tolist():
@@ -205,7 +202,7 @@ class ArrayRecordDataSource(ClosesFiles):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._parts = tuple(Part(*row) for row in state["parts"])
+        self._parts = tuple(FileRange(*row) for row in state["parts"])
         self._options, self._max_open_files = state["options"], state["open"]
         self._storage = state["storage"]
         self._digest, self._index = state["digests"]
@@ -216,8 +213,8 @@ class ArrayRecordDataSource(ClosesFiles):
         return f"ArrayRecordDataSource({len(self)} records in {first_few([part.path for part in self._parts])})"
 
 
-def _digests(parts: tuple[Part, ...], contents: Mapping[str, Content]) -> tuple[str, str]:
-    """Of names, sizes and ranges; and of what the files' indices say."""
+def _digests(parts: tuple[FileRange, ...], contents: Mapping[str, Content]) -> tuple[str, str]:
+    """Digests of names, sizes and ranges; and of the files' indices."""
     files, index = hashlib.sha256(), hashlib.sha256()
     for part in parts:
         content = contents[part.path]

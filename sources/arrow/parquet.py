@@ -108,7 +108,6 @@ class ParquetDataSource(ClosesFiles):
 
     @property
     def file_count(self) -> int:
-        """In how many files the records lie."""
         return len(self._groups.files)
 
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
@@ -137,7 +136,6 @@ class ParquetDataSource(ClosesFiles):
             ) from error
 
     def file_place(self, key: int) -> FilePlace:
-        """Where a row lies."""
         ends, groups = self._ends_of_files
         number, row = part_of(key, ends)
         group = part_of(key, self._ends)[0] - (int(groups[number - 1]) if number else 0)
@@ -235,7 +233,7 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
 
 
 def _digest_of_footer(handle: Any) -> str:
-    """Of a file that was found to be Parquet: it ends in the footer's length, 4 bytes, and PAR1."""
+    """A digest of the footer of a Parquet file, which ends in the footer's length, 4 bytes, and PAR1."""
     length = int.from_bytes(handle.read_at(4, handle.size() - 8), "little")
     return hashlib.sha256(handle.read_at(length, handle.size() - 8 - length)).hexdigest()[:16]
 

@@ -99,11 +99,11 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
         raise NotImplementedError
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """What reading the records at these places takes of the file."""
+        """The ranges of the file that reading the records at these places takes."""
         raise NotImplementedError
 
     def _described(self) -> Any:
-        """What besides the files decides what the records are, in plain values."""
+        """Plain values, besides the files, on which the records depend."""
         return None
 
     def __len__(self) -> int:
@@ -111,7 +111,6 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
 
     @property
     def file_count(self) -> int:
-        """In how many files the records lie."""
         return len(self._paths)
 
     def __getitem__(self, key: SupportsIndex) -> RecordT:
@@ -129,12 +128,11 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
         return read_by_part(checked, self._ends, self._read_file)
 
     def file_place(self, key: int) -> FilePlace:
-        """Where a record lies."""
         number, place = part_of(key, self._ends)
         return FilePlace(self._paths[number], place, self._note(number, place))
 
     def _note(self, number: int, place: int) -> str:
-        """What else tells a record of a file."""
+        """Another name of a record of a file."""
         return ""
 
     @property
@@ -148,7 +146,6 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
                 file.prefetch(*self._ranges(self._index(number), self._places(number, some)))
 
     def _places(self, number: int, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Numbers of records in their file."""
         return keys - (self._ends[number - 1] if number else 0)
 
     def _read_file(self, number: int, keys: npt.NDArray[np.int64]) -> list[RecordT]:
@@ -178,7 +175,6 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
         places: npt.NDArray[np.int64],
         error: SourceError,
     ) -> SourceError:
-        """The error of a failed batch, with the first key that cannot be read on its own."""
         for key, place in zip(keys.tolist(), places):
             try:
                 self._read(file, index, np.array([place]))

@@ -79,7 +79,6 @@ class DocumentFile:
         return tokens.many(offsets[places], offsets[places + 1])
 
     def prefetch(self, places: npt.NDArray[np.int64]) -> None:
-        """Begin to bring the documents at these places, of a file in a store."""
         tokens, offsets = self._open()
         tokens.prefetch(offsets[places], offsets[places + 1])
 
@@ -90,7 +89,7 @@ class DocumentFile:
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """How many tokens each document has."""
+        """The number of tokens of each document."""
         return np.diff(self._open()[1]).astype(np.int64, copy=False)
 
     def looked_at(self, pieces: int) -> bytes:
@@ -106,7 +105,7 @@ class DocumentFile:
         self._opened = None
 
     def _open(self) -> tuple[Tokens, Array]:
-        """What is looked at now.
+        """The open files.
 
         Raises:
             SourceError: a file was changed, or cannot be read.

@@ -51,13 +51,11 @@ class RemoteTokens:
         return self._count
 
     def many(self, starts: Array, stops: Array) -> list[Array]:
-        """By ranged reads."""
         size = self.dtype.itemsize
         read = self.file.read_many(self._start + starts * size, (stops - starts) * size)
         return [np.frombuffer(data, self.dtype) for data in read]
 
     def prefetch(self, starts: Array, stops: Array) -> None:
-        """Into the cache."""
         size = self.dtype.itemsize
         self.file.prefetch(self._start + starts * size, (stops - starts) * size)
 

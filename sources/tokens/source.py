@@ -144,11 +144,9 @@ class TokenSource(ClosesFiles):
         return self._files[number].read(self._places(number, keys))
 
     def _places(self, number: int, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Numbers of documents in their file."""
         return keys - self._ends[number - 1] if number else keys
 
     def file_place(self, key: int) -> FilePlace:
-        """Where a document lies."""
         number, place = part_of(key, self._ends)
         file = self._files[number]
         return FilePlace(file.path, place, tokens=file.bounds(place))
@@ -164,12 +162,12 @@ class TokenSource(ClosesFiles):
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether reading takes time: of a mapped file a record is a view, and the disk is read by what looks at it."""
+        """True of files in stores: of a mapped file a record is a view, and the disk is read by what looks at it."""
         return any(is_remote(file.path) for file in self._files)
 
     @cached_property
     def lengths(self) -> Any:
-        """How many tokens each document has, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
+        """The number of tokens of each document, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
         lengths = np.concatenate([file.lengths for file in self._files])
         lengths.flags.writeable = False
         return lengths if self._name is None else {self._name: lengths}
@@ -188,7 +186,7 @@ class TokenSource(ClosesFiles):
         return {"kind": "TokenSource", **sums, "content": digest.hexdigest()[:16], **self._names()}
 
     def _names(self) -> dict[str, str]:
-        """Of several files; of one its content alone tells which it is."""
+        """A digest of the names of several files; the content of one alone tells which it is."""
         names = [(name_of(file.path), file.size) for file in self._files]
         return {"files": hashlib.sha256(repr(names).encode()).hexdigest()[:16]} if len(names) > 1 else {}
 
@@ -205,7 +203,7 @@ class TokenSource(ClosesFiles):
 
 
 def _documents(offsets: Any, document_length: int | None) -> Documents | None:
-    """Where documents begin; None: each file has its offsets beside it."""
+    """The beginnings of documents; None: each file has its offsets beside it."""
     if document_length is None:
         return None if offsets is None else _offsets(offsets)
     if offsets is not None:

@@ -1,4 +1,4 @@
-"""What reading is made of, where a source is a dataset whose own operations are called when it is read: a part of a mix, a zip.
+"""Splits reading into operations, where a source is a dataset whose own are called when it is read: a part of a mix, a zip.
 
 In: a leaf, with such a source. Out: the share of each operation in a read, which is done once more, here.
 """
@@ -33,13 +33,13 @@ class Clock:
     _since: float = field(default_factory=perf_counter)
 
     def begin(self, name: str, records: int) -> None:
-        """One below begins, for so many records; the one above it waits."""
+        """A node below begins, for these records; the one above it waits."""
         self._charge()
         self.records[name] = self.records.get(name, 0) + records
         self._at_work.append(name)
 
     def end(self) -> None:
-        """It has ended; the one above goes on."""
+        """It has ended; the one above continues."""
         self._charge()
         self._at_work.pop()
 
@@ -58,15 +58,12 @@ class Clocked(Node):
 
     @property
     def length(self) -> int:
-        """That of the node."""
         return self.node.length
 
     def place(self, index: int) -> tuple[int, int]:
-        """That of the node: random maps draw by it."""
         return self.node.place(index)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Those of the node."""
         self.clock.begin(self.node.operation.name_in_stats if isinstance(self.node, Applied) else READING, len(indices))
         try:
             return self.node.records(indices)
@@ -89,7 +86,7 @@ def _has_operations(source: Any) -> bool:
 
 
 def _parts(leaf: Leaf, count: int) -> list[Part]:
-    """What a read of so many records is made of, for one of them."""
+    """The parts of a read of `count` records, for one of them."""
     clock = Clock()
     _clocked(leaf.source, clock).__getitems__(keys_in_order(leaf, leaf.total // 2, count))
     return [

@@ -1,4 +1,4 @@
-"""What a pipeline is made of, as far as a verdict needs it; and how fast its source is, beside its neighbours and alone.
+"""Facts of a pipeline that a verdict needs; and the speed of its source, in the sampler's order and beside neighbours.
 
 In: a pipeline. Out: names and kinds of operations; a `Source`. Records are read only where `timed` is called.
 """
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from ...chains.nodes.node import Evaluated
 from ...loader.executors.pace import reads_under_way
 from ...loader.options import ExecutionOptions
+from ...loader.plan.cursor import Subtree as PlanPart
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
-from ...loader.plan.subtree import Subtree as PlanPart
 from ...loader.work.processor import kept_seconds
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource
@@ -37,7 +37,7 @@ PROBE_SECONDS = 0.2
 
 
 def kinds_of(pipeline: Pipeline, stage: Stage) -> list[PartKind]:
-    """What each operation of a stage works on."""
+    """The kinds of the operations of a stage."""
     kinds: list[PartKind] = []
     batched = _batched_below(pipeline, stage.input)
     for operation in stage.operations:
@@ -49,7 +49,7 @@ def kinds_of(pipeline: Pipeline, stage: Stage) -> list[PartKind]:
 
 
 def _batched_below(pipeline: Pipeline, below: PlanPart | None) -> bool:
-    """Whether the rows of a part are made of several."""
+    """The rows of a part are made of several."""
     if below is None:
         return False
     stages = pipeline.stages[below.stages.start : below.stages.stop]
@@ -57,7 +57,7 @@ def _batched_below(pipeline: Pipeline, below: PlanPart | None) -> bool:
 
 
 def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> Source:
-    """What is known of the first source without reading it."""
+    """Facts of the first source that need no reading."""
     leaf = pipeline.leaves[0]
     source, reading = leaf.source, execution.reading
     says = getattr(source, "reads_ahead", True)
@@ -103,7 +103,7 @@ def with_sampler(source: Source, pipeline: Pipeline) -> Source:
 
 
 def _key_seconds(leaf: Leaf, number: int, count: int) -> float:
-    """For so many keys, at a place of their own."""
+    """Seconds for `count` keys, at a place of their own."""
     start = number * PROBED % (leaf.total - PROBED)
     positions = leaf.positions(start, start + count)
     began = time.perf_counter()
@@ -126,7 +126,7 @@ def timed(source: Source, pipeline: Pipeline) -> Source:
 
 
 class _Took(NamedTuple):
-    """What a record takes."""
+    """The cost of a record."""
 
     seconds: float
     needed: float  # of these, this process was at work, or kept from it
@@ -150,7 +150,7 @@ def _timed(source: Source, leaf: Leaf) -> Source:
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
-    """The keys at so many positions of a leaf, or at its last ones."""
+    """The keys at `count` positions of a leaf, or at its last ones."""
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 

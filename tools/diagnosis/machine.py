@@ -1,4 +1,4 @@
-"""What other programs take of the processors that this one may use.
+"""Measures what other programs take of the processors that this one may use.
 
 In: nothing. Out: seconds. Where the system does not tell, other programs take nothing.
 """
@@ -20,7 +20,7 @@ _AT_WORK = (0, 1, 2, 5, 6, 7)
 
 
 class Processors(NamedTuple):
-    """What the processors that this process may use had done by some time, in seconds."""
+    """Seconds that the processors of this process had worked by some time."""
 
     at: float
     busy: float  # all of them together, for any program
@@ -39,7 +39,7 @@ def processors() -> Processors | None:
 
 
 def taken_by_others(before: Processors | None, after: Processors | None) -> float:
-    """How many processors other programs took between two times, on average.
+    """Processors that other programs took between two times, on average.
 
     >>> taken_by_others(Processors(10.0, 100.0, 3.0), Processors(12.0, 103.0, 4.0))
     1.0
@@ -56,7 +56,7 @@ def _own() -> float:
 
 
 def _seconds_of(process: int) -> float:
-    """Of a process, and of those of its children that have ended; 0 if it has ended itself."""
+    """Seconds of a process, and of its children that have ended; 0 if it has ended itself."""
     with suppress(OSError, ValueError, IndexError):
         after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, after_name[11:15])) * _TICK

@@ -23,11 +23,10 @@ from ...loader.timing.times import TaskEvent
 from ...reporting.loops import host_iterator
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
-from .judging.under_way import slowed
+from .judging.model import slowed
 from .machine import Processors, processors, taken_by_others
 from .measured import Feeding, Measured, Part
-from .slow_reads import slow_reads
-from .work import Work, grown
+from .work import Work, grown, slow_reads
 
 MUCH_READING = 0.25
 """Share of the work: below it, the source is not asked how fast it is."""
@@ -44,7 +43,7 @@ WAITS = 0.5
 
 @dataclass(frozen=True)
 class Look:
-    """How far a loop was at some time."""
+    """A loop at some time."""
 
     at: float
     processor: float  # seconds, of all threads of this process
@@ -54,7 +53,7 @@ class Look:
 
     @property
     def tasks(self) -> int:
-        """How many were done: a block of many elements is one."""
+        """Tasks that were done: a block of many elements is one."""
         return sum(stage.tasks for stage in self.host.stages)
 
     @classmethod
@@ -95,7 +94,7 @@ def alone(loop: Any) -> None:
 
 @dataclass
 class Lock:
-    """How long a thread waits for the interpreter's lock: seconds by which it comes back too late from short sleeps."""
+    """Measures the wait for the interpreter's lock: seconds by which a thread comes back too late from short sleeps."""
 
     late: list[float] = field(default_factory=list)
 
@@ -128,7 +127,7 @@ _NAP = 1e-3
 
 
 def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool) -> Measured:
-    """What happened between two looks at a loop."""
+    """Measure a loop between two looks at it."""
     host = host_of(loop)
     pipeline, execution = host.pipeline, host.execution
     steps = max(after.loop.steps - before.loop.steps, 1)
@@ -241,7 +240,7 @@ def _alone(loop: Measured, work: Work) -> float:
 
 
 def _rows(before: Look, after: Look, pipeline: Pipeline) -> float:
-    """That the elements are made of, where there are other numbers of these than of records; 0: as many."""
+    """Rows of the elements, where there are other numbers of these than of records; 0: the same."""
     last = next((stage for stage in reversed(after.host.stages) if stage.ends), None)
     if last is None or last.reads or not pipeline.stages[last.number].groups:
         return 0.0
@@ -249,7 +248,7 @@ def _rows(before: Look, after: Look, pipeline: Pipeline) -> float:
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """How many there are; where their number is looked for, now; of a cluster, how many were at work."""
+    """Number of workers; where it is looked for, the present one; of a cluster, those that were at work."""
     if isinstance(execution.worker_count, Auto):
         return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:
@@ -272,7 +271,7 @@ def _feeding(before: Look, after: Look, steps: int) -> Feeding | None:
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
-    """Of the waiting for tasks, the part in which workers had not finished them."""
+    """Share of the waiting for tasks in which workers had not finished them."""
     waited = sum(task.taken - task.asked for task in tasks)
     unready = sum(max(0.0, min(task.times.ended, task.taken) - task.asked) for task in tasks)
     return min(unready / waited, 1.0) if waited > 0 else 1.0

@@ -1,1 +1,1 @@
-"""What was in a step, and where two streams differ: labels in place of elements, the commands `trace` and `diff`."""
+"""The records of a step, and the difference of two streams: the commands `trace` and `diff`."""

@@ -20,7 +20,7 @@ from ...sources.mixed.source import MixedSource
 
 
 def changed_chains(one: Any, two: Any) -> Iterator[tuple[str, str]]:
-    """Of each dataset that is in both, the lowest thing that differs."""
+    """The lowest difference in each dataset that is in both."""
     known, others = _nodes(one), _nodes(two)
     for name in filter(others.__contains__, known):
         change = _change(known[name], others[name])

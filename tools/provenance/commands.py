@@ -46,7 +46,7 @@ def add_trace(tools: Any) -> None:
 
 
 def _from(least: int) -> Callable[[str], int]:
-    """What reads a whole number that is not below another one."""
+    """A parser of a whole number that is not below another one."""
 
     def number(text: str) -> int:
         if int(text) < least:

@@ -43,7 +43,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Difference:
-    """What `headrace.diff` found; false if the streams are the same, and `print` tells it in words.
+    """The result of `headrace.diff`; false if the streams are the same. `print` shows it in words.
 
     Attributes:
         reasons: the first one first.
@@ -137,17 +137,17 @@ class _Side:
 
     @property
     def pipeline(self) -> Pipeline | None:
-        """That of the loader."""
+        """The pipeline of the loader."""
         return self.described.pipeline if self.described else None
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What the stream is."""
+        """The identity of the stream."""
         return self.pipeline.fingerprint if self.pipeline else self.states[0].fingerprint
 
     @property
     def shards(self) -> int | None:
-        """How many share the stream; None: a loader for one process alone, which may be one of many."""
+        """The number of shards; None: a loader for one process alone, which may be one of many."""
         if self.pipeline is None:
             return self.states[0].shard[1]
         return self.pipeline.shard.shard_count if self.pipeline.shard.shard_count > 1 else None
@@ -159,17 +159,17 @@ class _Side:
 
     @property
     def sizes(self) -> list[int]:
-        """Of its batches, and all else that takes several elements."""
+        """The sizes of batches, and of all else that takes several elements."""
         return list(self.fingerprint.get("batch_sizes") or [])
 
     @property
     def in_epochs(self) -> bool:
-        """Whether it is the state of a loop per epoch."""
+        """True for the state of a loop per epoch."""
         return "epoch" in self.fingerprint["sampler"]
 
     @property
     def aligned(self) -> bool:
-        """Whether a step is so many records, whatever they are. A state tells it by where it stands."""
+        """True if every step has the same number of records. Of a state, its position tells."""
         if self.pipeline is not None:
             return self.pipeline.aligned
         first = self.states[0]
@@ -187,7 +187,7 @@ class _Side:
 
 
 def _rows_in_step(pipeline: Pipeline | None) -> int | None:
-    """How many rows of the uppermost join make an element; None if that is not known beforehand."""
+    """The number of rows of the uppermost join that make an element; None if that is not known beforehand."""
     part, rows = pipeline.top if pipeline else None, 1
     while pipeline and part and part.stage is not None:
         stage = pipeline.stages[part.stage]
@@ -215,7 +215,7 @@ def _of_source(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[
 
 
 def _of_chains(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
-    """What differs in datasets below the order, which descriptions know by a digest; of loaders alone."""
+    """The differences in datasets below the order, which descriptions know by a digest; of loaders alone."""
     one, two = (side.pipeline for side in sides)
     if one is not None and two is not None:
         for leaf, other in zip(one.leaves, two.leaves):
@@ -281,7 +281,7 @@ def _of_order(sides: tuple[_Side, _Side], saved: dict[str, Any], present: dict[s
 
 
 def _of_loops(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
-    """Of two runs one may be a loop per epoch, whose batches end with each epoch; a loader does not tell how it is run."""
+    """One of two runs may be a loop per epoch, whose batches end with each epoch; a loader does not tell how it is run."""
     one, two = sides
     if one.states and two.states and one.in_epochs != two.in_epochs:
         records, shards = one.fingerprint["sampler"].get("records"), one.states[0].shard[1]
@@ -294,7 +294,7 @@ def _draws(pipeline: Pipeline) -> bool:
 
 
 def _kind(told: Sequence[str]) -> str:
-    """What kind of difference it is that the first of these words tell."""
+    """The kind of difference, by the first of these words."""
     kinds = {"weights": "weights", "ramp": "weights", "history": "weights", "joins": "weights", "seed": "seed"}
     kinds |= {"epochs": "epochs", "when_exhausted": "epochs"}
     return next((kind for word, kind in kinds.items() if any(f"order: {word}" in text for text in told)), "order")
@@ -309,7 +309,7 @@ def _of_left_out(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
 
 
 def _of_history(sides: tuple[_Side, _Side]) -> Iterator[Reason]:
-    """Where the runs of two checkpoints went on with other shards, or with batches of another size."""
+    """Changes of shards or of the batch size on the way to the two checkpoints."""
     if all(side.states for side in sides):
         yield from _of_layers(sides)
     for side, other, name in ((*sides, "first"), (*sides[::-1], "second")):

@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Element:
-    """What an element was made of.
+    """The records that an element was made of.
 
     Attributes:
         records: in the order in which they are in the element.
@@ -51,7 +51,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Search:
-    """Where a shard stands, and how its stream goes on."""
+    """A shard's place in its stream, from which a step is looked for."""
 
     described: Described
     mark: StreamPosition

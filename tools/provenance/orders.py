@@ -32,7 +32,7 @@ Numbers: TypeAlias = NDArray[np.int64]
 
 
 class OrderDifference(NamedTuple):
-    """Where two orders differ first.
+    """The first difference of two orders.
 
     Attributes:
         position: of all shards together; None: none of those that were compared does.
@@ -58,14 +58,14 @@ class Order:
     of_rows: bool = False  # as of `OrderDifference`
 
     def told(self, position: int) -> str:
-        """What stands at a position."""
+        """The element at a position, in words."""
         parts, keys = self.places(np.array([position], dtype=np.int64))
         name = self.names[int(parts[0])]
         what = "element" if self.stages else "record"  # of a mix, as the part counts them in its own order
         return f"{what} {int(keys[0])}{f' of {name}' if name else ''}"
 
     def shares(self, position: int) -> dict[str, float]:
-        """Of a mix, the share of each part at a position."""
+        """The share of each part of a mix at a position."""
         weights = next((weights for start, weights in reversed(self.stages) if start <= position), ())
         whole = sum(weight for _, weight in weights) or 1
         return {name: weight / whole for name, weight in weights}

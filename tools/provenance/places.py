@@ -6,11 +6,10 @@ In: where a run is. Out: a pipeline, a cursor, and the number of its step.
 from __future__ import annotations
 
 from ...errors import TraceError
-from ...loader.plan.cursor import Cursor, cursor_of_join
+from ...loader.plan.cursor import Cursor, Subtree, cursor_of_join
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
 from ...loader.plan.steps.ranges import within
-from ...loader.plan.subtree import Subtree
 from ...loader.state.position import StreamPosition
 
 
@@ -98,7 +97,7 @@ def cursor_after(pipeline: Pipeline, part: Subtree, rows: int) -> Cursor | None:
 
 
 def _window(stage: Stage) -> int | None:
-    """How many rows come of a unit of a stage; None if an operation decides it."""
+    """The number of rows of a unit of a stage; None if an operation decides it."""
     others = [operation for operation in stage.operations if not operation.one_to_one]
     if not others:
         return 1

@@ -35,7 +35,7 @@ HERE = ExecutionOptions(read_options=ReadOptions(num_threads=0), observe=False)
 
 @dataclass(frozen=True)
 class Described:
-    """What a loader describes, as far as it decides the stream."""
+    """The description of a stream by a loader."""
 
     pipeline: Pipeline
     skipped: SkippedSteps = NONE_SKIPPED
@@ -43,7 +43,7 @@ class Described:
 
     @classmethod
     def of(cls, loader: Any) -> Described:
-        """That of a loader, a dataset, or a feeder of one; or of what a user iterates.
+        """The description by a loader, a dataset, or a feeder of one; or by an iterator.
 
         Raises:
             TypeError: it is something else.
@@ -90,7 +90,7 @@ class Described:
         return dataclasses.replace(self, pipeline=one_epoch(self.pipeline, epoch))
 
     def stand(self, states: Sequence[LoaderState], strict: bool) -> StreamPosition:
-        """Where its run stands at the state of its shard, or goes on after all shards of another run; or at the start.
+        """The place of its run at the state of its shard, or after all shards of another run; or at the start.
 
         Raises:
             CheckpointError: it is the state of another pipeline.

@@ -1,4 +1,4 @@
-"""What was in step N: every file, record and span of tokens.
+"""The records of step N: every file, record and span of tokens.
 
 In: a loader, the number of a step, and maybe a checkpoint. Out: the records that the element was made of.
 """
@@ -54,7 +54,7 @@ class TracedRecord:
 
 @dataclass(frozen=True)
 class Trace:
-    """What was in a step; `print` it for a table.
+    """The records of a step; `print` it for a table.
 
     Attributes:
         step: its number.
@@ -105,7 +105,7 @@ class Trace:
 
 
 def _told(record: TracedRecord) -> dict[str, str]:
-    """What a table says of a record."""
+    """The cells of a record in a table."""
     spans = ", ".join(f"[{span.start}:{span.stop}] of {span.length}" for span in record.tokens)
     in_file = "" if record.file_tokens is None else "[{}:{}]".format(*record.file_tokens)
     return {
@@ -136,7 +136,7 @@ def trace(
     epochs: bool = False,
     strict: bool = True,
 ) -> Trace:
-    """What was, or will be, in a step: every record, the file that it lies in, and which of its tokens.
+    """Find what was, or will be, in a step: every record, its file, and its tokens.
 
     It is what is delivered, also where several datasets are mixed or packed, steps are left out, or the number of shards
     changed before the checkpoint. Costs no more at step 10^9 than at step 1, and reads no record, unless what comes decides
@@ -192,7 +192,7 @@ def _shards(described: Described, states: Sequence[LoaderState], shards: int | N
 
 
 def _latest(epochs: Iterable[dict[str, int]]) -> dict[str, int]:
-    """Of each dataset, the latest epoch of all shards."""
+    """The latest epoch of each dataset in all shards."""
     latest: dict[str, int] = {}
     for of_shard in epochs:
         for name, epoch in of_shard.items():

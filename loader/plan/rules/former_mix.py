@@ -50,7 +50,7 @@ class FormerMix(MixRows):
 
 
 def text_of(saved: Mapping[str, Any]) -> str:
-    """What a state's fingerprint says of a mix, as a `Leftover` keeps it."""
+    """A mix in a state's fingerprint, as the text that a `Leftover` keeps."""
     return json.dumps({name: saved.get(name) for name in ("goes_on", "names", "order")}, separators=(",", ":"))
 
 

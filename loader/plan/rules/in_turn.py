@@ -23,7 +23,7 @@ class InTurn(JoinPolicy):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the rule."""
+        """The values that decide the rule."""
         return {"kind": "zip", "inputs": self.count, "strict": self.together}
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
@@ -62,7 +62,7 @@ class Interleaved(JoinPolicy):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the rule."""
+        """The values that decide the rule."""
         return {"kind": "interleave", "inputs": self.count, "cycle": self.cycle}
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:

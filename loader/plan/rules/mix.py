@@ -14,7 +14,7 @@ from ..joins import JoinPolicy
 
 
 class RowOrder(Protocol):
-    """Which input stands at which row.
+    """The input of each row.
 
     Attributes:
         names: of the inputs.
@@ -33,7 +33,7 @@ class RowOrder(Protocol):
         """The order that from a row on draws the others; None if nobody is left."""
 
     def to_values(self) -> Any:
-        """What decides it, in plain JSON values."""
+        """The plain JSON values that decide it."""
 
 
 BLOCK = 1024
@@ -65,7 +65,7 @@ class MixRows(JoinPolicy):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the rule."""
+        """The values that decide the rule."""
         return {"kind": "mix", "order": self.order.to_values(), "goes_on": self.goes_on}
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
@@ -103,7 +103,7 @@ class MixRows(JoinPolicy):
         return sorted([*places, row]) == [*places, row] and self._may_have_ended(numbers, places)
 
     def _may_have_ended(self, numbers: Sequence[int], places: Sequence[int]) -> bool:
-        """Whether these inputs may have ended at these rows, one after the other."""
+        """True if these inputs may have ended at these rows, one after the other."""
         order: RowOrder | None = self.order
         for number, place in zip(numbers, places):
             order = order.without(number, place) if order is not None and number < len(order.names) else None

@@ -24,7 +24,7 @@ class First(JoinPolicy):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the rule."""
+        """The values that decide the rule."""
         return {"kind": "limit", "count": self.count}
 
     def taken(self, rows: int) -> Sequence[int]:
@@ -45,7 +45,7 @@ class All(JoinPolicy):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the rule; to keep rows changes nothing."""
+        """The values that decide the rule; to keep rows changes nothing."""
         return {"kind": "all"}
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
@@ -70,7 +70,7 @@ class Again(JoinPolicy):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the rule."""
+        """The values that decide the rule."""
         return {"kind": "repeat", "times": self.times}
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
@@ -102,7 +102,7 @@ class RunThrough(JoinPolicy):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What decides the rule."""
+        """The values that decide the rule."""
         return {"kind": "in order"}
 
     def shared(self, notes: Sequence[JoinState], shards: int) -> JoinState:

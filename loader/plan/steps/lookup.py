@@ -1,4 +1,4 @@
-"""What is known of steps without reading: the records of one, the step that holds a record, and steps left out.
+"""Steps by arithmetic, without reading: the records of one, the step that holds a record, and steps left out.
 
 In: a pipeline; numbers of steps, as the whole stream counts them. Out: record keys, places, ranges of positions.
 """
@@ -20,14 +20,14 @@ from .skipped import NONE_SKIPPED, SkippedSteps
 
 
 class Place(NamedTuple):
-    """Where a record stands: `row` of the batch that is element number `step` of this shard."""
+    """The place of a record: `row` of the batch that is element number `step` of this shard."""
 
     step: int
     row: int
 
 
 def number_of(pipeline: Pipeline, at: tuple[int, int], skipped: SkippedSteps) -> int:
-    """How many elements a stream has; after a run on other shards, what that one left.
+    """The number of elements of a stream; after a run on other shards, of those that it left.
 
     Args:
         pipeline: that stands `at` a local position, the beginning of a step, and the number of that step.
@@ -82,7 +82,7 @@ def part_epochs(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 
 
 def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
-    """How many records of each part of a mix stand before a cursor, in all shards that stand there.
+    """The number of records of each part of a mix before a cursor, in all shards.
 
     Raises:
         AttributeError: this is no mix.

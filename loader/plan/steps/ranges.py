@@ -54,7 +54,7 @@ def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def without(ranges: Ranges, others: Ranges) -> Ranges:
-    """What lies in a range and in none of the others.
+    """The ranges without the others.
 
     >>> without(((0, 10),), ((2, 4), (9, 12)))
     ((0, 2), (4, 9))
@@ -75,10 +75,10 @@ def within(ranges: Ranges, step: int) -> int | None:
 
 
 def count_of(left_out: Ranges, steps: int) -> int:
-    """How many of the first `steps` steps are left out."""
+    """The number of steps among the first `steps` that are left out."""
     return sum(max(min(stop, steps) - start, 0) for start, stop in left_out) if left_out else 0
 
 
 def kept(left_out: Ranges, start: int, stop: int) -> Sequence[tuple[int, int]]:
-    """What of `[start, stop)` lies in none of the ranges."""
+    """The parts of `[start, stop)` that are in none of the ranges."""
     return without(((start, stop),), left_out) if start < stop else ()

@@ -12,7 +12,7 @@ from .ranges import Ranges, count_of, union, within, without
 
 @dataclass(frozen=True)
 class SkippedSteps:
-    """Which steps are left out."""
+    """The steps that are left out."""
 
     steps: Ranges = ()  # all of them
     absorbed: Ranges = ()  # those that take no positions any more, as they left the order when the shards changed

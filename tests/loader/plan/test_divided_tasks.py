@@ -15,7 +15,7 @@ from headrace.errors import EmptyStreamError
 from headrace.loader.executors.pace import limits_of
 from headrace.loader.executors.pool.failed_tasks import parts_of
 from headrace.loader.stream.flow import Flow
-from headrace.loader.stream.skipped import SkippedRecords
+from headrace.loader.stream.stage_output import SkippedRecords
 from headrace.loader.timing.observer import Observer
 from headrace.loader.work.tasks import NO_BLOCKS, Block
 from headrace.loader.work.worker import Worker

@@ -1,4 +1,4 @@
-"""Which part of a loop the user waits for. Pure.
+"""Finds the part of a loop that the user waits for. Pure.
 
 In: what was measured. Out: one finding: what kind of thing it is, and what it is called.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..measured import Measured, Part
-from .under_way import is_limited, waits_for_reads
+from .model import is_limited, waits_for_reads
 
 Kind: TypeAlias = Literal[
     "step",
@@ -77,7 +77,7 @@ LOCKED = 2.5e-3
 
 @dataclass(frozen=True)
 class Finding:
-    """What is waited for.
+    """The thing that is waited for.
 
     Attributes:
         kind: see `Kind`.
@@ -90,8 +90,25 @@ class Finding:
     part: Part | None = None
 
 
+@dataclass(frozen=True)
+class Change:
+    """Something to do.
+
+    Attributes:
+        what: to do, as it stands in a list.
+        seconds: of a step after it.
+        at_most: it is not known how much of the time it saves: a step takes so long where it saves all.
+        cure: how it ends the sentence on what was found, "5 workers would hide it"; "" for one that does not.
+    """
+
+    what: str
+    seconds: float
+    at_most: bool = False
+    cure: str = ""
+
+
 def found(measured: Measured) -> Finding:
-    """What the user waits for the longest.
+    """Find what the user waits for the longest.
 
     >>> found(Measured(100, 0.01, 0.0001, 0.0, 32, 4096, ())).stage
     'your step'
@@ -120,13 +137,13 @@ def _largest_operation(measured: Measured) -> tuple[str, Part | None]:
 
 
 def _takes_turns(measured: Measured) -> bool:
-    """Whether the calls of the largest operation wait for one another."""
+    """The calls of the largest operation wait for one another."""
     _, part = _largest_operation(measured)
     return part is not None and 0 < measured.alone * IN_TURN < part.seconds
 
 
 def _is_small(measured: Measured) -> bool:
-    """Whether it is the number of batches that takes the time: what each of them costs, however few records it has."""
+    """The number of batches takes the time: each costs something, however few records it has."""
     each = measured.seconds_of("between", "stacking", "packing") + measured.hand_over * measured.workers
     if measured.source.columns and not measured.reads_memory_slowly:
         each += measured.seconds_of("reading")  # one call for a batch
@@ -153,7 +170,7 @@ def _of_feeder(measured: Measured) -> Finding | None:
 
 
 def _workers_never_rest(measured: Measured) -> bool:
-    """Whether the workers decide how long a step is, whatever else is waited for meanwhile."""
+    """The workers decide how long a step is, whatever else is waited for meanwhile."""
     return measured.workers > 0 and measured.work > BUSY * measured.workers * measured.elapsed
 
 
@@ -180,7 +197,7 @@ def _of_work(measured: Measured) -> Finding:
 
 
 def _works_in_vain(measured: Measured) -> bool:
-    """Whether most of the work is for records that a filter then leaves out."""
+    """Most of the work is for records that a filter then leaves out."""
     dropped = measured.dropped
     return (
         dropped is not None and dropped.share > FILTERED and dropped.before * dropped.share > FILTERED * measured.work
