@@ -98,7 +98,7 @@ class IterDataset(
 
     @cached_property
     def _stream(self) -> Stream:
-        """Of a class of the user's: the engine runs through it."""
+        """The stream of a class of the user's, which the engine runs through."""
         if not self._is_own:
             raise TypeError(
                 f"{type(self).__name__} has no __iter__; define it, or take MapDataset.….to_iter_dataset()."
@@ -111,7 +111,7 @@ class IterDataset(
 
     @property
     def _is_own(self) -> bool:
-        """Whether it is of a class of the user's, which says how it is run through."""
+        """It is of a class of the user's, which defines `__iter__`."""
         return type(self).__iter__ is not IterDataset.__iter__
 
     @cached_property

@@ -124,17 +124,17 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def reads_ahead(self) -> Any:
-        """As of a source."""
+        """The number of reads at a time that help, as of a source."""
         return self._node.reads_ahead
 
     @property
     def reads_singly(self) -> bool:
-        """As of a source."""
+        """True where readers share a batch, record by record, as of a source."""
         return self._node.reads_singly
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As of a source."""
+        """The identity in states, in plain JSON values, as of a source."""
         return fingerprint_of_node(self._node)
 
     def __iter__(self) -> DataLoaderIterator:

@@ -36,7 +36,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
 
 
 def is_leaf(tree: Any) -> bool:
-    """Whether a tree is a single leaf."""
+    """The tree is a single leaf."""
     return optree.tree_is_leaf(tree, namespace=NAMESPACE) and not _is_dataclass_instance(tree)
 
 

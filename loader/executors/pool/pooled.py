@@ -13,7 +13,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -124,7 +124,9 @@ class PooledExecutor(Executor):
         options: ExecutionOptions,
         observer: Observer,
         transport: Transport,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock  # the simulator has another one
         self._pipeline = pipeline
         self._observer = observer
         self._transport = transport
@@ -216,7 +218,7 @@ class PooledExecutor(Executor):
         return inputs > stage.unit or (stage.window is not None and task.only is None and inputs > 1)
 
     def _assign(self, handles: Sequence[PooledHandle]) -> None:
-        self._act(self._pool.assign(handles, time.monotonic()))
+        self._act(self._pool.assign(handles, self._clock()))
 
     def send_gathered(self) -> None:
         """Give the groups that were gathered to a worker."""
@@ -232,7 +234,7 @@ class PooledExecutor(Executor):
         if wait:
             self.send_gathered()
             late_at = self._pool.late_at()
-            seconds = None if self._timeout is None else max(late_at - time.monotonic(), 0.0) + 0.001
+            seconds = None if self._timeout is None else max(late_at - self._clock(), 0.0) + 0.001
         try:
             events = self._transport.poll(seconds)
         except Exception:
@@ -241,7 +243,7 @@ class PooledExecutor(Executor):
         for event in events:
             self._handle_event(event)
         if self._timeout is not None:
-            self._act(self._pool.look(time.monotonic()))
+            self._act(self._pool.look(self._clock()))
 
     def _handle_event(self, event: Event) -> None:
         match event:
@@ -258,7 +260,7 @@ class PooledExecutor(Executor):
                 self._budget.set_store(name, nbytes)
             case Room(workers):
                 self._follows_room, self._observer.worker_count = True, workers
-        self._act(self._pool.after(event, time.monotonic()))
+        self._act(self._pool.after(event, self._clock()))
         if isinstance(event, Answered):
             stalled, self._stalled = self._stalled, []
             for handles in stalled:
