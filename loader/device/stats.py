@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..stats import LITTLE, IteratorStats
+from ..timing.observer import Waits
 from ..timing.snapshot import PARTS_OF_A_WAIT, Snapshot, StepTimes
 from ..timing.tables import table
-from ..timing.waits import Waits
 from .queue import Times
 
 KEPT = 1000

@@ -60,10 +60,6 @@ class TaskTimes(NamedTuple):
     def unpacked(cls, packed: Packed) -> TaskTimes:
         return cls(*packed) if packed[-1] is None else cls(*packed[:-1], Look.unpacked(packed[-1]))
 
-    def until(self, ended: float) -> TaskTimes:
-        """The same of a task whose rows were packed until then."""
-        return self._replace(packing=ended - self.ended, ended=ended)
-
     def moved(self, seconds: float) -> TaskTimes:
         """The same by the clock of another machine, which is ahead by `seconds`."""
         return self._replace(began=self.began + seconds, ended=self.ended + seconds)
