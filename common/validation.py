@@ -39,19 +39,10 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
     return number
 
 
-OURS = __name__.partition(".")[0]
-"""The name of this package."""
-
-
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """A warning at the line of the user's program that called this package."""
-<<<<<<< HEAD
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == OURS:
-=======
     frame, level, ours = sys._getframe(1), 2, __name__.partition(".")[0]
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == ours:
->>>>>>> main
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
