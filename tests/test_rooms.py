@@ -266,24 +266,6 @@ def test_jax_is_imported_by_what_needs_it():
             assert not re.search(r"^\s*(import|from) jax\b", path.read_text(), re.MULTILINE), path
 
 
-def _files_of_a_batch() -> list[list[str]]:
-    text = (ROOT / "docs/design.md").read_text().partition("## How a batch flows")[2].partition("**Nodes")[0]
-    return [re.findall(r"^\d+\. `([\w/.]+)`", part, re.MULTILINE) for part in text.split("In the worker's process:")]
-
-
-def test_a_reader_who_follows_a_batch_opens_few_files():
-    """At most 12 in the user's process and 10 in the worker's; they are there, and each is tied to another by an import."""
-    users, workers = _files_of_a_batch()
-    assert 5 < len(users) <= 12
-    assert 5 < len(workers) <= 10
-    for files in (users, workers):
-        modules = [file.removesuffix(".py").replace("/", ".") for file in files]
-        for module in modules:
-            known = _at_import(module) | _late(module)
-            knows = {other for other in modules if module in _at_import(other) | _late(other)}
-            assert (known | knows) & (set(modules) - {module}), module
-
-
 def test_the_design_names_every_room():
     """Whoever looks for a folder finds in docs/design.md what it is for."""
     table = (ROOT / "docs/design.md").read_text().partition("## The rooms")[2].partition("\n## ")[0]

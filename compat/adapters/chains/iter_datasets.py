@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from ....chains.iter_joins import cached, limited, repeated, zipped
-from ....chains.rows import rows_of
 from ....chains.stream import Stream
 from ....common.validation import whole_number
 from ....loader.plan.nodes import Apply
 from ....operations import Batch, FlatMap
 from ....operations.function import as_kind
+from ....operations.trees import rows_of
 from .at_index import Below
 from .counted import applied, counted
 from .iter_dataset import Named, as_stream
