@@ -89,7 +89,7 @@ def run_through(dataset: Any) -> Stream:
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """What identifies the datasets that are in the attributes of one; of a long list of them, the first ones and how many."""
+    """The fingerprints of datasets in the attributes of one; of a long list of them, the first ones and how many."""
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
     elif isinstance(stream := getattr(value, "_stream", None), Stream):

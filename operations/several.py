@@ -49,7 +49,7 @@ class WindowShuffle(Operation):
         return f"WindowShuffle({self.window_size})"
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """What gives the order of a window: from its length, and the seed, position and row of its first element."""
+        """The function from the length of a window, and seed, position and row of its first element, to its order."""
         generator_at, own = KeyedGenerator(number).at, self.seed
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:

@@ -42,10 +42,10 @@ class Team(Executor, Protocol):
         """Have so many workers, at least 1, and so many batches ahead for each."""
 
     def has_begun(self) -> bool:
-        """Whether a worker is ready to work."""
+        """True if a worker is ready to work."""
 
     def is_idle(self) -> bool:
-        """Whether every task that it was given is done."""
+        """True if every task that it was given is done."""
 
 
 class AutoExecutor(Executor):
@@ -92,7 +92,7 @@ class AutoExecutor(Executor):
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Of whoever is at work; of more than one task, as that may be more in a moment."""
+        """That of the executor at work; more than one task, as the number may grow in a moment."""
         return max(2, self._working.window(stage))
 
     @property
@@ -203,6 +203,6 @@ class AutoExecutor(Executor):
 
 
 def _may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
-    """Whether tasks can be done in the calling thread as well as by a team, in any order, and whether the user minds."""
+    """True if tasks can be done in the calling thread as well as by a team, in any order, and no option needs workers."""
     wants_workers = options.worker_init_fn is not None or options.timeout is not None
     return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers

@@ -1,4 +1,4 @@
-"""Which executor runs a pipeline.
+"""Makes the executor that runs a pipeline.
 
 In: a pipeline, and options. Out: an executor. Each kind is imported when it is asked for: most runs need one.
 """

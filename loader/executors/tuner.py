@@ -30,7 +30,7 @@ MOST_BUFFER = 4
 
 
 class Setting(NamedTuple):
-    """How the work is done.
+    """A number of workers, and how far they work ahead.
 
     Attributes:
         workers: 0: in the calling thread.
@@ -42,7 +42,7 @@ class Setting(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """What some seconds with one setting gave.
+    """Some seconds with one setting.
 
     Attributes:
         seconds: how long it was.
@@ -82,7 +82,7 @@ class Tuner:
         next(self._tries)
 
     def note(self, stretch: Stretch) -> Setting:
-        """What the setting gave; the one from now on."""
+        """Note a stretch with the setting; return the next setting."""
         if self.settled:
             return self.setting
         if self.setting.workers:
@@ -107,7 +107,7 @@ class Tuner:
         return self._most_bytes is None or self._bytes_each * _ahead(setting) <= self._most_bytes
 
     def _settings(self) -> Iterator[Setting]:
-        """What is tried, one after the other; between two of them `_best` is brought up to date."""
+        """Settings to try, one after the other; between two of them `_best` is brought up to date."""
         yield self._best
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
         while workers <= self._most:
@@ -143,7 +143,7 @@ NOTHING: Standing = (0.0, 0, 0, 0.0)
 
 @dataclass
 class Found:
-    """What is known so far.
+    """Findings so far.
 
     Attributes:
         tuner: has the setting, and what is tried next.
@@ -157,13 +157,13 @@ class Found:
 
 
 class Tuning:
-    """What one loader's executors have found out. One of them has it at a time; others begin anew."""
+    """Findings of one loader's executors. One of them has it at a time; others begin anew."""
 
     def __init__(self) -> None:
         self._found: Found | None = None
 
     def take(self) -> Found | None:
-        """What is known; None: nothing, or another executor has it."""
+        """The findings; None: there are none, or another executor has them."""
         found, self._found = self._found, None
         return found
 

@@ -50,7 +50,7 @@ _VIEWS: WeakSet[View] = WeakSet()
 
 
 class Held:
-    """What must not be given back in a forked child, which shares the connection to the store with its parent."""
+    """Holds objects that a forked child must not give back, as it shares the connection to the store with its parent."""
 
     _held: tuple[Any, ...] = ()
 
@@ -148,7 +148,7 @@ class RayRows:
 
     @property
     def lost(self) -> bool:
-        """Whether the node is gone that had them, or Ray has lost them."""
+        """True if the node is gone that had them, or Ray has lost them."""
         return self.node in self._gone
 
     def load(self) -> list[Any] | None:

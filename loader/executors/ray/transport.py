@@ -285,14 +285,14 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """How many calls an actor takes at a time: who waits for its turn has its records read meanwhile."""
+    """Calls that an actor takes at a time: records of those that wait for their turn are read meanwhile."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)
 
 
 def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
-    """What makes actors, and what each needs. Ray looks at most options here, before a cluster is joined or started.
+    """The maker of actors, and the needs of each. Ray looks at most options here, before a cluster is joined or started.
 
     Raises:
         ValueError: options that Ray does not know, or values that it refuses.
@@ -307,7 +307,7 @@ def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -
 
 
 def _description(error: RayError) -> str:
-    """How a worker ended, in Ray's words."""
+    """The end of a worker, in Ray's words."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
     return f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"
