@@ -132,8 +132,7 @@ class PooledExecutor(Executor):
         self._transport = transport
         self._timeout = options.timeout
         self._reading = options.reading
-        self._buffer_size = options.worker_buffer_size
-        self._worker_count = options.workers
+        self._set_size(options.workers, options.worker_buffer_size)
         self._follows_room = False  # the transport says how many workers there are
         self._pace = Pace(limits_of(pipeline, several=options.timeout is None))  # which is for one batch
         self._budget: Budget | None = None
@@ -155,9 +154,13 @@ class PooledExecutor(Executor):
 
     def resize(self, workers: int, buffer: int) -> None:
         """Have so many workers, at least 1, and so many batches ahead for each."""
-        self._worker_count, self._buffer_size = workers, buffer
+        self._set_size(workers, buffer)
         self._act(self._pool.resize(workers))
         self._act(self._pool.let_go())
+
+    def _set_size(self, workers: int, buffer: int) -> None:
+        self._worker_count, self._buffer_size = workers, buffer
+        self._window = window_of(workers, buffer, len(self._pipeline.leaves))
 
     def has_begun(self) -> bool:
         """True if a worker is ready to work; handles events."""
@@ -185,10 +188,11 @@ class PooledExecutor(Executor):
     def window(self, stage: int) -> int:
         """As many tasks as keep the workers busy, and as their rows have room for; more where workers wait for records."""
         if self._follows_room:
-            self._worker_count = max(self._pool.ready_count, 1)
+            self._set_size(max(self._pool.ready_count, 1), self._buffer_size)
+        window, waits = self._window * self._pace.tasks(stage), self._pace.waits(stage)
+        if not waits and self._budget is None:
+            return window
         workers, inputs = self._worker_count, self.inputs(stage)
-        waits = self._pace.waits(stage)
-        window = window_of(workers, self._buffer_size, len(self._pipeline.leaves)) * self._pace.tasks(stage)
         if waits:
             window = max(window, workers * (1 + tasks_ahead(self._pipeline, self._reading, stage, inputs)))
         if self._budget is not None:
