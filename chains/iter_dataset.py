@@ -26,13 +26,12 @@ from ..operations.batch import BatchMethods
 from ..operations.pack import PackMethods
 from ..operations.several import WindowShuffleMethods
 from ..operations.transforms import TransformMethods
+from ..operations.trees import rows_of
 from ..samplers import ShardOptions
 from ..samplers.mix.order import MixOrder
 from ..samplers.sharding import as_shard_options
-from .arguments import BELOW_2_64, as_named, checked_seed, seed_of
+from .arguments import BELOW_2_64, as_named, checked_seed, joins, seed_of
 from .iter_joins import Exhausted, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
-from .joins_of_class import joins
-from .rows import rows_of
 from .stream import Stream
 
 T = TypeVar("T")

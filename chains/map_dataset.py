@@ -19,8 +19,7 @@ from ..common.messages import first_few, short_repr
 from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..sources import RangeDataSource, as_source
-from .arguments import as_named, checked_index, finite, indices_of, not_empty, warn_of_exchange
-from .joins_of_class import joins
+from .arguments import as_named, checked_index, finite, indices_of, joins, not_empty, warn_of_exchange
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped

@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -60,22 +59,6 @@ class DataSource(Protocol[RecordT_co]):
     def __getitem__(self, key: int, /) -> RecordT_co:
         """The record of one key; the same key always gives the same record."""
         ...
-
-
-class ClosesFiles:
-    """A source whose files are closed at the end of a `with` block; it stays usable: reading opens them again."""
-
-    def close(self) -> None:
-        """Closes the open files."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def is_asynchronous(source: Any) -> bool:

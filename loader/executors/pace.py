@@ -125,25 +125,30 @@ class Pace:
         """True if tasks of a stage wait for their records."""
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
-    def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> None:
+    def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
         """A task took `seconds`, of which it waited some for records, and gave `rows`, of `size` bytes.
+
+        True if the length of tasks or messages, or whether tasks wait, changes by it.
 
         What is done together grows twofold at a time. Waiting is part of it: else all that came meanwhile would come at once.
         """
-        share = waited / max(seconds, 1e-9)
-        self._waiting[task.stage] = max(share, self._waiting.get(task.stage, 0.0) * STILL_WAITING)
-        stage, inputs = task.stage, max(input_count(task), 1)
+        stage, is_span, share = task.stage, isinstance(task, SpanTask), waited / max(seconds, 1e-9)
+        before = self._together[stage], self.waits(stage)
+        self._waiting[stage] = max(share, self._waiting.get(stage, 0.0) * STILL_WAITING)
+        inputs = max(task.stop - task.start if isinstance(task, SpanTask) else input_count(task), 1)
         each = (seconds - waited) / inputs
         self._seconds_per_input[stage] = (self._seconds_per_input.get(stage, each) + each) / 2
         least, _, most = self._limits[stage]
         room = min(TASK_SECONDS / max(seconds, 1e-9), self._most_bytes / max(size, 1), most / max(rows, 1))
-        done = inputs if isinstance(task, SpanTask) else self._together[stage]
+        done = inputs if is_span else self._together[stage]
         wanted = min(inputs * room, 2 * done, most)
         self._together[stage] = least << max(int(wanted / least).bit_length() - 1, 0)
+        return before != (self._together[stage], self.waits(stage))
 
     def expected_seconds(self, task: Task) -> float:
         """Seconds that a task will take, as far as tasks before it tell."""
-        return max(input_count(task), 1) * self._seconds_per_input.get(task.stage, 1e-6)
+        inputs = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
+        return max(inputs, 1) * self._seconds_per_input.get(task.stage, 1e-6)
 
 
 class Budget:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from ..options import ReadOptions
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..work.reader import readers_of
-from ..work.tasks import ReadRecords, SpanTask, Unread
+from ..work.tasks import ReadRecords, RecordsAhead, SpanTask, Unread
 from .pace import reads_under_way
 from .thread_pool import Pool
 
@@ -283,24 +283,6 @@ class Reads:
             self._spans.clear()
 
 
-class AheadOfWork(Protocol):
-    """The records of a task, which are being read, or not."""
-
-    def records(self) -> ReadRecords | None:
-        """Those of a span; waits for them. None: the worker is to read them. Called once, by the worker's thread."""
-
-
-class NotAhead:
-    """A task whose records nobody reads ahead."""
-
-    def records(self) -> ReadRecords | None:
-        """None: the worker reads them itself."""
-        return None
-
-
-NOT_AHEAD: AheadOfWork = NotAhead()
-
-
 class ReadAhead:
     """Reads the records of a pipeline ahead, in one place that works. Starts with the first span.
 
@@ -335,23 +317,20 @@ class ReadAhead:
         """True if anything is read ahead."""
         return any(self._calls.values())
 
-    def begin(self, task: Any) -> AheadOfWork:
-        """Begin to read the records of a span; other tasks need none."""
-        if not isinstance(task, SpanTask):
-            return NOT_AHEAD
-        number = task.leaf
-        if not self._calls.get(number):
-            return NOT_AHEAD
+    def begin(self, task: Any) -> RecordsAhead | None:
+        """Begin to read the records of a span; None: nobody reads any ahead."""
+        if not isinstance(task, SpanTask) or not self._calls.get(number := task.leaf):
+            return None
         reader, size = self._readers[number], self._sizes[number]
         try:
             keys = reader.keys(task)
         except Exception:  # of the sampler: the worker meets it again
-            return NOT_AHEAD
+            return None
         source = self._source(number)
         if is_in_event_loop(source):
-            return self._in_loop.add(Reading(self._in_loop, source.read_in_loop, keys, size))
+            return self._in_loop.add(Reading(self._in_loop, source.read_in_loop, keys, size)).records
         reading = Reading(self._on_threads, reader.read, keys, size)
-        return QuickReading(reading) if size.is_quick(len(keys)) else self._on_threads.add(reading)
+        return QuickReading(reading).records if size.is_quick(len(keys)) else self._on_threads.add(reading).records
 
     def _begin_threads(self, count: int) -> None:
         for _ in range(count):

@@ -141,20 +141,22 @@ class Flow:
             waits.begin(perf_counter())
             if "jax.profiler" in sys.modules:
                 with profiled("next rows"):
-                    run = self._next()
+                    run, rows = self._next()
             else:
-                run = self._next()
+                run, rows = self._next()
             waits.end(perf_counter())
             if isinstance(run, Ended):
                 if run.failure is not None:
                     raise run.failure.error
                 return
-            for row in range(run.start, run.stop):
-                yield run.take(row), run, row
+            if rows is None:
+                for row in range(run.start, run.stop):
+                    yield run.take(row), run, row
+            else:
+                for row in range(run.start, run.stop):
+                    yield rows.pop(), run, row
 
-    def _next(self) -> Rows | Ended:
+    def _next(self) -> tuple[Rows | Ended, list[Any] | None]:
         run = self._runs.next(wait=True)
         assert run is not None, "it was waited for"
-        if not isinstance(run, Ended):
-            run.unpack()
-        return run
+        return run, None if isinstance(run, Ended) else run.take_all()

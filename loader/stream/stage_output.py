@@ -136,7 +136,7 @@ class EmptyStreamGuard:
 
     def end(self, request: Request) -> None:
         """Rows came of a task."""
-        self._since, self._groups = request.stop, 0
+        self._since, self._groups = request.origin.stop.positions[0], 0
 
     def go_on(self, request: Request) -> Failure | None:
         """A task came to no rows. A failure when that has gone on for whole epochs of an endless stream."""

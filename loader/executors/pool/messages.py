@@ -58,7 +58,7 @@ def pack_header(block: Block) -> Packed:
     """The header of a block to be sent."""
     tags = None if block.tags is None else block.tags.packed()
     error = None if block.failure is None else errors.encode(block.failure.error)
-    times = None if block.times is None else block.times.packed()
+    times = block.times
     return (
         block.count,
         tags,
@@ -67,7 +67,7 @@ def pack_header(block: Block) -> Packed:
         block.notices,
         block.stand,
         block.waited,
-        times,
+        None if times is None else tuple(times) if times.look is None else times.packed(),
         block.seconds,
         block.nbytes,
     )
@@ -80,6 +80,7 @@ def unpack_block(header: Packed, rows: Any) -> Block:
     block.rows, block.count = rows, count
     block.failure = None if error is None else errors.EncodedFailure(error)
     block.skipped, block.notices, block.stand = skipped, notices, stand
-    block.times = None if times is None else TaskTimes.unpacked(times)
+    if times is not None:
+        block.times = TaskTimes._make(times) if times[-1] is None else TaskTimes.unpacked(times)
     block.waited, block.seconds, block.nbytes = waited, seconds, nbytes
     return block

@@ -24,7 +24,7 @@ from ...timing.observer import Observer
 from ...work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task, input_count
 from ..pace import Budget, Pace, limits_of, tasks_ahead
 from ..protocol import Executor, window_of
-from ..transport import AllEnded, Answered, Ended, Event, Lost, Room, Rows, Store, Transport
+from ..transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, Rows, Store, Transport
 from .failed_tasks import given_up, inputs_of, parts_of
 from .messages import message_of
 from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
@@ -132,7 +132,8 @@ class PooledExecutor(Executor):
         self._transport = transport
         self._timeout = options.timeout
         self._reading = options.reading
-        self._set_size(options.workers, options.worker_buffer_size)
+        self._buffer_size = options.worker_buffer_size
+        self._worker_count = options.workers
         self._follows_room = False  # the transport says how many workers there are
         self._pace = Pace(limits_of(pipeline, several=options.timeout is None))  # which is for one batch
         self._budget: Budget | None = None
@@ -142,6 +143,7 @@ class PooledExecutor(Executor):
         self._stalled: list[Sequence[PooledHandle]] = []  # tasks that name rows that are made again
         self._next_task = 0
         self._pool: WorkerPool[PooledHandle] = WorkerPool(transport.worker_count, options.timeout, transport.depth)
+        self._windows: dict[int, int] = {}  # by stage, until something changes them
         self._rows_of = attrgetter("rows.rows" if transport.may_lose_rows else "rows")
         self._actions: deque[Action[PooledHandle]] = deque()
         self._acting = False
@@ -154,13 +156,10 @@ class PooledExecutor(Executor):
 
     def resize(self, workers: int, buffer: int) -> None:
         """Have so many workers, at least 1, and so many batches ahead for each."""
-        self._set_size(workers, buffer)
+        self._worker_count, self._buffer_size = workers, buffer
+        self._windows.clear()
         self._act(self._pool.resize(workers))
         self._act(self._pool.let_go())
-
-    def _set_size(self, workers: int, buffer: int) -> None:
-        self._worker_count, self._buffer_size = workers, buffer
-        self._window = window_of(workers, buffer, len(self._pipeline.leaves))
 
     def has_begun(self) -> bool:
         """True if a worker is ready to work; handles events."""
@@ -187,12 +186,17 @@ class PooledExecutor(Executor):
 
     def window(self, stage: int) -> int:
         """As many tasks as keep the workers busy, and as their rows have room for; more where workers wait for records."""
+        known = self._windows.get(stage)
+        if known is None or self._budget is not None or self._follows_room:
+            known = self._windows[stage] = self._window(stage)
+        return known
+
+    def _window(self, stage: int) -> int:
         if self._follows_room:
-            self._set_size(max(self._pool.ready_count, 1), self._buffer_size)
-        window, waits = self._window * self._pace.tasks(stage), self._pace.waits(stage)
-        if not waits and self._budget is None:
-            return window
+            self._worker_count = max(self._pool.ready_count, 1)
         workers, inputs = self._worker_count, self.inputs(stage)
+        waits = self._pace.waits(stage)
+        window = window_of(workers, self._buffer_size, len(self._pipeline.leaves)) * self._pace.tasks(stage)
         if waits:
             window = max(window, workers * (1 + tasks_ahead(self._pipeline, self._reading, stage, inputs)))
         if self._budget is not None:
@@ -204,7 +208,8 @@ class PooledExecutor(Executor):
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
         series = task.stage if task.stage in self._in_order else None
-        handle = self._handle(task, blocks, series is None and self._is_divisible(task), series)
+        inputs = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
+        handle = self._handle(task, blocks, series is None and self._is_divisible(task, inputs), series)
         if isinstance(task, SpanTask):
             self._assign([handle])
             return handle
@@ -217,8 +222,8 @@ class PooledExecutor(Executor):
         number, self._next_task = self._next_task, self._next_task + 1
         return PooledHandle(self, number, divisible, self._pace.expected_seconds(task), task, blocks, series)
 
-    def _is_divisible(self, task: Task) -> bool:
-        stage, inputs = self._pipeline.stages[task.stage], input_count(task)
+    def _is_divisible(self, task: Task, inputs: int) -> bool:
+        stage = self._pipeline.stages[task.stage]
         return inputs > stage.unit or (stage.window is not None and task.only is None and inputs > 1)
 
     def _assign(self, handles: Sequence[PooledHandle]) -> None:
@@ -317,10 +322,12 @@ class PooledExecutor(Executor):
             for rows in lost:
                 self.make_again(rows)
             return
-        self._transport.send(worker, message_of([handle.task for handle in handles], blocks, self._rows_of))
+        tasks = [handle.task for handle in handles]
+        self._transport.send(worker, message_of(tasks, blocks, self._rows_of) if blocks else Message(tasks))
 
     def _finish(self, handle: PooledHandle, block: Block) -> None:
-        self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes)
+        if self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes):
+            self._windows.clear()
         if self._budget is not None:
             self._budget.note(handle.task.stage, input_count(handle.task), block.count, block.nbytes)
         if self._transport.may_lose_rows:

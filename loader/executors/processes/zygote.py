@@ -28,12 +28,11 @@ from ....operations.protocol import ArraySpec
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import Lease
-from ...work.tasks import Block, Blocks, RowOrigins, Task
+from ...work.tasks import Block, Blocks, RecordsAhead, RowOrigins, Task
 from ..pool import remote_errors as errors
 from ..pool.messages import unpack_task
 from ..pool.pool import Kill, Spawn
 from ..pool.task_runner import TaskRunner
-from ..reads import AheadOfWork
 from ..transport import Ready
 from .channel import Broken, Channel, Done, Encoded, Exited, Returned, RunTasks, SlabName, Start
 from .codec import Encoder, decode
@@ -205,7 +204,7 @@ class WorkerProcess:
         self._others: dict[SlabName, NDArray[np.uint8]] = {}
         self._encoder = Encoder(number, self._own.pool)
         self._runner = TaskRunner(number, pipeline, options, self._allocate, self._encode)
-        self._waiting: deque[tuple[RunTasks, list[Task], list[int], AheadOfWork]] = deque()
+        self._waiting: deque[tuple[RunTasks, list[Task], list[int], RecordsAhead | None]] = deque()
         self._trouble: Exception | None = None  # in receiving
 
     def run(self) -> None:
@@ -267,7 +266,7 @@ class WorkerProcess:
         rows, leases = self._encoder.encode(elements)
         return (rows, leases), sum(len(lease.slab.memory) for lease in leases)
 
-    def _answer(self, tasks: Sequence[Task], blocks: Blocks, reading: AheadOfWork) -> None:
+    def _answer(self, tasks: Sequence[Task], blocks: Blocks, reading: RecordsAhead | None) -> None:
         answers = []
         for task in tasks:
             header, (rows, leases) = self._runner.run(task, blocks, reading)
