@@ -192,6 +192,10 @@ class MixOfRows:
     def places(self, positions: Indices) -> tuple[Indices, Indices]:
         return Mix((1,) * len(self.weights), self.weights).many(positions)
 
+    def taken(self, rows: int) -> Sequence[int]:
+        """Empty: a trace runs to its step."""
+        return ()
+
     def without(self, part: int, position: int) -> None:
         """Such a mix ends with the first of its inputs."""
 
