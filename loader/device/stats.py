@@ -12,10 +12,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..stats import LITTLE, IteratorStats
+from ..stats import LITTLE, IteratorStats, table
 from ..timing.observer import Waits
 from ..timing.snapshot import PARTS_OF_A_WAIT, Snapshot, StepTimes
-from ..timing.tables import table
 from .queue import Times
 
 KEPT = 1000
