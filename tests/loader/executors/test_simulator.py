@@ -1,20 +1,29 @@
-"""No history breaks an invariant; and each of ten mistakes in pool, flow and resume would be seen in some."""
+"""No history breaks an invariant; and each of twelve mistakes in pool, flow and resume would be seen in some."""
 
 from __future__ import annotations
+
+import itertools
+import random
 
 import pytest
 import simulate
 
+from headrace import DataLoader, IndexSampler, MapTransform
+from headrace.errors import WorkerCrashedError
+from headrace.loader.executors.fake import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError
 from headrace.loader.executors.pool import pooled
 from headrace.loader.executors.pool.pool import WorkerPool
+from headrace.loader.executors.pool.pooled import PooledExecutor
+from headrace.loader.executors.transport import Message
 from headrace.loader.state import resume
 from headrace.loader.state.loader_state import LoaderState
 from headrace.loader.stream.ordered import Ordered
 from headrace.loader.stream.provenance import Provenance
 from headrace.loader.stream.stage_output import StageOutput
+from headrace.loader.work.tasks import SpanTask
 
 HISTORIES = 3000
-"""Played by each run of the tests: together 15 seconds of one quiet core."""
+"""Played by each run of the tests: 12 ms of processor time each, where this was measured."""
 
 ENOUGH = 1000
 """In so many histories each mistake is seen."""
@@ -46,6 +55,56 @@ def test_the_command_shows_a_history(capsys):
     assert "a run begins" in capsys.readouterr().out
     assert simulate.main(["0", "20"]) == 0
     assert "20 histories" in capsys.readouterr().out
+
+
+def _deadly(x):
+    """Ends the worker that does it."""
+    if x == 5:
+        raise FakeWorkerDeath
+    return x
+
+
+def _fake_executor(pipeline, options, observer, tuning=None):
+    return PooledExecutor(pipeline, options, observer, FakeTransport(pipeline, random.Random(1), options.workers))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_record_that_ends_its_workers_is_named_or_left_out(on_error, monkeypatch):
+    """After all that comes before it; the others are not lost."""
+    monkeypatch.setattr(simulate.iterator_module, "make_executor", _fake_executor)
+    loader = DataLoader(
+        data_source=range(9),
+        sampler=IndexSampler(9, num_epochs=1),
+        operations=[MapTransform(_deadly)],
+        worker_count=2,
+        on_error=on_error,
+        read_options=simulate.NO_THREADS,
+    )
+    iterator = iter(loader)
+    assert list(itertools.islice(iterator, 5)) == list(range(5))
+    if on_error == "skip":
+        assert list(iterator) == [6, 7, 8]
+        assert iterator.skipped_count == 1
+        return
+    with pytest.raises(WorkerCrashedError, match="record keys 5"):
+        next(iterator)
+
+
+def test_the_fake_holds_its_caller_to_the_protocol():
+    """Who breaks it, or waits for what will not come, is told at once."""
+    transport = FakeTransport(None, random.Random(1), depth=1)
+    transport.start(0)
+    with pytest.raises(TransportMisuseError, match="more messages than its depth"):
+        transport.send(0, Message([SpanTask(0, 0, 1)]))
+    with pytest.raises(TransportMisuseError, match="was started before"):
+        transport.start(0)
+    while not transport.poll(0):
+        pass
+    with pytest.raises(StuckError, match="nobody does"):
+        transport.poll(None)
+    transport.close()
+    with pytest.raises(TransportMisuseError, match="it was closed"):
+        transport.poll(0)
 
 
 def _first_of_each(original):
