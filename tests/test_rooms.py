@@ -39,14 +39,14 @@ ROOMS = (
 MOST_FLOORS = 10
 
 MOST = {
-    "product lines": 57_000,  # wanted: 40,000
-    "files of loader/executors": 51,  # wanted: 24
-    "lines of loader/executors": 5_900,  # wanted: 3,000
-    "modules in circles of imports": 8,  # wanted: 0
-    "private attributes of others": 170,  # wanted: 10
-    "docstrings that hide their subject": 840,  # wanted: 39
-    "files that name WindowShuffle": 7,  # wanted: 3
-    "class names with two meanings": 30,  # wanted: 0
+    "product lines": 56_000,  # wanted: 40,000
+    "files of loader/executors": 36,  # wanted: 24
+    "lines of loader/executors": 5_800,  # wanted: 3,000
+    "modules in circles of imports": 0,  # wanted: 0
+    "private attributes of others": 95,  # wanted: 10
+    "docstrings that hide their subject": 39,  # wanted: 39
+    "files that name WindowShuffle": 3,  # wanted: 3
+    "class names with two meanings": 16,  # wanted: 0
 }
 """Bounds of what is measured: lower one when the house becomes better, and raise none."""
 

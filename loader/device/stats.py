@@ -149,7 +149,12 @@ class Watch:
         with self._adding:
             self._add_up()
             total = StepTimes(*self._total)
-            own = {"steps": self._steps, "elapsed": self._waits.elapsed, "waited": total.waited, "feeding": total}
+            own: dict[str, Any] = {
+                "steps": self._steps,
+                "elapsed": self._waits.elapsed,
+                "waited": total.waited,
+                "feeding": total,
+            }
         return dataclasses.replace(loader or Snapshot(0, 0.0, 0.0), **own)
 
     def stats(self, loader: IteratorStats | None) -> FeederStats:
