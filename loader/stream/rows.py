@@ -155,8 +155,9 @@ class Request:
         failed, count = block.failure is not None, block.count
         whole = sum(stop - start for _, start, stop in origin.inputs)
         is_open = failed if origin.leaf is None else block.tags is not None and block.tags.open
-        alone = origin.alone and not before and (failed or count == whole)
-        origin.complete(block.tags, count, alone, before, is_open or self.pieces_left > 0)
+        origin.columns, origin.count, origin.before = block.tags, count, before
+        origin.alone = origin.alone and not before and (failed or count == whole)
+        origin.open = is_open or self.pieces_left > 0
         return Rows(origin, skip, count, 0, (numbered,))
 
     def divided(self, parts: Sequence[Task]) -> list[Request]:
