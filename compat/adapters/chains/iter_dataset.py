@@ -192,6 +192,9 @@ class MixOfRows:
     def places(self, positions: Indices) -> tuple[Indices, Indices]:
         return Mix((1,) * len(self.weights), self.weights).many(positions)
 
+    def taken(self, rows: int) -> Sequence[int]:
+        return ()
+
     def without(self, part: int, position: int) -> None:
         """Such a mix ends with the first of its inputs."""
 
