@@ -34,7 +34,7 @@ class OperationTimes(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: Packed) -> OperationTimes:
-        return cls(*packed) if packed[-1] is None else cls(*packed[:-1], SlowestCall(*packed[-1]))
+        return cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], SlowestCall(*packed[-1])))
 
 
 class TaskTimes(NamedTuple):
@@ -58,7 +58,9 @@ class TaskTimes(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: Packed) -> TaskTimes:
-        return cls(*packed) if packed[-1] is None else cls(*packed[:-1], OperationTimes.unpacked(packed[-1]))
+        return (
+            cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], OperationTimes.unpacked(packed[-1])))
+        )
 
     def moved(self, seconds: float) -> TaskTimes:
         """The same by the clock of another machine, which is ahead by `seconds`."""

@@ -193,6 +193,7 @@ class MixOfRows:
         return Mix((1,) * len(self.weights), self.weights).many(positions)
 
     def taken(self, rows: int) -> Sequence[int]:
+        """Empty: a trace runs to its step."""
         return ()
 
     def without(self, part: int, position: int) -> None:
