@@ -75,7 +75,7 @@ def run(
         return
     payload = _payload(work, job)
     one_at_a_time = threading.Lock()
-    idle: SimpleQueue[_Worker] = SimpleQueue()
+    idle: SimpleQueue[_Interpreter] = SimpleQueue()
 
     def told(records: int, weight: float) -> None:
         with one_at_a_time:
@@ -88,11 +88,11 @@ def run(
         finally:
             idle.put(worker)
 
-    team: list[_Worker] = []
+    team: list[_Interpreter] = []
     threads = ThreadPoolExecutor(workers, "headrace-convert")
     try:
         for _ in range(min(workers, len(arguments))):
-            _Worker(team)
+            _Interpreter(team)
         for worker in team:
             worker.send(payload)
             idle.put(worker)
@@ -117,10 +117,10 @@ def _payload(work: Work, job: ConversionJob) -> bytes:
     return data
 
 
-class _Worker:
+class _Interpreter:
     """The parent's side of a worker, for one thread at a time; it adds itself to a team."""
 
-    def __init__(self, team: list[_Worker]) -> None:
+    def __init__(self, team: list[_Interpreter]) -> None:
         with Uninterrupted():
             self._channel, theirs = multiprocessing.Pipe()
             with theirs:

@@ -288,7 +288,7 @@ class DataLoader(Remarks):
         >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
         [[[0, 1], [2]], [[0, 1], [2]]]
         """
-        return Epochs(lambda number: iter(self._in_epoch(number)), count_of_epochs(self._pipeline, count))
+        return Epochs(self._in_epoch, count_of_epochs(self._pipeline, count), iter)
 
     def _in_epoch(self, number: int) -> DataLoader:
         """The loader of one epoch."""

@@ -1,7 +1,4 @@
-"""Finds the leaves of a batch, and the parts of a mix that it comes from.
-
-In: a loop. Out: its leaves, and the parts of a mix that it comes from.
-"""
+"""Finds the leaves of a batch, and the parts of a mix that it comes from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Writes pictures into files, whole or not at all.
-
-In: bytes. Out: a file; or one error, as early as possible.
-"""
+"""Writes pictures into files, whole or not at all."""
 
 from __future__ import annotations
 

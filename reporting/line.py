@@ -1,7 +1,4 @@
-"""A line that tells how a loop is doing, while it runs.
-
-In: an iterator. Out: the same elements, and a line on standard error or in a notebook.
-"""
+"""A line that tells how a loop is doing, while it runs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ..common.messages import shorten
 from ..errors import MissingExtraError
 from ..loader.timing.snapshot import StageStats
 from .recording import Recording, Sample
-from .timeline import Span, Timeline, Track
+from .timeline import Interval, Timeline, Track
 
 COLOURS = {
     "waiting": "#d55e00",
@@ -87,7 +87,7 @@ def steps_shown(shown: Timeline) -> tuple[float, float] | None:
     return None if best is None else (best[0].began, best[-1].ended)
 
 
-def _share_waited(waits: Sequence[Span]) -> float:
+def _share_waited(waits: Sequence[Interval]) -> float:
     seconds = waits[-1].ended - waits[0].began if waits else 0.0
     return sum(wait.ended - wait.began for wait in waits) / seconds if seconds > 0 else 0.0
 
@@ -120,7 +120,7 @@ def timeline_plot(shown: Timeline) -> str:
     return _drawn(1.2 + 0.42 * len(tracks), draw)
 
 
-def _within(track: Track, began: float, ended: float) -> list[Span]:
+def _within(track: Track, began: float, ended: float) -> list[Interval]:
     return [span for span in track.spans if span.ended > began and span.began < ended]
 
 

@@ -1,7 +1,4 @@
-"""Looks at the loops of a program again and again, and keeps what is needed to show how they did.
-
-In: loops that begin. Out: a recording of the one that took most of the time.
-"""
+"""Looks at the loops of a program again and again, and keeps what is needed to show how they did."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from ..loader.timing.listeners import listening
 from ..loader.timing.snapshot import Snapshot
 from .composition import Composition, composition
 from .loops import both_stats, host_iterator, snapshot
-from .memory import memory
+from .machine import memory
 
 SECONDS = 0.1
 """Between two looks, at first: a look takes about a millisecond."""

@@ -131,8 +131,8 @@ class Plan:
         step, there = needs.step + needs.hand_over, machines.cores_per_node * self.nodes or machines.cores
         rows = [("", "needed", "there is"), ("  cores at work", f"{needs.processor / step:.1f}", f"{there}")]
         if self.nodes:
-            rates = (f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth))
-            rows.append(("  network, into this machine", *rates))
+            needed, there_is = (f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth))
+            rows.append(("  network, into this machine", needed, there_is))
         return [f"{name:30} {needed:>12} {there:>12}" for name, needed, there in rows]
 
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:

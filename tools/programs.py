@@ -1,7 +1,4 @@
-"""Runs a user's program, given as PROGRAM.py or PROGRAM.py:name, and finds the loader in it.
-
-In: what stands on the command line. Out: the program's names, and its loader. What goes wrong in the program is one error.
-"""
+"""Runs a user's program, given as PROGRAM.py or PROGRAM.py:name, and finds the loader in it."""
 
 from __future__ import annotations
 

@@ -231,6 +231,8 @@ def _joined(found: dict[int, CachedBlock], block: int, start: int, stop: int) ->
 def together(ranges: Sequence[Range]) -> list[Range]:
     """Ranges `(start, stop)` to ask for, ascending, which hold all of these ranges `(offset, length)`.
 
+    By hand, as `get_ranges` of obstore does not say which version of the file its answers are from.
+
     >>> together([(500_000, 10), (0, 10), (100, 10), (105, 7)])
     [(0, 112), (500000, 500010)]
     """

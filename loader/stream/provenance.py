@@ -95,6 +95,10 @@ class Provenance:
         """As of a `Selection`: this one."""
         return (self,)
 
+    def complete(self, columns: RowOrigins | None, count: int, alone: bool, before: int, open_: bool) -> None:
+        """Set what is known when the block is there; called once."""
+        self.columns, self.count, self.alone, self.before, self.open = columns, count, alone, before, open_
+
     def cursor_after(self, row: int) -> Cursor:
         """The cursor from which the stream goes on after a row of the block."""
         if self.alone:

@@ -156,20 +156,8 @@ class Request:
         whole = sum(stop - start for _, start, stop in origin.inputs)
         is_open = failed if origin.leaf is None else block.tags is not None and block.tags.open
         alone = origin.alone and not before and (failed or count == whole)
-        found = Provenance(
-            origin.stage,
-            origin.start,
-            origin.stop,
-            origin.leaf,
-            origin.inputs,
-            alone,
-            block.tags,
-            count,
-            origin.first,
-            before,
-            is_open or self.pieces_left > 0,
-        )
-        return Rows(found, skip, count, 0, (numbered,))
+        origin.complete(block.tags, count, alone, before, is_open or self.pieces_left > 0)
+        return Rows(origin, skip, count, 0, (numbered,))
 
     def divided(self, parts: Sequence[Task]) -> list[Request]:
         """A request for each part of the task, in their order."""

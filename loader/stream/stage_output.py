@@ -16,7 +16,7 @@ from ..plan.leaf import Leaf
 from ..plan.stages import Stage
 from ..timing.observer import Observer
 from ..work.notices import Notices
-from ..work.tasks import Block, Failure, GroupTask, input_count
+from ..work.tasks import Block, Failure, GroupTask, SpanTask, input_count
 from .ordered import Results
 from .pull import Ended
 from .rows import NumberedBlock, Request, Rows
@@ -94,7 +94,9 @@ class StageOutput:
             number = next(self._numbers)
             sums = self._sums
             sums.tasks += 1
-            sums.inputs += input_count(request.task) if block.stand is None else block.stand.read
+            task = request.task
+            made_of = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
+            sums.inputs += made_of if block.stand is None else block.stand.read
             sums.rows += block.count
             if block.times is not None:
                 self._observer.note(number, request.task, block)

@@ -1,7 +1,4 @@
-"""Finds operations of a stage that draw from global random generators.
-
-In: calls of its steps. Out: places of operations, each with the name of a generator.
-"""
+"""Finds operations of a stage that draw from global random generators."""
 
 from __future__ import annotations
 

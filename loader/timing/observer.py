@@ -124,8 +124,10 @@ class Observer:
         """The last tasks whose blocks were taken, in that order."""
         made_of = dict(self._made_of)
         return tuple(
-            TaskEvent(block, stage, start, stop, made_of.get(block, ()), *moments, TaskTimes(worker, *times))
-            for block, stage, start, stop, worker, moments, times in self._ledger.last_tasks()
+            TaskEvent(
+                block, stage, start, stop, made_of.get(block, ()), submitted, asked, taken, TaskTimes(worker, *times)
+            )
+            for block, stage, start, stop, worker, (submitted, asked, taken), times in self._ledger.last_tasks()
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:

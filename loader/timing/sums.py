@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .snapshot import OperationStats, StageNames, StageStats, WorkerStats
-from .times import Look, Moments, Slowest, TaskTimes
+from .times import Moments, OperationTimes, SlowestCall, TaskTimes
 
 KEPT = 2000
 """Tasks. Chosen: some seconds of many small ones, in a quarter of a megabyte."""
@@ -82,7 +82,7 @@ class StageSums:
     looked: float = 0.0  # for these
     looked_cpu: float = 0.0  # of these, at work
     operations: list[float] = field(default_factory=list)  # of these, in each operation; last: between them
-    slowest: dict[int, Slowest] = field(default_factory=dict)  # call of an operation, by its place in the stage
+    slowest: dict[int, SlowestCall] = field(default_factory=dict)  # call of an operation, by its place in the stage
 
     def add(self, tasks: Rows) -> None:
         """Add tasks that were timed."""
@@ -104,7 +104,7 @@ class StageSums:
         of_all, timed = (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
         return round(self.timed_nbytes * of_all / timed) if timed else 0
 
-    def add_look(self, look: Look, tasks: int) -> None:
+    def add_look(self, look: OperationTimes, tasks: int) -> None:
         """Add a task that was timed operation by operation, and that represents `tasks` of them."""
         self.busy -= look.extra * tasks
         self.looked_inputs += look.inputs

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import length_hint
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...operations.protocol import Element, Step
 from ...operations.trees import flatten
-from ..timing.times import Look, Slowest, TaskTimes
-from .processor import needed_seconds
+from ..timing.times import OperationTimes, SlowestCall, TaskTimes
 from .stacked_rows import StackedRows
 from .tasks import Block
 
@@ -76,7 +75,9 @@ class Stopwatch:
         self._allowed -= cost
         return True
 
-    def end(self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: Look | None) -> TaskTimes:
+    def end(
+        self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: OperationTimes | None
+    ) -> TaskTimes:
         """The task has become a block; of `batches`, or of single rows."""
         elements = block.elements
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
@@ -94,7 +95,9 @@ class EachTask(Stopwatch):
 
     share = LOOKS_SHARE_CLOSELY
 
-    def end(self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: Look | None) -> TaskTimes:
+    def end(
+        self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: OperationTimes | None
+    ) -> TaskTimes:
         times = super().end(block, inputs, batches, reading, look)
         self.every = 1
         return times
@@ -119,7 +122,7 @@ class OperationClock:
         self._since = self._looked = self._cpu = 0.0
         self._inputs = 0
         self._slowest = 0.0, 0, 0  # of what is pushed now: seconds, operation, and how many inputs were left then
-        self._worst: Slowest | None = None
+        self._worst: SlowestCall | None = None
         self._left: Iterator[Any] = iter(())
 
     def around(self, step: Step, place: int) -> Step:
@@ -160,10 +163,10 @@ class OperationClock:
         self._inputs += inputs
         took, place, left = self._slowest
         if took > (self._worst.seconds if self._worst else 0.0):
-            self._worst = Slowest(took, place, tag_of(left))
+            self._worst = SlowestCall(took, place, tag_of(left))
         self._left = iter(())
 
-    def take(self) -> Look | None:
+    def take(self) -> OperationTimes | None:
         """The times since the last call, without those of the timing itself."""
         if not self._inputs:
             return None
@@ -171,7 +174,7 @@ class OperationClock:
         seconds = [each - own if place <= self._single else each for place, each in enumerate(self._seconds)]
         extra = own * (self._single + 1)
         operations = tuple(max(0.0, each) for each in seconds)
-        look = Look(self._inputs, self._looked - extra, self._cpu - extra, extra, operations, self._worst)
+        look = OperationTimes(self._inputs, self._looked - extra, self._cpu - extra, extra, operations, self._worst)
         self._seconds[:] = [0.0] * len(self._seconds)
         self._inputs, self._looked, self._cpu, self._worst = 0, 0.0, 0.0, None
         return look
@@ -213,3 +216,19 @@ def bytes_of(element: Element) -> int:
     return (
         int(getattr(element, "nbytes", 0)) if len(leaves) == 1 and leaves[0] is element else sum(map(bytes_of, leaves))
     )
+
+
+def needed_seconds() -> float:
+    """Seconds that this thread was at work, or was kept from it."""
+    return thread_time() + kept_seconds()
+
+
+def kept_seconds() -> float:
+    """Seconds that this thread was kept from work, as other programs had the processors; 0 where only Linux would know."""
+    try:
+        told = np.fromfile(
+            "/proc/thread-self/schedstat", np.int64, 3, sep=" "
+        )  # in C: no interrupt leaves the file open
+    except OSError:  # it is not Linux, or its kernel does not count this
+        return 0.0
+    return float(told[1]) * 1e-9 if len(told) == 3 else 0.0

@@ -1,7 +1,4 @@
-"""Runs a loader for some steps, and says what they wait for.
-
-In: a loader. Out: a `Diagnosis`.
-"""
+"""Runs a loader for some steps, and says what they wait for."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The verdict as text: one sentence, a table, and what would change it.
-
-In: what was measured. Out: a frozen value, and its text.
-"""
+"""The verdict as text: one sentence, a table, and what would change it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from ...common.units import format_bytes, format_count, format_seconds, format_s
 from .judging.changes import HELPED_BY_WORKERS, changes
 from .judging.model import all_cores_work, enough_workers, possible, share_waited, slowed, under_way
 from .judging.verdict import Change, Finding, found
-from .measured import Dropped, Measured, Part
+from .measured import Dropped, Measured, WorkPart
 
 MOST_PARTS = 6
 MOST_CHANGES = 5
@@ -176,7 +173,7 @@ def _subject(measured: Measured, finding: Finding) -> str:
     )
 
 
-def _seconds_each(measured: Measured, part: Part) -> float:
+def _seconds_each(measured: Measured, part: WorkPart) -> float:
     """Seconds of a call, or of a read, as long as it takes ahead of the work."""
     if part.kind != "reading":
         return part.seconds / max(part.calls, 1e-9)
@@ -288,7 +285,7 @@ def _who(measured: Measured) -> str:
     return f"{measured.workers} workers" if measured.workers > 1 else "One worker"
 
 
-def _each(measured: Measured, part: Part) -> str:
+def _each(measured: Measured, part: WorkPart) -> str:
     """Seconds for a record, or for a batch."""
     if part.kind == "reading" and measured.reads_ahead and measured.read_seconds and measured.records:
         return f"{format_seconds(measured.read_seconds / measured.records)} a record"

@@ -18,7 +18,7 @@ from ...loader.plan.leaf import Leaf
 from ...samplers.index_maps import Indices
 from ...sources.mixed.source import MixedSource
 from .facts import PROBE_SECONDS, PROBED, keys_in_order
-from .measured import Measured, Part
+from .measured import Measured, WorkPart
 
 READING = "reading"
 
@@ -85,12 +85,12 @@ def _has_operations(source: Any) -> bool:
     return any(isinstance(node, Applied) for root in _roots(source) for node in _below(root))
 
 
-def _parts(leaf: Leaf, count: int) -> list[Part]:
+def _parts(leaf: Leaf, count: int) -> list[WorkPart]:
     """The parts of a read of `count` records, for one of them."""
     clock = Clock()
     _clocked(leaf.source, clock).__getitems__(keys_in_order(leaf, leaf.total // 2, count))
     return [
-        Part(name, "reading" if name == READING else "record", seconds / count, clock.records[name] / count)
+        WorkPart(name, "reading" if name == READING else "record", seconds / count, clock.records[name] / count)
         for name, seconds in clock.seconds.items()
         if name in clock.records
     ]
@@ -104,11 +104,11 @@ def _clocked(source: Any, clock: Clock) -> Any:
     return Evaluated(_timed(roots[0], clock), len(source)) if roots else source
 
 
-def _taken_apart(measured: Measured, found: Sequence[Part]) -> Measured:
+def _taken_apart(measured: Measured, found: Sequence[WorkPart]) -> Measured:
     """Reading takes as long as it did, but what was found has its share of it."""
     reading = measured.seconds_of("reading")
     scale = reading / sum(part.seconds for part in found)
-    apart = [Part(part.name, part.kind, part.seconds * scale, part.calls * measured.records) for part in found]
+    apart = [WorkPart(part.name, part.kind, part.seconds * scale, part.calls * measured.records) for part in found]
     moved = sum(part.seconds for part in apart if part.kind == "record")
     others = measured.work - reading - measured.seconds_of("packing")
     at_work = (others * measured.at_work + moved * measured.source.at_work) / (others + moved)

@@ -21,7 +21,7 @@ HANDED = 25e-6
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkPart:
     """A piece of work for each step, of workers or, without any, of the user's thread.
 
     Attributes:
@@ -69,7 +69,7 @@ class Feeding:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFacts:
     """The source that is read.
 
     Attributes:
@@ -174,7 +174,7 @@ class Measured:
     unready: float
     records: float
     nbytes: float
-    parts: tuple[Part, ...]
+    parts: tuple[WorkPart, ...]
     at_work: float = 1.0
     own_processor: float = 0.0
     rare: Rare | None = None
@@ -183,7 +183,7 @@ class Measured:
     worker_kind: str = "process"
     cores: int = 1
     step_known: bool = True
-    source: Source = Source("MemorySource", in_memory=True)
+    source: SourceFacts = SourceFacts("MemorySource", in_memory=True)
     feeding: Feeding | None = None
     start: float = 0.0
     loops: int = 1

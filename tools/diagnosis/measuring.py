@@ -1,7 +1,4 @@
-"""Measures a loop: a look at it when it has got going, another one later, and what happened in between.
-
-In: what a user iterates, an iterator or a device feeder. Out: `Measured`.
-"""
+"""Measures a loop: a look at it when it has got going, another one later, and what happened in between."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ from ...loader.stats import IteratorStats
 from ...loader.timing.snapshot import Snapshot, StageStats
 from ...loader.timing.times import TaskEvent
 from ...reporting.loops import host_iterator
+from ...reporting.machine import Processors, processors, taken_by_others
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
 from .judging.model import slowed
-from .machine import Processors, processors, taken_by_others
-from .measured import Feeding, Measured, Part
+from .measured import Feeding, Measured, WorkPart
 from .work import Work, grown, slow_reads
 
 MUCH_READING = 0.25
@@ -133,7 +130,7 @@ def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool)
     steps = max(after.loop.steps - before.loop.steps, 1)
     tasks = [task for task in after.host.tasks if task.taken > before.at]
     start = _start(before, after, tasks)
-    tasks[:1] = [task._replace(asked=task.asked + start) for task in tasks[:1]]
+    tasks[:1] = [task.asked_later(start) for task in tasks[:1]]
     elapsed, waited = after.loop.elapsed - before.loop.elapsed - start, after.loop.waited - before.loop.waited - start
     elements = sum(grown(before.host, after.host, stage, "rows") for stage in after.host.stages if stage.ends) or steps
     fed, former = after.loop.feeding, before.loop.feeding
@@ -228,7 +225,7 @@ def _with_sampler(loop: Measured) -> Measured:
     parts = [
         replace(part, seconds=max(part.seconds - apart, 0.0)) if part.kind == "reading" else part for part in loop.parts
     ]
-    return replace(loop, parts=(Part("the sampler", "sampler", seconds), *parts))
+    return replace(loop, parts=(WorkPart("the sampler", "sampler", seconds), *parts))
 
 
 def _alone(loop: Measured, work: Work) -> float:

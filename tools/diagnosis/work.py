@@ -17,14 +17,14 @@ from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
 from ...loader.timing.snapshot import StageStats
-from ...loader.timing.times import Look, TaskEvent
+from ...loader.timing.times import OperationTimes, TaskEvent
 from ...loader.work.explain import place
 from ...loader.work.stopwatch import Stopwatch
 from ...loader.work.tasks import SpanTask
 from ...loader.work.worker import Worker
 from ...sources.protocol import reader_of
 from .facts import kinds_of
-from .measured import Dropped, Measured, Part, PartKind, Rare
+from .measured import Dropped, Measured, PartKind, Rare, WorkPart
 
 LONG = 5.0
 """A task, or a read, is a slow one if it takes so many times what the middle one takes for each record."""
@@ -66,20 +66,20 @@ class Work:
     tasks: Sequence[TaskEvent]
     elements: float
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[WorkPart, ...]:
         """All of it, for one element."""
-        found: dict[tuple[str, PartKind], Part] = {}
+        found: dict[tuple[str, PartKind], WorkPart] = {}
         for stats in self.after.stages:
             for part in self._of_stage(stats):
                 if part.seconds > 0 or part.kind in ("record", "batch"):
                     known = found.get((part.name, part.kind))
                     more = (known.seconds, known.calls) if known else (0.0, 0.0)
-                    found[part.name, part.kind] = Part(
+                    found[part.name, part.kind] = WorkPart(
                         part.name, part.kind, part.seconds + more[0], part.calls + more[1]
                     )
         return tuple(found.values())
 
-    def _of_stage(self, stats: StageStats) -> list[Part]:
+    def _of_stage(self, stats: StageStats) -> list[WorkPart]:
         def seconds(name: str) -> float:
             return grown(self.before, self.after, stats, name) / self.elements
 
@@ -89,13 +89,13 @@ class Work:
         *each, between = self._shares(stats)
         inputs = seconds("inputs")
         return [
-            Part("reading", "reading", reading),
+            WorkPart("reading", "reading", reading),
             *(
-                Part(operation.name_in_stats, kind, inside * share, inputs if kind == "record" else 1.0)
+                WorkPart(operation.name_in_stats, kind, inside * share, inputs if kind == "record" else 1.0)
                 for operation, kind, share in zip(stage.operations, kinds_of(self.pipeline, stage), each)
             ),
-            Part("between operations", "between", inside * between),
-            Part("packing for your process", "packing", packing),
+            WorkPart("between operations", "between", inside * between),
+            WorkPart("packing for your process", "packing", packing),
         ]
 
     def _shares(self, stats: StageStats) -> list[float]:
@@ -154,7 +154,7 @@ class Work:
             tuple(part.name for part in before),
         )
 
-    def alone(self, part: Part) -> float:
+    def alone(self, part: WorkPart) -> float:
         """Seconds for an element of an operation, when the task in the middle is done again by nobody else meanwhile.
 
         0: it cannot be done.
@@ -172,7 +172,7 @@ class Work:
                 return min(found, default=0.0) * part.seconds
         return 0.0
 
-    def _again(self, tasks: Sequence[TaskEvent]) -> Look | None:
+    def _again(self, tasks: Sequence[TaskEvent]) -> OperationTimes | None:
         """Do the first of the tasks again; None where that cannot be done."""
         if not tasks or self.pipeline.stages[tasks[0].stage].leaf is None or _took(tasks[0]) > AGAIN_SECONDS:
             return None

@@ -28,15 +28,15 @@ def message_of(tasks: Sequence[Task], blocks: Mapping[int, Block], rows_of: Call
             first, last = ranges.get(block, (start, stop))
             ranges[block] = min(first, start), max(last, stop)
 
-    def moved(rows: RowRange) -> RowRange:
-        first = ranges[rows.block][0]
-        return RowRange(rows.block, rows.start - first, rows.stop - first)
-
     named = [
         NamedRows(number, first, last, blocks[number].tags.part(first, last), rows_of(blocks[number]))  # type: ignore[union-attr]
         for number, (first, last) in ranges.items()
     ]
-    return Message([GroupTask(task.stage, tuple(map(moved, task.rows)), *task[2:]) for task in groups], named)
+    moved = [
+        tuple([RowRange(block, start - ranges[block][0], stop - ranges[block][0]) for block, start, stop in task.rows])
+        for task in groups
+    ]
+    return Message([GroupTask(task.stage, rows, *task[2:]) for task, rows in zip(groups, moved)], named)
 
 
 def pack_tasks(tasks: Iterable[Task]) -> list[Packed]:

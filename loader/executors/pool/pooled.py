@@ -143,7 +143,8 @@ class PooledExecutor(Executor):
         self._stalled: list[Sequence[PooledHandle]] = []  # tasks that name rows that are made again
         self._next_task = 0
         self._pool: WorkerPool[PooledHandle] = WorkerPool(transport.worker_count, options.timeout, transport.depth)
-        self._windows: dict[int, int] = {}  # by stage, until something changes them
+        self._inputs: dict[int, int] = {}  # by stage, until something changes them …
+        self._windows: dict[int, int] = {}  # … likewise
         self._rows_of = attrgetter("rows.rows" if transport.may_lose_rows else "rows")
         self._actions: deque[Action[PooledHandle]] = deque()
         self._acting = False
@@ -174,7 +175,9 @@ class PooledExecutor(Executor):
 
     def inputs(self, stage: int) -> int:
         """As many as take some time, and have rows that are small beside what holds them."""
-        inputs = self._pace.inputs(stage)
+        inputs = self._inputs.get(stage)
+        if inputs is None:
+            inputs = self._inputs[stage] = self._pace.inputs(stage)
         if self._budget is None:
             return inputs
         one = self._pipeline.stages[stage]
@@ -242,8 +245,7 @@ class PooledExecutor(Executor):
         seconds: float | None = 0.0
         if wait:
             self.send_gathered()
-            late_at = self._pool.late_at()
-            seconds = None if self._timeout is None else max(late_at - self._clock(), 0.0) + 0.001
+            seconds = None if self._timeout is None else max(self._pool.late_at() - self._clock(), 0.0) + 0.001
         try:
             events = self._transport.poll(seconds)
         except Exception:
@@ -327,6 +329,7 @@ class PooledExecutor(Executor):
 
     def _finish(self, handle: PooledHandle, block: Block) -> None:
         if self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes):
+            self._inputs.clear()
             self._windows.clear()
         if self._budget is not None:
             self._budget.note(handle.task.stage, input_count(handle.task), block.count, block.nbytes)

@@ -1,14 +1,11 @@
-"""Proposes changes of a loop, each with its effect. Pure.
-
-In: what was measured, and what was found. Out: changes: that which cures what was found first, then by their effect.
-"""
+"""Proposes changes of a loop, each with its effect. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from ..measured import Measured, Part, PartKind
+from ..measured import Measured, PartKind, WorkPart
 from .model import (
     CLOSE,
     HAND_OVER,
@@ -322,6 +319,7 @@ def _of_small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
     seconds = (
         max(measured.elapsed / LARGER, records) / _noise(measured) / NOISE
     )  # arrays of more rows cost less each row, too
+    seconds = max(seconds, measured.own / _noise(measured) if measured.step_known else 0.0)
     larger = LARGER * max(rows, 1)
     cure = "larger batches would cost less each record"
     yield Change(f"batches of {larger:,} records (the numbers are for {rows:,} of them)", seconds, True, cure)
@@ -347,7 +345,7 @@ def _of_transform(measured: Measured, finding: Finding) -> Iterator[Change]:
     """The workers get that work, too; without workers the feeder's thread would still have it."""
     assert measured.feeding is not None, "it is a feeder's"
     took = measured.feeding.transforming
-    parts = (*measured.parts, Part("transform=", "batch", took))
+    parts = (*measured.parts, WorkPart("transform=", "batch", took))
     moved = dataclasses.replace(_with_feeding(measured, transforming=0.0), parts=parts)
     seconds = step_seconds(moved, max(measured.workers, 1))
     seconds = max(seconds, measured.elapsed - took) if measured.workers else seconds

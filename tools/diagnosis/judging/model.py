@@ -1,7 +1,5 @@
 """Computes the length of a step after a change, from what was measured.
 
-In: what was measured, and a change. Out: seconds of a step.
-
 A step takes as long as the slowest of those who work at the same time: the user's thread, which takes batches over and does the
 user's own work; the workers, who share their work; the reads under way, who share the reading; and the processors, which do
 what of that work is not waiting. Workers in a Ray cluster bring processors of their own.

@@ -1,14 +1,11 @@
-"""Finds the part of a loop that the user waits for. Pure.
-
-In: what was measured. Out: one finding: what kind of thing it is, and what it is called.
-"""
+"""Finds the part of a loop that the user waits for. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..measured import Measured, Part
+from ..measured import Measured, WorkPart
 from .model import is_limited, waits_for_reads
 
 Kind: TypeAlias = Literal[
@@ -87,7 +84,7 @@ class Finding:
 
     kind: Kind
     stage: str
-    part: Part | None = None
+    part: WorkPart | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ def found(measured: Measured) -> Finding:
     return _of_work(measured)
 
 
-def _largest_operation(measured: Measured) -> tuple[str, Part | None]:
+def _largest_operation(measured: Measured) -> tuple[str, WorkPart | None]:
     part = max(measured.parts, key=lambda part: part.seconds, default=None)
     return (part.name, part) if part else ("operations", None)
 
@@ -204,7 +201,7 @@ def _works_in_vain(measured: Measured) -> bool:
     )
 
 
-def _rare_part(measured: Measured) -> Part | None:
+def _rare_part(measured: Measured) -> WorkPart | None:
     """The operation that takes far longer for rare records, if much of the time goes into these."""
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
@@ -215,7 +212,7 @@ def _rare_part(measured: Measured) -> Part | None:
     return found
 
 
-def _stacking_of_memory(measured: Measured) -> Part | None:
+def _stacking_of_memory(measured: Measured) -> WorkPart | None:
     """The batch, where records that lie in memory are gathered one by one and stacked, and little else is done."""
     batch = next((part for part in measured.parts if part.kind == "stacking"), None)
     gathered = measured.seconds_of("reading", "stacking", "between")
@@ -236,7 +233,7 @@ def _sort_of_reading(measured: Measured) -> Kind:
     return "limited source" if is_limited(measured) else "waiting source"
 
 
-def _of_operations(measured: Measured, largest: Part) -> Finding:
+def _of_operations(measured: Measured, largest: WorkPart) -> Finding:
     if largest.kind != "batch":
         each = max(
             (part for part in measured.parts if part.kind == "record"), key=lambda part: part.seconds, default=None
