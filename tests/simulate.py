@@ -23,7 +23,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from unittest import mock
 
@@ -47,6 +47,7 @@ from random_programs import (
 from headrace import ReadOptions, ShardOptions
 from headrace.errors import EmptyStreamError, NothingPassesError, WorkerCrashedError
 from headrace.loader import iterator as iterator_module
+from headrace.loader.executors import inline
 from headrace.loader.executors.fake import FakeTransport, Faults
 from headrace.loader.executors.pool.pooled import PooledExecutor
 
@@ -204,7 +205,10 @@ def play(seed: int) -> list[str]:
     original = iterator_module.make_executor
     made = lambda *args: world.executor(original, *args)  # noqa: E731
     try:
-        with quietly(), mock.patch.object(iterator_module, "make_executor", made):
+        made_here = mock.patch.object(
+            inline, "perf_counter", partial(next, itertools.count(0.0, 1e-6))
+        )  # the same each time
+        with quietly(), made_here, mock.patch.object(iterator_module, "make_executor", made):
             if seed % 4 == 3:
                 _play_elastic(elastic_of(seed // HISTORIES), world)
             else:
