@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import headrace
+from headrace.common.former_names import FORMER
 
 PACKAGE = str(Path(headrace.__file__).parent)
 BATCH, WARM_UP, STEPS = 128, 70, 100
@@ -135,7 +136,7 @@ def columns(package: Any, records: int = RECORDS) -> Any:
     return package.load(arrays, batch_size=BATCH, shuffle=True, seed=0)
 
 
-def release(folder: Path, name: str = "millrace") -> ModuleType:
+def release(folder: Path, name: str = FORMER) -> ModuleType:
     """The package in a checkout, by the name that it has there."""
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]

@@ -5,8 +5,8 @@ In: what the user passed. Out: the same, as it is used; or an error that names t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from ..errors import SeedError
 from ..samplers.protocol import ENDLESS
 from .nodes.node import Node
 from .nodes.seeds import Seeds, default_seed
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 BELOW_2_32, BELOW_2_64 = (1 << 32) - 1, (1 << 64) - 1
 
@@ -158,3 +160,21 @@ def as_named(method: str, datasets: Any, kind: type) -> tuple[list[Any], list[st
     if not listed:
         raise ValueError(f"{method} needs at least one dataset; there is none.")
     return list(listed), names
+
+
+class _Join(staticmethod):  # type: ignore[type-arg]  # it takes none at run time
+    """A static method that joins datasets: called of one of them, it would leave that one out."""
+
+    def __get__(self, dataset: Any, kind: Any = None) -> Any:
+        if dataset is None:
+            return super().__get__(dataset, kind)
+        join = self.__func__
+        raise AttributeError(
+            f"{join.__name__} joins the datasets in its list, and not the one that it is called of; write "
+            f"{join.__qualname__}([dataset, …])."
+        )
+
+
+def joins(method: F) -> F:
+    """A static method that is only called of the class."""
+    return _Join(method)  # type: ignore[return-value]

@@ -26,13 +26,12 @@ from ..operations.batch import BatchMethods
 from ..operations.pack import PackMethods
 from ..operations.several import WindowShuffleMethods
 from ..operations.transforms import TransformMethods
+from ..operations.trees import rows_of
 from ..samplers import ShardOptions
 from ..samplers.mix.order import MixOrder
 from ..samplers.sharding import as_shard_options
-from .arguments import BELOW_2_64, as_named, checked_seed, seed_of
+from .arguments import BELOW_2_64, as_named, checked_seed, joins, seed_of
 from .iter_joins import Exhausted, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
-from .joins_of_class import joins
-from .rows import rows_of
 from .stream import Stream
 
 T = TypeVar("T")
@@ -98,7 +97,7 @@ class IterDataset(
 
     @cached_property
     def _stream(self) -> Stream:
-        """Of a class of the user's: the engine runs through it."""
+        """The stream of a class of the user's, which the engine runs through."""
         if not self._is_own:
             raise TypeError(
                 f"{type(self).__name__} has no __iter__; define it, or take MapDataset.….to_iter_dataset()."
@@ -111,7 +110,7 @@ class IterDataset(
 
     @property
     def _is_own(self) -> bool:
-        """Whether it is of a class of the user's, which says how it is run through."""
+        """It is of a class of the user's, which defines `__iter__`."""
         return type(self).__iter__ is not IterDataset.__iter__
 
     @cached_property

@@ -22,7 +22,7 @@ from ..loader.plan.nodes import Apply, Joined, Node, Read
 from ..loader.plan.rules.in_turn import Interleaved, InTurn
 from ..loader.plan.rules.mix import MixRows
 from ..loader.plan.rules.of_one import Again, All, First
-from ..operations import Together
+from ..operations import ZipRows
 from ..samplers import NoSharding, ShardOptions
 from ..samplers.chain_order import ChainOrder
 from ..samplers.mix.order import MixOrder
@@ -53,7 +53,7 @@ def zipped(streams: Sequence[Stream], names: Sequence[str] | None, strict: bool)
     labels = tuple(names or map(str, range(len(streams))))
     inputs = tuple(_named(stream.tree, label) for stream, label in zip(streams, labels))
     joined = Joined(inputs, InTurn(len(streams), bool(strict)), labels)
-    return _joined(streams, Apply(joined, (Together(len(streams), names or ()),)), 1)
+    return _joined(streams, Apply(joined, (ZipRows(len(streams), names or ()),)), 1)
 
 
 def interleaved(streams: Sequence[Stream], names: Sequence[str] | None, cycle_length: int | None) -> Stream:
@@ -89,7 +89,7 @@ def run_through(dataset: Any) -> Stream:
 
 
 def fingerprints_within(value: Any) -> Iterator[Any]:
-    """What identifies the datasets that are in the attributes of one; of a long list of them, the first ones and how many."""
+    """The fingerprints of datasets in the attributes of one; of a long list of them, the first ones and how many."""
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
     elif isinstance(stream := getattr(value, "_stream", None), Stream):

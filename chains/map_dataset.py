@@ -19,8 +19,7 @@ from ..common.messages import first_few, short_repr
 from ..migration_hints.decorators import explains_arguments
 from ..migration_hints.remarks import NEXT, NotHere, Remarks
 from ..sources import RangeDataSource, as_source
-from .arguments import as_named, checked_index, finite, indices_of, not_empty, warn_of_exchange
-from .joins_of_class import joins
+from .arguments import as_named, checked_index, finite, indices_of, joins, not_empty, warn_of_exchange
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
@@ -124,17 +123,17 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
 
     @property
     def reads_ahead(self) -> Any:
-        """As of a source."""
+        """The number of reads at a time that help, as of a source."""
         return self._node.reads_ahead
 
     @property
     def reads_singly(self) -> bool:
-        """As of a source."""
+        """True where readers share a batch, record by record, as of a source."""
         return self._node.reads_singly
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """As of a source."""
+        """The identity in states, in plain JSON values, as of a source."""
         return fingerprint_of_node(self._node)
 
     def __iter__(self) -> DataLoaderIterator:

@@ -1,4 +1,4 @@
-"""What an `IterDataset` is made of, as a value.
+"""The stream of an `IterDataset`, as a value.
 
 In: a node of a `MapDataset`, or a tree of the plan. Out: a tree, and how it is run.
 """
@@ -21,7 +21,7 @@ from .nodes.seeds import Seeds, nearest_first
 
 @dataclass(frozen=True)
 class Stream:
-    """What an `IterDataset` is made of.
+    """A tree of the plan, and how it is run.
 
     Attributes:
         tree: what the engine compiles.
@@ -70,7 +70,7 @@ class Present(Filter):
     """
 
     def filter(self, element: Any) -> bool:
-        """Whether there is an element."""
+        """True where there is an element."""
         return element is not None
 
 

@@ -34,3 +34,12 @@ def format_count(count: float) -> str:
     ('1,234', '46', '0.50')
     """
     return f"{count:,.0f}" if count >= 10 else f"{count:.2g}" if count >= 1 else f"{count:.2f}"
+
+
+def format_share(share: float) -> str:
+    """A part of a whole, in percent.
+
+    >>> format_share(0.254)
+    '25 %'
+    """
+    return f"{100 * share:.0f} %"

@@ -41,8 +41,8 @@ def whole_number(name: str, value: Any, low: int, high: int | None, remedy: str)
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """A warning at the line of the user's program that called this package."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == __package__:
+    frame, level, ours = sys._getframe(1), 2, __name__.partition(".")[0]
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == ours:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

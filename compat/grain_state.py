@@ -14,6 +14,7 @@ import json
 import re
 from typing import Any
 
+from ..common.fields import replaced
 from ..common.messages import first_few, short_repr
 from ..errors import CheckpointError
 from ..loader.plan.cursor import Cursor
@@ -76,7 +77,7 @@ def _inside_flat_map(state: dict[str, Any], pipeline: Pipeline) -> LoaderState:
         raise CheckpointError(f"Grain's state is damaged: {short_repr(state)}.") from None
     after = after_records((reached,), pipeline)
     skips = (taken, *after.cursor.skips[1:])
-    return dataclasses.replace(after, cursor=after.cursor._replace(skips=skips))
+    return dataclasses.replace(after, cursor=replaced(after.cursor, skips=skips))
 
 
 def after_records(reached: tuple[int, ...], pipeline: Pipeline) -> LoaderState:

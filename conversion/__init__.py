@@ -6,9 +6,8 @@ from ..common.lazy_exports import names_from
 
 if TYPE_CHECKING:
     from .conversion import convert
-    from .manifest import Manifest
-    from .verification import verify
+    from .manifest import Manifest, verify
 
 __all__ = ["Manifest", "convert", "verify"]
 
-__getattr__ = names_from(__name__, {"Manifest": "manifest", "convert": "conversion", "verify": "verification"})
+__getattr__ = names_from(__name__, {"Manifest": "manifest", "convert": "conversion", "verify": "manifest"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal
@@ -15,13 +15,13 @@ from ..errors import ConversionError, MissingExtraError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike
 from ..files.streams import MAX_EXPANSION
-from .job import Job, Part, Receipt, Report, Shard
+from .job import ConversionJob, InputPart, Receipt, Report, Shard
 from .labels import label_of, labelled, plain
 from .manifest import Manifest, manifest_in
 from .plan import divided, shard_for_shard
 from .prepare import Wanted, prepared
-from .progress import Progress
-from .runners.processes import run
+from .processes import run
+from .progress import ConversionProgress
 from .shards import convert_shard
 from .target import Target
 
@@ -124,7 +124,7 @@ def convert(
     return _converted(job, identity, shards, make, _workers(workers), progress)
 
 
-_Make = Callable[[Job, Sequence[Shard], Progress], None]
+_Make = Callable[[ConversionJob, Sequence[Shard], ConversionProgress], None]
 """Has shards made."""
 
 
@@ -135,7 +135,7 @@ def _workers(workers: int | None) -> int:
 
 
 def _converted(
-    job: Job, identity: dict[str, Any], shards: int | None, make: _Make, workers: int, shown: bool
+    job: ConversionJob, identity: dict[str, Any], shards: int | None, make: _Make, workers: int, shown: bool
 ) -> Manifest:
     target = Target(job.target, job.storage)
     done = manifest_in(target)
@@ -151,7 +151,7 @@ def _converted(
         missing = [shard for shard in plan if shard.name not in receipts]
         if missing:
             total = sum(job.input.weight(part) for shard in missing for part in shard.parts)
-            with Progress((len(missing), len(plan)), total, job.input.unit, shown) as progress:
+            with ConversionProgress((len(missing), len(plan)), total, job.input.unit, shown) as progress:
                 make(job, missing, progress)
             receipts.update(target.receipts())
         manifest = Manifest(identity["source"], identity["options"], _all(plan, receipts))
@@ -160,8 +160,8 @@ def _converted(
 
 
 @contextmanager
-def _or_nothing(target: Target, job: Job) -> Iterator[None]:
-    """Where a library is missing, or arguments do not go together, and nothing was made, nothing is left."""
+def _or_nothing(target: Target, job: ConversionJob) -> Iterator[None]:
+    """Leave nothing where a library is missing, or arguments do not go together, and nothing was made."""
     try:
         yield
     except (ConversionError, MissingExtraError):
@@ -180,7 +180,7 @@ def _all(plan: Sequence[Shard], receipts: Mapping[str, Receipt]) -> tuple[Receip
 
 
 def _plan(
-    target: Target, job: Job, identity: dict[str, Any], shards: int | None, workers: int, anew: bool
+    target: Target, job: ConversionJob, identity: dict[str, Any], shards: int | None, workers: int, anew: bool
 ) -> list[Shard]:
     """The plan that an earlier run kept, or a new one."""
     kept = target.plan()
@@ -201,7 +201,7 @@ def _plan(
     return plan
 
 
-def _with_names(target: Target, job: Job, kept: Mapping[str, Any]) -> list[Shard]:
+def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> list[Shard]:
     """The shards of a plan that was kept, whose parts are those of this input and no other files."""
     names = list(job.input.names())
     known = {**labelled(names), **{name: name for name in names}}
@@ -213,25 +213,27 @@ def _with_names(target: Target, job: Job, kept: Mapping[str, Any]) -> list[Shard
             "there, or pass another target."
         )
 
-    def part_of(part: Mapping[str, Any]) -> Part:
-        return Part(**{**part, "name": known.get(part["name"]) or known[label_of(part["name"])]})
+    def part_of(part: Mapping[str, Any]) -> InputPart:
+        return InputPart(**{**part, "name": known.get(part["name"]) or known[label_of(part["name"])]})
 
     return [Shard(shard["name"], tuple(map(part_of, shard["parts"]))) for shard in kept["shards"]]
 
 
-def _planned(job: Job, shards: int | None, workers: int) -> list[Shard]:
+def _planned(job: ConversionJob, shards: int | None, workers: int) -> list[Shard]:
     names = list(job.input.names())
     if shards is None and job.input.unit == "B":
         return shard_for_shard(names, job.output.suffix)
-    counts = dict(run(count_records, job, names, workers if len(names) > 1 else 0, lambda records, weight: None))
+    counting = run(count_records, job, names, workers if len(names) > 1 else 0, lambda records, weight: None)
+    with closing(counting) as counted:
+        counts = dict(counted)
     in_order = {name: counts[name] for name in names}
     return divided(
         in_order, shards or 1, os.path.basename(Target(job.target, job.storage).path) or "data", job.output.suffix
     )
 
 
-def count_records(job: Job, name: str, report: Report) -> tuple[str, int]:
-    """How many records a file has."""
+def count_records(job: ConversionJob, name: str, report: Report) -> tuple[str, int]:
+    """Count the records of a file."""
     return name, job.input.count(name, _ignored if job.skips else None)
 
 
@@ -239,7 +241,7 @@ def _ignored(error: Exception) -> None:
     """It is counted when the record is converted."""
 
 
-def _check_free(target: Target, job: Job, plan: Sequence[Shard]) -> None:
+def _check_free(target: Target, job: ConversionJob, plan: Sequence[Shard]) -> None:
     there = target.there([file for shard in plan for file in job.output.files_of(shard.name)])
     if there:
         raise ConversionError(
@@ -267,13 +269,16 @@ _STRICTER = ("on_error", "raise")
 """What was whole with this is the same without it: the others' damaged records may be left out now."""
 
 
-def _on_this_machine(job: Job, shards: Sequence[Shard], progress: Progress, workers: int) -> None:
-    for _ in run(convert_shard, job, shards, workers, progress.advance):
-        progress.shard_done()
+def _on_this_machine(job: ConversionJob, shards: Sequence[Shard], progress: ConversionProgress, workers: int) -> None:
+    with closing(run(convert_shard, job, shards, workers, progress.advance)) as done:
+        for _ in done:
+            progress.shard_done()
 
 
-def _on_beam(job: Job, shards: Sequence[Shard], progress: Progress, runner: str, options: Sequence[str]) -> None:
-    from .runners.on_beam import run_on_beam
+def _on_beam(
+    job: ConversionJob, shards: Sequence[Shard], progress: ConversionProgress, runner: str, options: Sequence[str]
+) -> None:
+    from .beam import run_on_beam
 
     run_on_beam(job, shards, runner, options)
     receipts = Target(job.target, job.storage).receipts()

@@ -42,7 +42,7 @@ class Folder(Protocol):
         ...
 
     def size(self, name: str) -> int:
-        """Of a file, in bytes; -1 if there is none."""
+        """The bytes of a file; -1 if there is none."""
         ...
 
     def read(self, name: str) -> bytes | None:
@@ -101,18 +101,15 @@ class LocalFolder:
         self.index_dir = os.path.join(self._work, "indices")
 
     def place(self, name: str) -> str:
-        """With the system's separators."""
         return os.path.join(self.path, *name.split("/"))
 
     def size(self, name: str) -> int:
-        """As the file system says."""
         try:
             return os.path.getsize(self.place(name))
         except (FileNotFoundError, NotADirectoryError):
             return -1
 
     def read(self, name: str) -> bytes | None:
-        """As the file system gives it."""
         try:
             with open(self.place(name), "rb") as file:
                 return file.read()
@@ -120,7 +117,6 @@ class LocalFolder:
             return None
 
     def digest(self, name: str) -> str:
-        """Read from the disk."""
         return digest_of(self.place(name))
 
     def names_in(self, folder: str) -> list[str]:
@@ -131,7 +127,6 @@ class LocalFolder:
             return []
 
     def write(self, name: str, data: bytes) -> None:
-        """First under another name."""
         with self.scratch() as folder:
             path = os.path.join(folder, "data")
             with open(path, "wb") as file:
@@ -142,7 +137,6 @@ class LocalFolder:
         put_whole(path, self.place(name))
 
     def remove(self, name: str) -> None:
-        """At once."""
         with suppress(FileNotFoundError):
             os.remove(self.place(name))
 
@@ -183,14 +177,12 @@ class LocalFolder:
             raise _not_writable(self.path, error) from error
 
     def _clear(self) -> None:
-        """Remove what nobody writes any more."""
         with suppress(FileNotFoundError):
             for name in os.listdir(self._work):
                 if name.startswith(_SCRATCH):
                     shutil.rmtree(os.path.join(self._work, name), ignore_errors=True)
 
     def clean(self) -> None:
-        """With all that is in it."""
         shutil.rmtree(self._work, ignore_errors=True)
 
     def undo(self) -> None:
@@ -208,18 +200,15 @@ class StoreFolder:
         self.index_dir = os.path.join(storage.cache_dir, "indices")
 
     def place(self, name: str) -> str:
-        """The URL."""
         return f"{self.path}/{name}" if name else self.path
 
     def size(self, name: str) -> int:
-        """As the store says."""
         try:
             return stamp_of(self.place(name), self._storage).size
         except SourceNotFoundError:
             return -1
 
     def read(self, name: str) -> bytes | None:
-        """As the store gives it."""
         try:
             with open_stream(self.place(name), None, self._storage) as stream:
                 return stream.read()
@@ -235,7 +224,6 @@ class StoreFolder:
         return digest.hexdigest()
 
     def names_in(self, folder: str) -> list[str]:
-        """As the store lists them."""
         return sorted(file_system_of(self.path, self._storage).names_in(self.place(folder)))
 
     def write(self, name: str, data: bytes) -> None:
@@ -259,11 +247,9 @@ class StoreFolder:
         yield
 
     def clean(self) -> None:
-        """File by file, several at a time."""
         of_each(lambda name: self.remove(f"{WORKPLACE}/{name}"), self.names_in(WORKPLACE))
 
     def undo(self) -> None:
-        """There are no empty folders."""
         self.clean()
 
 

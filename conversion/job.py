@@ -1,6 +1,6 @@
 """The words of a conversion: frozen dataclasses of plain values, and what the sides of one promise each other.
 
-an Input gives records of its Parts  →  prepared (decoded, transformed, encoded)  →  the Output writes them to a Shard
+an RecordInput gives records of its parts  →  prepared (decoded, transformed, encoded)  →  the Output writes them to a Shard
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Part:
+class InputPart:
     """The records `[start, stop)` of one input file, or of a source; `stop` None: all that are left."""
 
     name: str
@@ -43,7 +43,7 @@ class Part:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of the file comes into another part."""
+        """True if no other part takes records of the file."""
         return self.start == 0 and self.stop is None
 
 
@@ -53,7 +53,7 @@ class Shard:
 
     name: str
     """Its path in the target, with `/` between the folders."""
-    parts: tuple[Part, ...]
+    parts: tuple[InputPart, ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a shard came to."""
+    """The result of one shard."""
 
     name: str
     records: int
@@ -78,7 +78,6 @@ class Receipt:
     files: tuple[WrittenFile, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         return asdict(self)
 
     @classmethod
@@ -100,8 +99,8 @@ class Chunk:
     """How much of the part's weight has been read by now."""
 
 
-class Input(Protocol):
-    """Where records come from. Picklable: workers read, each other parts."""
+class RecordInput(Protocol):
+    """The records to convert. Picklable: each worker reads other parts."""
 
     unit: str
     """Of the weights: "B" or "records"."""
@@ -111,7 +110,7 @@ class Input(Protocol):
         ...
 
     def identity(self) -> dict[str, Any]:
-        """Which data this is, in plain JSON values."""
+        """Plain JSON values that tell this data from other data."""
         ...
 
     def schema(self) -> Any:
@@ -119,26 +118,26 @@ class Input(Protocol):
         ...
 
     def count(self, name: str, on_damage: OnDamage) -> int:
-        """How many records a file has, without the damaged ones. May read all of it."""
+        """The number of records of a file, without the damaged ones. May read all of it."""
         ...
 
-    def read(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
+    def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
         """The records of a part."""
         ...
 
-    def weight(self, part: Part) -> float:
-        """How much there is to read in a part, in units."""
+    def weight(self, part: InputPart) -> float:
+        """The amount to read in a part, in units."""
         ...
 
-    def place(self, part: Part, place: int) -> str:
-        """Where a record is, in words."""
+    def place(self, part: InputPart, place: int) -> str:
+        """The place of a record, in words."""
         ...
 
 
 class ShardWriter(Protocol):
     """Writes one shard. One thread calls it; memory stays bounded."""
 
-    def write(self, encoded: Any) -> None:
+    def extend(self, encoded: Any) -> None:
         """Write what `Output.encode` gave."""
         ...
 
@@ -152,7 +151,7 @@ class ShardWriter(Protocol):
 
 
 class Output(Protocol):
-    """What is written. Picklable."""
+    """A format to write. Picklable."""
 
     suffix: str
     """What the names of shards end in."""
@@ -179,10 +178,10 @@ class Output(Protocol):
 
 
 @dataclass(frozen=True)
-class Job:
-    """What all shards have in common. Picklable."""
+class ConversionJob:
+    """The settings that all shards share. Picklable."""
 
-    input: Input
+    input: RecordInput
     output: Output
     steps: tuple[Callable[[Any], Any], ...]
     """What happens to each record before it is encoded."""
@@ -192,5 +191,5 @@ class Job:
     storage: StorageOptions
 
 
-Work: TypeAlias = Callable[[Job, Any, Report], Any]
+Work: TypeAlias = Callable[[ConversionJob, Any, Report], Any]
 """A part of a job, done anywhere: what to do, and what it came to. Can be done again."""

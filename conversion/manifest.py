@@ -1,16 +1,21 @@
-"""What a conversion came to. In: receipts. Out: `manifest.json`, and the same as an object."""
+"""The result of a conversion. In: receipts. Out: `manifest.json`, and checks against it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 from ..common.former_names import formerly
 from ..common.messages import shorten
-from ..errors import ConversionError
-from .job import Receipt
+from ..errors import ConversionError, SourceError
+from ..files.paths import PathLike, text_of
+from ..files.storage_options import StorageOptionsLike, storage_options_of
+from ..sources.parts import of_each
+from .job import Receipt, WrittenFile
 from .target import MANIFEST, Target
 
 KIND, VERSION = "headrace conversion", 1
@@ -18,7 +23,7 @@ KIND, VERSION = "headrace conversion", 1
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `headrace.convert` made.
+    """The result of `headrace.convert`.
 
     Attributes:
         source: which data was converted: the files with sizes and times of change, or a source's fingerprint.
@@ -32,17 +37,17 @@ class Manifest:
 
     @property
     def records(self) -> int:
-        """How many records were written."""
+        """Records written."""
         return sum(shard.records for shard in self.shards)
 
     @property
     def left_out(self) -> int:
-        """How many damaged records were left out."""
+        """Damaged records left out."""
         return sum(shard.left_out for shard in self.shards)
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """Bytes of all files."""
         return sum(file.bytes for shard in self.shards for file in shard.files)
 
     @property
@@ -51,7 +56,6 @@ class Manifest:
         return tuple(text for shard in self.shards for text in shard.damage)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         sums = {"records": self.records, "bytes": self.bytes, "left_out": self.left_out}
         told = {"source": self.source, "options": self.options, "shards": [shard.to_json() for shard in self.shards]}
         return {"kind": KIND, "version": VERSION, "headrace": version("headrace"), **sums, **told}
@@ -83,3 +87,62 @@ def manifest_in(target: Target) -> Manifest | None:
         raise ConversionError(
             f"{shorten(target.folder.place(MANIFEST))} is none that this version of headrace wrote ({shorten(error)})."
         ) from error
+
+
+def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list[str]:
+    """Hold a folder that `headrace.convert` wrote against its `manifest.json`: names, sizes and SHA-256 of all files.
+
+    Args:
+        target: the folder.
+        storage_options: how a folder in a store (`s3://…`) is reached.
+
+    Returns:
+        What is wrong, a line for each thing; nothing if all is right. A file that the manifest does not know is wrong, too,
+        if its name ends as those of the shards do: who reads the folder would read it.
+
+    Raises:
+        ConversionError: there is no manifest, or it cannot be read.
+
+    >>> import tempfile, headrace
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = headrace.convert([b"one", b"two"], folder, workers=0, progress=False)
+    ...     headrace.verify(folder)
+    []
+    """
+    folder = Target(text_of(target), storage_options_of(storage_options))
+    manifest = manifest_in(folder)
+    if manifest is None:
+        raise ConversionError(_no_manifest(folder))
+    files = [file for shard in manifest.shards for file in shard.files]
+    found = of_each(partial(_difference, folder), files)
+    return [text for text in found if text] + list(_unknown(folder, files))
+
+
+def _no_manifest(folder: Target) -> str:
+    plan: Any = folder.plan()
+    if plan is None:
+        return f"{shorten(folder.path)} has no {MANIFEST}; pass a folder that headrace convert wrote to."
+    return (
+        f"the conversion to {shorten(folder.path)} is not done: {len(folder.receipts())} of {len(plan['shards'])} shards are "
+        "whole; run it again to go on."
+    )
+
+
+def _difference(folder: Target, file: WrittenFile) -> str | None:
+    try:
+        size = folder.folder.size(file.name)
+        if size != file.bytes:
+            return f"{file.name} has {size:,} bytes, not {file.bytes:,}" if size >= 0 else f"{file.name} is missing"
+        return None if folder.folder.digest(file.name) == file.sha256 else f"{file.name} has another content (SHA-256)"
+    except (OSError, SourceError) as error:
+        return f"{file.name} cannot be read: {shorten(error)}"
+
+
+def _unknown(folder: Target, files: list[WrittenFile]) -> Iterator[str]:
+    known = {file.name for file in files}
+    suffixes = tuple({os.path.splitext(name)[1] for name in known})
+    for name in sorted({os.path.dirname(name) for name in known}):
+        for entry in folder.folder.names_in(name):
+            place = f"{name}/{entry}" if name else entry
+            if entry.endswith(suffixes) and place not in known:
+                yield f"{place} is not in the manifest"

@@ -1,4 +1,4 @@
-"""Which shard gets which records. In: names of files and numbers of records. Out: shards. Pure."""
+"""Divides records among shards. In: names of files and numbers of records. Out: shards. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import ConversionError
 from ..files.urls import is_remote, name_of, stays_inside
 from .folders import WORKPLACE
 from .inputs.formats import split_name
-from .job import Part, Shard
+from .job import InputPart, Shard
 
 
 def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
@@ -46,7 +46,7 @@ def shard_for_shard(names: Sequence[str], suffix: str) -> list[Shard]:
                 f"{shorten(name)} and {shorten(shards[shard].parts[0].name)} would both become {shorten(shard)}; pass shards=, "
                 "or convert them on their own."
             )
-        shards[shard] = Shard(shard, (Part(name),))
+        shards[shard] = Shard(shard, (InputPart(name),))
     return list(shards.values())
 
 
@@ -79,12 +79,12 @@ def divided(counts: Mapping[str, int], shards: int, stem: str, suffix: str) -> l
     return [Shard(name, _between(counts, *ends)) for name, *ends in zip(names, bounds, bounds[1:])]
 
 
-def _between(counts: Mapping[str, int], start: int, stop: int) -> tuple[Part, ...]:
+def _between(counts: Mapping[str, int], start: int, stop: int) -> tuple[InputPart, ...]:
     """The parts of files that hold the records `[start, stop)` of all together."""
     ends = np.cumsum(list(counts.values())).tolist()
     parts = []
     for (name, count), end in zip(counts.items(), ends):
         first, last = max(start - (end - count), 0), min(stop - (end - count), count)
         if first < last:
-            parts.append(Part(name, first, None if last == count else last, (last - first) / count))
+            parts.append(InputPart(name, first, None if last == count else last, (last - first) / count))
     return tuple(parts)

@@ -1,25 +1,29 @@
-"""What is to be done, from what the user asked for. In: arguments. Out: a job, and its identity in plain JSON values."""
+"""Turns the user's arguments into a job. In: arguments. Out: a job, and its identity in plain JSON values."""
 
 from __future__ import annotations
 
+import glob
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
-from ..common.messages import short_repr
+from ..common.messages import short_repr, shorten
 from ..common.validation import one_of, whole_number
 from ..errors import ConversionError
+from ..files.paths import text_of
 from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..files.streams import MAX_EXPANSION
-from .apart import check_apart
-from .inputs.find import find_input
+from ..files.urls import is_remote, local_path
+from .inputs.find import find_input, is_paths
 from .inputs.formats import Opening
 from .inputs.from_files import FileInput
-from .job import Input, Job, OnDamage, Output, Part
+from .job import ConversionJob, InputPart, OnDamage, Output, RecordInput
 from .outputs.array_record import ArrayRecordOutput
 from .outputs.parquet import LOOKED_AT, ParquetOutput, schema_of
 from .outputs.tokens import TokensOutput
@@ -50,7 +54,7 @@ class Wanted:
     max_expansion: int = MAX_EXPANSION
 
 
-def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
+def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]]:
     """The job, and what it is: two with one identity write the same bytes.
 
     Raises:
@@ -59,7 +63,7 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
         SourceError: the source cannot be read.
     """
     _check(wanted)
-    check_apart(wanted.source, target)
+    _check_apart(wanted.source, target)
     storage = storage_options_of(wanted.storage_options)
     as_bytes = wanted.to == "array_record" and wanted.transform is None
     index_dir = Target(target, storage).folder.index_dir
@@ -78,7 +82,43 @@ def prepared(wanted: Wanted, target: str) -> tuple[Job, dict[str, Any]]:
         "on_error": wanted.on_error,
     }
     identity = json.loads(json.dumps({"source": found.identity(), "options": options}, default=str))
-    return Job(found, output, steps, skips, target, storage), identity
+    return ConversionJob(found, output, steps, skips, target, storage), identity
+
+
+def _check_apart(source: Any, target: str) -> None:
+    """Hold a source against the target. A source that is no path is nowhere.
+
+    Raises:
+        ConversionError: the target is a folder of the source, or lies in one: its files would be taken for the source's.
+    """
+    for folder in _folders(source):
+        if _place(target).is_relative_to(_place(folder)):
+            raise ConversionError(
+                f"the target {shorten(target)} is the source {shorten(folder)}, or lies in it, and its files would be taken "
+                "for the source's; pass a target outside of it."
+            )
+
+
+def _folders(source: Any) -> Iterator[str]:
+    """The folders whose files are read, those of a `**` with all that is in them."""
+    if not is_paths(source):
+        return
+    for path in map(text_of, source if isinstance(source, (list, tuple)) else [source]):
+        if is_remote(path) or os.path.lexists(path):
+            yield path
+        elif "**" in path:
+            yield next(part for part in _above(path) if not glob.has_magic(part))
+
+
+def _above(path: str) -> Iterator[str]:
+    while path != os.path.dirname(path):
+        yield path
+        path = os.path.dirname(path)
+    yield path or "."
+
+
+def _place(path: str) -> PurePath:
+    return PurePath(path) if is_remote(path) else PurePath(os.path.realpath(local_path(path)))
 
 
 def _check(wanted: Wanted) -> None:
@@ -113,25 +153,25 @@ def _document_length(wanted: Wanted) -> int | None:
     )
 
 
-def _decoding(wanted: Wanted, found: Input) -> str | None:
+def _decoding(wanted: Wanted, found: RecordInput) -> str | None:
     """TFRecord files hold examples, which are taken apart where the target needs what is in them."""
     if wanted.decode is not None:
         return None if wanted.decode == "bytes" else wanted.decode
     return "example" if wanted.to != "array_record" and _format(found) == "tfrecord" else None
 
 
-def _format(found: Input) -> str | None:
+def _format(found: RecordInput) -> str | None:
     return found.form.name if isinstance(found, FileInput) else None
 
 
-def _steps(wanted: Wanted, decode: str | None, found: Input, skips: bool) -> tuple[Step, ...]:
+def _steps(wanted: Wanted, decode: str | None, found: RecordInput, skips: bool) -> tuple[Step, ...]:
     steps: tuple[Step, ...] = () if decode is None else (DECODERS[decode],)
     if decode == "example" and wanted.to == "parquet":
         steps += (SingleNumbers(_first(found, steps, skips)),)
     return steps if wanted.transform is None else (*steps, wanted.transform)
 
 
-def _output(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -> Output:
+def _output(wanted: Wanted, found: RecordInput, steps: tuple[Step, ...], skips: bool) -> Output:
     if wanted.to == "tokens":
         return TokensOutput(wanted.tokenizer, wanted.column, {**_dtype(wanted, found, steps, skips), **wanted.options})
     if wanted.to == "array_record":
@@ -141,7 +181,7 @@ def _output(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) 
     return ParquetOutput(schema or schema_of(_first(found, steps, skips)), wanted.options)
 
 
-def _dtype(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -> dict[str, str]:
+def _dtype(wanted: Wanted, found: RecordInput, steps: tuple[Step, ...], skips: bool) -> dict[str, str]:
     """Tokens of `.npy` files keep their dtype."""
     if wanted.tokenizer is not None or _format(found) != "npy":
         return {}
@@ -150,7 +190,7 @@ def _dtype(wanted: Wanted, found: Input, steps: tuple[Step, ...], skips: bool) -
     return {"dtype": str(dtype)} if dtype is not None and dtype.kind in "iu" else {}
 
 
-def _first(found: Input, steps: tuple[Step, ...], skips: bool) -> list[Any]:
+def _first(found: RecordInput, steps: tuple[Step, ...], skips: bool) -> list[Any]:
     """The first records, as they are after some steps; of long values as much as tells their types."""
     return list(map(_short, islice(_prepared(found, steps, _ignored if skips else None), LOOKED_AT)))
 
@@ -167,8 +207,8 @@ def _begin(value: Any) -> Any:
     return value[:_BEGIN] if isinstance(value, (bytes, str)) else value
 
 
-def _prepared(found: Input, steps: tuple[Step, ...], on_damage: OnDamage) -> Iterator[Any]:
-    for part in map(Part, found.names()):
+def _prepared(found: RecordInput, steps: tuple[Step, ...], on_damage: OnDamage) -> Iterator[Any]:
+    for part in map(InputPart, found.names()):
         for chunk in found.read(part, on_damage):
             for place, record in chunk.records:
                 try:

@@ -1,4 +1,4 @@
-"""What a person sees of a conversion. In: progress, a little at a time. Out: a bar on a terminal, else a line now and then.
+"""Shows the progress of a conversion. In: progress, a little at a time. Out: a bar on a terminal, else a line now and then.
 
 In both: shards, records and their rate, how much of the input is read, and the time that is left.
 """
@@ -14,7 +14,7 @@ from tqdm import tqdm
 LINE_SECONDS = 10.0
 
 
-class Progress:
+class ConversionProgress:
     """Shows progress; a context manager.
 
     Args:
@@ -51,7 +51,6 @@ class Progress:
             print(self._line(now), file=self._to, flush=True)
 
     def shard_done(self) -> None:
-        """A shard is whole."""
         self._left -= 1
         if self._bar is not None:
             self._bar.set_description(self._shards_done())

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from ..common.messages import shorten
-from .job import Chunk, Job, OnDamage, Part, Receipt, Report, Shard, ShardWriter
+from .job import Chunk, ConversionJob, InputPart, OnDamage, Receipt, Report, Shard, ShardWriter
 from .steps import raised_at
 from .target import Target, writes_to
 
 
-def convert_shard(job: Job, shard: Shard, report: Report) -> Receipt:
+def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> Receipt:
     """Write one shard. Can be done again, and by several processes at the same time: the bytes are the same.
 
     Raises:
@@ -37,18 +37,17 @@ TOLD = 3
 class _Writing:
     """A shard while it is written."""
 
-    def __init__(self, job: Job, target: Target, shard: Shard, report: Report) -> None:
+    def __init__(self, job: ConversionJob, target: Target, shard: Shard, report: Report) -> None:
         self._job, self._target, self._shard, self._report = job, target, shard, report
         self._records = 0
         self._damage: list[str] = []
         self._left_out = 0
 
     def receipt(self) -> Receipt:
-        """What it came to, but for the files."""
+        """The result, but for the files."""
         return Receipt(self._shard.name, self._records, self._left_out, tuple(self._damage), ())
 
     def run(self, path: str) -> None:
-        """All of it, into files that begin with this path."""
         with self._writes():
             writer = self._job.output.open(path)
         try:
@@ -63,12 +62,12 @@ class _Writing:
     def _writes(self) -> AbstractContextManager[None]:
         return writes_to(self._target, self._shard.name)
 
-    def _copy(self, part: Part, writer: ShardWriter) -> None:
+    def _copy(self, part: InputPart, writer: ShardWriter) -> None:
         done = 0.0
         for chunk in self._job.input.read(part, self._on_damage):
             encoded, count = self._encoded(chunk, part)
             with self._writes():
-                writer.write(encoded)
+                writer.extend(encoded)
             self._records += count
             self._report(count, chunk.done - done)
             done = chunk.done
@@ -82,7 +81,7 @@ class _Writing:
         if len(self._damage) < TOLD:
             self._damage.append(shorten(why, 300))
 
-    def _encoded(self, chunk: Chunk, part: Part) -> tuple[Any, int]:
+    def _encoded(self, chunk: Chunk, part: InputPart) -> tuple[Any, int]:
         """Records as they are written, and how many; at a failure one by one, to know which it was."""
         try:
             return self._prepare([record for _, record in chunk.records]), len(chunk.records)
@@ -95,7 +94,7 @@ class _Writing:
             records = [step(record) for record in records]
         return self._job.output.encode(records)
 
-    def _can_be_written(self, part: Part, place: int, record: Any) -> bool:
+    def _can_be_written(self, part: InputPart, place: int, record: Any) -> bool:
         try:
             self._prepare([record])
         except Exception as error:

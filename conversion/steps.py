@@ -1,4 +1,4 @@
-"""What happens to a record before it is written. In: arguments. Out: functions, and in plain values what they are."""
+"""Steps that a record takes before it is written. In: arguments. Out: functions, and plain values that identify them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _bytes(record: Any, name: str) -> Any:
 
 
 def identity_of(function: Any) -> Any:
-    """What a function is, by its values and its code; names as they are.
+    """Plain values that identify a function, by its values and its code; names as they are.
 
     Other than in a loader's state, code counts: files of two versions of a function must not stand side by side.
 
@@ -100,7 +100,6 @@ class SingleNumbers:
         self._names = [name for name in names if all(_is_single(record[name]) for record in dicts if name in record)]
 
     def __call__(self, record: Any) -> Any:
-        """A record, with numbers where all have one."""
         if not isinstance(record, dict):
             return record
         single = {name: record[name][0] for name in self._names if name in record and _is_single(record[name])}

@@ -1,4 +1,4 @@
-"""What a conversion keeps in the folder that it writes to. In: finished files. Out: the same under their names, with receipts.
+"""The folder that a conversion writes to. In: finished files. Out: the same under their names, with receipts.
 
     TARGET/train-0.array_record …      shards appear here when they are whole
     TARGET/manifest.json               appears last: the conversion is done
@@ -23,7 +23,7 @@ from ..errors import ConversionError, HeadraceError
 from ..files.storage_options import StorageOptions, storage_options_of
 from ..sources.parts import of_each
 from .folders import WORKPLACE, Folder, digest_of, folder_at
-from .job import Part, Receipt, WrittenFile, check_names
+from .job import InputPart, Receipt, WrittenFile, check_names
 
 ReadT = TypeVar("ReadT")
 
@@ -45,7 +45,7 @@ class Target:
         self.path = self.folder.path
 
     def manifest(self) -> dict[str, Any] | None:
-        """What `manifest.json` says, if there is one.
+        """The content of `manifest.json`, if there is one.
 
         Raises:
             ConversionError: it cannot be read.
@@ -57,7 +57,7 @@ class Target:
         return self._read(_PLAN, _plan_of)
 
     def receipts(self) -> dict[str, Receipt]:
-        """Of the shards that are done, if their files are there."""
+        """The receipts of shards that are done and whose files are there."""
         told = of_each(lambda name: self._read(name, Receipt.from_json), self._receipt_names())
         return self.held([receipt for receipt in told if receipt is not None])
 
@@ -74,11 +74,10 @@ class Target:
         return all(self.folder.size(file.name) == file.bytes for file in receipt.files)
 
     def there(self, names: Sequence[str]) -> list[str]:
-        """Which of some files are there."""
+        """Those of some files that are there."""
         return [name for name, size in zip(names, of_each(self.folder.size, names)) if size >= 0]
 
     def forget(self) -> None:
-        """Nothing was done."""
         for name in self._receipt_names():
             self.folder.remove(name)
 
@@ -87,7 +86,6 @@ class Target:
         self._write(_PLAN, plan)
 
     def end(self, manifest: Mapping[str, Any]) -> None:
-        """All shards are there: the manifest appears, and what was only for the way goes."""
         self._write(MANIFEST, manifest)
         self.folder.clean()
 
@@ -130,7 +128,7 @@ def _plan_of(values: Any) -> dict[str, Any]:
     """The plan that these plain values are; raises as Python does if they are none."""
     check_names([str(shard["name"]) for shard in values["shards"]])
     shards = [
-        {"name": str(shard["name"]), "parts": [asdict(Part(**part)) for part in shard["parts"]]}
+        {"name": str(shard["name"]), "parts": [asdict(InputPart(**part)) for part in shard["parts"]]}
         for shard in values["shards"]
     ]
     identity = {part: dict(values["identity"][part]) for part in ("source", "options")}
@@ -139,7 +137,7 @@ def _plan_of(values: Any) -> dict[str, Any]:
 
 @contextmanager
 def writes_to(target: Target, name: str) -> Iterator[None]:
-    """What the system says while a file is written becomes an error that names the file, and what to do.
+    """Turn errors of the system while a file is written into one that names the file, and what to do.
 
     Raises:
         ConversionError: it cannot be written.

@@ -20,7 +20,7 @@ from .reader_pool import forget_after_fork, keep_inherited
 
 
 class SizedReader(Protocol):
-    """What the pool asks of a reader."""
+    """A reader that a pool keeps."""
 
     nbytes: int
     """The memory that it takes while it is open."""
@@ -66,7 +66,7 @@ class ExclusivePool(Generic[ReaderT]):
         forget_after_fork(self)
 
     def __len__(self) -> int:
-        """How many readers no one uses."""
+        """The number of readers that no one uses."""
         return self._count
 
     @contextmanager

@@ -35,7 +35,7 @@ class OpenFile(Protocol):
         ...
 
     def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
-        """What `read` gives for each range, in their order; a remote file is asked for neighbours at once, and in parallel.
+        """The bytes of each range, in their order; a remote file is asked for neighbours at once, and in parallel.
 
         Raises:
             SourceError: as `read`.
@@ -161,7 +161,6 @@ class LocalFile:
         self.size = self.stamp.size
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes `[offset, offset + length)`."""
         try:
             found = os.pread(self._descriptor, length, offset)
             while len(found) < length and (
@@ -194,7 +193,6 @@ class LocalFile:
             check_unchanged(self.path, self.stamp, Stamp(now.st_size, now.st_mtime_ns))
 
     def close(self) -> None:
-        """Let go of the descriptor."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -28,15 +28,13 @@ Paths: TypeAlias = PathLike | Sequence[PathLike]
 
 
 class FileSystem(Protocol):
-    """What expansion asks of a file system; paths are strings with `/` between their parts."""
+    """A file system, as far as expansion needs it; paths are strings with `/` between their parts."""
 
     def is_file(self, path: str) -> bool:
-        """Whether a file stands at `path`."""
+        """True if there is a file at `path`."""
         ...
 
-    def is_directory(self, path: str) -> bool:
-        """Whether a directory stands at `path`."""
-        ...
+    def is_directory(self, path: str) -> bool: ...
 
     def names_in(self, directory: str) -> list[str]:
         """The base names of the files directly in `directory`, in any order."""
@@ -51,22 +49,18 @@ class LocalFileSystem:
     """The files of this machine."""
 
     def is_file(self, path: str) -> bool:
-        """Whether a file stands at `path`; where one may not look there, that is an OSError."""
         try:
             return stat.S_ISREG(os.stat(path).st_mode)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return False
 
     def is_directory(self, path: str) -> bool:
-        """Whether a directory stands at `path`."""
         return os.path.isdir(path)
 
     def names_in(self, directory: str) -> list[str]:
-        """The base names of the files directly in `directory`."""
         return [entry.name for entry in os.scandir(directory) if entry.is_file()]
 
     def glob(self, pattern: str) -> list[str]:
-        """The files that match `pattern`; no link leads in a circle."""
         return found_locally(pattern)
 
 
@@ -116,7 +110,7 @@ def find_files(paths: Any, patterns: Sequence[str], storage_options: StorageOpti
 
 
 def file_system_of(path: str, storage_options: StorageOptionsLike = None) -> FileSystem:
-    """Where a path or URL is to be looked for."""
+    """The file system of a path or URL."""
     if not is_remote(path):
         return LocalFileSystem()
     from .remote.listing import RemoteFileSystem

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 
 def matches(pattern: Sequence[str], parts: Sequence[str]) -> bool:
-    """Whether the parts of a path match those of a pattern; `**` stands for any number of parts.
+    """True if the parts of a path match those of a pattern; `**` stands for any number of parts.
 
     >>> matches(["**", "*.rec"], ["a", "b", "c.rec"])
     True
@@ -58,7 +58,7 @@ def _matching(folder: str, parts: Sequence[str], inside: frozenset[tuple[int, in
 
 
 def _identity(folder: str) -> tuple[int, int] | None:
-    """What tells a folder from all others; None for what is none."""
+    """Device and inode of a folder; None for what is none."""
     with suppress(OSError, ValueError):
         found = os.stat(folder or ".")
         return (found.st_dev, found.st_ino) if os.path.isdir(folder or ".") else None
@@ -66,7 +66,7 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 
 def _names(folder: str, hidden: bool = False) -> list[str]:
-    """What is in a folder, as far as one may look; names that begin with a dot only on request."""
+    """The names in a folder, as far as one may look; those that begin with a dot only on request."""
     with suppress(OSError):
         return [name for name in os.listdir(folder or ".") if hidden or not name.startswith(".")]
     return []

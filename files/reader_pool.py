@@ -25,7 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """What the pool asks of a reader."""
+    """A reader that a pool keeps."""
 
     def close(self) -> Any:
         """Closes the file; called once, when no thread uses the reader."""
@@ -134,7 +134,7 @@ class ReaderPool(Generic[ReaderT]):
 
 
 def open_file_limit() -> int:
-    """How many readers a pool may keep: a quarter of the files that this process may open, 16 to 1024."""
+    """The number of readers that a pool may keep: a quarter of the files that this process may open, 16 to 1024."""
     try:
         import resource
 

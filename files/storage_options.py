@@ -1,4 +1,4 @@
-"""How remote files are reached and kept. In: what a user passes as `storage_options=`. Out: the same, checked."""
+"""Options of remote files. In: what a user passes as `storage_options=`. Out: the same, checked."""
 
 from __future__ import annotations
 

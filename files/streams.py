@@ -74,7 +74,7 @@ def stream_of(file: OpenFile) -> BinaryIO:
 
 
 def compression_of(path: str) -> str | None:
-    """How a file is compressed by the end of its name: "gzip", "zstd" or None.
+    """The compression that the end of a file's name says: "gzip", "zstd" or None.
 
     >>> compression_of("train.jsonl.zst")
     'zstd'
@@ -83,7 +83,7 @@ def compression_of(path: str) -> str | None:
 
 
 def _library(kind: str) -> tuple[Any, type[Exception]]:
-    """What unpacks a file, and its own error."""
+    """The class that unpacks a file, and its own error."""
     if kind == "gzip":
         return gzip.GzipFile, zlib.error
     zstd = _zstd()
@@ -109,7 +109,6 @@ class RawFile(io.RawIOBase):
         self._file, self._place = file, 0
 
     def read_at(self, length: int, offset: int) -> bytes:
-        """Bytes from `offset` on."""
         return self._file.read(offset, length)
 
     def readable(self) -> bool:
@@ -141,7 +140,7 @@ class _OwnFile(RawFile):
 
 
 class _Unpacked(io.RawIOBase):
-    """What a library unpacks, with our errors: they name the file, and come after all that can be unpacked."""
+    """A library's unpacking with our errors: they name the file, and come after all that can be unpacked."""
 
     _begun = False
     _failure: SourceError | None = None

@@ -63,6 +63,6 @@ def checked(descriptor: int, size: int, start: int, stop: int) -> bytes:
 
 
 def is_whole(descriptor: int, size: int, sums: bytes) -> bool:
-    """Whether a copy of a file agrees with its checksums; takes some 0.2 s a gigabyte, and the time of reading it."""
+    """True if a copy of a file agrees with its checksums; takes some 0.2 s a gigabyte, and the time of reading it."""
     found = (sums_of(os.pread(descriptor, _AT_ONCE, at)) for at in range(0, size, _AT_ONCE))
     return b"".join(found) == sums

@@ -25,7 +25,7 @@ def scheme_of(path: str) -> str:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path leads to a store."""
+    """True if a path leads to a store."""
     return bool(scheme_of(path))
 
 
@@ -83,7 +83,7 @@ def unsigned(url: str) -> str:
 
 
 def stays_inside(name: str) -> bool:
-    """Whether a name with `/` between its parts, as a store or a file gives it, leads to a place below its folder.
+    """True if a name with `/` between its parts, as a store or a file gives it, leads to a place below its folder.
 
     >>> [stays_inside(name) for name in ("a/b.txt", "../b.txt", "a/../../b.txt", "/b.txt", "")]
     [True, False, False, False, False]

@@ -73,7 +73,6 @@ class WholeFile:
             sync(os.path.dirname(self._path) or ".")
 
     def discard(self) -> None:
-        """Remove the file, unless it got its name."""
         with suppress(FileNotFoundError):
             os.remove(self._beside)
         with suppress(OSError):  # what was in the buffer may not fit on the disk

@@ -1,4 +1,4 @@
-"""How records lie in files: framing, indices, samples. No source, and nothing that knows one."""
+"""Formats of files: framing, indices, samples. No source, and nothing that knows one."""
 
 from typing import TYPE_CHECKING
 

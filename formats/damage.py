@@ -1,4 +1,4 @@
-"""What is done about a record that cannot be read. In: the error. Out: it is raised, or told and the record left out."""
+"""Decides about a record that cannot be read. In: the error. Out: it is raised, or reported and the record left out."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Decoder:
 
     @property
     def described(self) -> list[list[str]] | None:
-        """What it gives, in plain values."""
+        """The features that it gives, in plain values."""
         converts = self._converts
         return None if converts is None else [[name, convert.__qualname__] for name, convert in converts.items()]
 
@@ -103,7 +103,7 @@ def _alone(value: Any) -> Any:
 
 
 def _convert(name: str, wanted: Any) -> Convert:
-    """What makes a value of a feature what the user wants it to be."""
+    """A function that makes a feature's value as the user wants it."""
     if wanted is bytes:
         return _one_bytes
     if wanted is list:
@@ -197,7 +197,7 @@ _READ: dict[int, Callable[[bytes, int, int], Any]] = {_BYTES: _bytes, _FLOATS: _
 
 
 def _only(data: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where the contents of a message lie that has one field, number 1, with a length."""
+    """The bounds of the contents of a message that has one field, number 1, with a length."""
     for number, kind, first, end in _fields(data, start, stop):
         if (number, kind) != (1, _DELIMITED):
             raise ValueError(number)

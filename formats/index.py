@@ -1,4 +1,4 @@
-"""Where the records of a file lie: found once, kept in a file, mapped into memory by everyone who reads.
+"""Indices of records in files: found once, kept in a file, mapped into memory by everyone who reads.
 
 In: a file and a function that goes through it. Out: an `Index`. It is kept beside the file, as `<file>.headrace-index`; in the
 user's cache folder, where that is read-only or remote; or in a folder of the user's choice. It says of which file it is
@@ -47,7 +47,7 @@ Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Index:
-    """Where the records of a file lie. Arrays are read-only."""
+    """The places of a file's records. Arrays are read-only."""
 
     count: int
     """How many records there are."""
@@ -61,8 +61,8 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What going through a file found."""
+class FoundRecords:
+    """The records that going through a file found."""
 
     count: int
     arrays: Arrays
@@ -75,10 +75,10 @@ class IndexKind:
 
     name: str
     """Changed whenever what `find` finds has another meaning."""
-    find: Callable[[OpenFile], Found]
+    find: Callable[[OpenFile], FoundRecords]
     layout: Mapping[str, tuple[npt.DTypeLike, tuple[int, ...]]]
     """The arrays that there are: dtype, and shape after the first axis."""
-    fits: Callable[[Found, int], bool]
+    fits: Callable[[FoundRecords, int], bool]
     """Whether arrays of this layout belong together, and lead to places in a file of so many bytes."""
 
 
@@ -131,7 +131,7 @@ def _made(file: OpenFile, kind: IndexKind, places: list[str]) -> Index:
 
 
 def _places(path: str, folder: str | None, suffix: str = SUFFIX, cache: str = _CACHE_FOLDER) -> list[str]:
-    """Where an index may be kept, the best place first."""
+    """The paths at which an index may be kept, the best one first."""
     whole = unsigned(path) if is_remote(path) else os.path.abspath(path)
     elsewhere = f"{hashlib.sha256(whole.encode()).hexdigest()[:16]}-{name_of(path)}{suffix}"
     if folder is not None:
@@ -188,7 +188,7 @@ def _kept(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
         if (said["kind"], said["stamp"]) != (kind.name, list(stamp)):
             return None
         arrays = _mapped(map_readable(place), said["arrays"], start, kind)
-        found = Found(_count(said["count"]), arrays, _words(said["words"]))
+        found = FoundRecords(_count(said["count"]), arrays, _words(said["words"]))
         if said["digest"] != _digest(arrays, found.words) or not kind.fits(found, stamp.size):
             return None
         return Index(found.count, stamp, said["digest"], arrays, found.words)
@@ -227,7 +227,7 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> bool:
-    """Whether an array has so many numbers, from 0 to `last`, each at least `step` more than the one before.
+    """True if an array has `length` numbers, from 0 to `last`, each at least `step` more than the one before.
 
     >>> ascends(np.array([0, 2, 5]), 3, 5), ascends(np.array([0, 5, 2]), 3, 2)
     (True, False)
@@ -239,7 +239,7 @@ def ascends(array: npt.NDArray[Any], length: int, last: int, step: int = 0) -> b
 
 
 def lie_in(offsets: npt.NDArray[Any], lengths: npt.NDArray[Any], size: int) -> bool:
-    """Whether all of these ranges lie in a file of so many bytes.
+    """True if all of these ranges lie in a file of `size` bytes.
 
     >>> lie_in(np.array([0, 4]), np.array([4, 1]), 5), lie_in(np.array([2**63 - 1]), np.array([9]), 5)
     (True, False)

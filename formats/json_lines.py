@@ -68,7 +68,7 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
 
 
 def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
-    """Where the lines lie that are not blank: `int64[lines, 2]` of offset and length, without the end of the line.
+    """The places of lines that are not blank: `int64[lines, 2]` of offset and length, without the end of the line.
 
     Raises:
         SourceError: the file cannot be read, or is compressed.

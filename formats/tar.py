@@ -35,7 +35,7 @@ class Member(NamedTuple):
     """Empty where contents are not read."""
 
 
-class Part(NamedTuple):
+class SamplePart(NamedTuple):
     """A member as a part of a sample."""
 
     key: str
@@ -76,7 +76,7 @@ def read_records(
 
 def read_samples(
     members: Iterable[Member | None], name: str, on_damage: OnDamage | None = None
-) -> Iterator[list[Part]]:
+) -> Iterator[list[SamplePart]]:
     """Puts members that stand together and have one key together.
 
     Args:
@@ -97,15 +97,15 @@ def read_samples(
             yield parts
 
 
-def _groups(members: Iterable[Member | None]) -> Iterator[tuple[bool, list[Part]]]:
+def _groups(members: Iterable[Member | None]) -> Iterator[tuple[bool, list[SamplePart]]]:
     """Groups of parts with one key, and whether something is lost inside them or beside them."""
-    parts: list[Part] = []
+    parts: list[SamplePart] = []
     torn = lost = False
     for member in members:
         if member is None:
             torn = lost = True
         elif (names := sample_name(member.name)) is not None:
-            part = Part(*names, member)
+            part = SamplePart(*names, member)
             if parts and parts[0].key != part.key:
                 yield torn, parts
                 parts, torn = [], lost
@@ -115,7 +115,7 @@ def _groups(members: Iterable[Member | None]) -> Iterator[tuple[bool, list[Part]
         yield torn, parts
 
 
-def _twice(name: str, parts: list[Part]) -> SourceError:
+def _twice(name: str, parts: list[SamplePart]) -> SourceError:
     extensions = [part.extension for part in parts]
     twice = next(extension for extension in extensions if extensions.count(extension) > 1)
     return SourceError(
@@ -238,7 +238,7 @@ _DIGITS = 40
 
 
 class _Extended:
-    """What members of their own kind say of the next member, or of all that follow (pax, GNU's long names)."""
+    """Records that describe the next member, or all that follow (pax, GNU's long names)."""
 
     def __init__(self, name: str) -> None:
         self._file = name
@@ -300,7 +300,7 @@ class _Extended:
         return SourceError(f"{shorten(self._file)}: an extended header (pax) is damaged: it {why}.")
 
     def _pairs(self, content: bytes) -> dict[str, str]:
-        r"""Of lines like `18 path=some name\n`: a length, which counts itself, a name and a value."""
+        r"""Names and values of lines like `18 path=some name\n`: a length, which counts itself, a name and a value."""
         found, at = {}, 0
         while at < len(content):
             digits, space, _ = content[at : at + 20].partition(b" ")

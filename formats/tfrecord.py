@@ -131,7 +131,7 @@ class _Window:
         self.buffer, self.start, self.at = b"", 0, 0
 
     def has(self, count: int) -> bool:
-        """Whether so many more bytes are there; they are in the buffer then."""
+        """True if that many more bytes are there; they are in the buffer then."""
         if len(self.buffer) - self.at >= count:
             return True
         pieces, found = [self.buffer[self.at :]], len(self.buffer) - self.at
@@ -169,7 +169,7 @@ class _Window:
 
 
 class RecordTable(NamedTuple):
-    """Where the records of a file lie."""
+    """The places of a file's records."""
 
     offsets: npt.NDArray[np.int64]
     """Of their frames, `int64[records + 1]`; the last one is the end of the file."""
@@ -211,7 +211,7 @@ def _unmasked(stored: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 
 def first_damaged(records: Sequence[bytes], checksums: Sequence[int]) -> int | None:
-    """Which of the records is the first that has another crc32c; None if there is none.
+    """The number of the first record with another crc32c; None if there is none.
 
     >>> first_damaged([b"", b"one"], [0, 7])
     1

@@ -28,7 +28,7 @@ from .arguments import (
 )
 from .device.description import to_device
 from .epochs import Epochs, count_of_epochs, one_epoch
-from .executors.auto.tuning import Tuning
+from .executors.tuner import Tuning
 from .iterator import DataLoaderIterator
 from .options import Auto, ExecutionOptions, ReadOptions
 from .passes import Passes
@@ -288,7 +288,7 @@ class DataLoader(Remarks):
         >>> [[batch.tolist() for batch in epoch] for epoch in load(range(3), batch_size=2).epochs(2)]
         [[[0, 1], [2]], [[0, 1], [2]]]
         """
-        return Epochs(lambda number: iter(self._in_epoch(number)), count_of_epochs(self._pipeline, count))
+        return Epochs(self._in_epoch, count_of_epochs(self._pipeline, count), iter)
 
     def _in_epoch(self, number: int) -> DataLoader:
         """The loader of one epoch."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..common.validation import whole_number
 from ..errors import CheckpointError, ClosedError
@@ -45,13 +45,17 @@ class Epochs(Resumable, Generic[Kind]):
     1 6 [4]
     """
 
-    def __init__(self, open_epoch: Callable[[int], Kind], count: int | None) -> None:
-        self._open = open_epoch
+    def __init__(self, loader_of: Callable[[int], Any], count: int | None, open_loader: Callable[[Any], Kind]) -> None:
+        self._loader_of = loader_of
         self._count = count
+        self._open_loader = open_loader
         self._closed = False
         self._number = 0
-        self._batches = open_epoch(0)
+        self._batches = self._open(0)
         self._begun = False  # whether the user has them
+
+    def _open(self, number: int) -> Kind:
+        return self._open_loader(self._loader_of(number))
 
     def __next__(self) -> Kind:
         """The batches of the next epoch; after a restore, the rest of the epoch that the state stood in."""
@@ -122,6 +126,11 @@ class Epochs(Resumable, Generic[Kind]):
         start = Cursor((0,) * len(state.cursor.positions), (0,) * len(state.cursor.skips))
         fingerprint = Fingerprint({**state.fingerprint, "sampler": sampler})
         return LoaderState(start, state.step, state.shard, fingerprint).to_json()
+
+
+def opened_by(own: Epochs[Any], open_loader: Callable[[Any], Kind]) -> Epochs[Kind]:
+    """The same epochs, not begun, in iterators that another function makes of each epoch's loader."""
+    return Epochs(own._loader_of, own._count, open_loader)
 
 
 def epoch_of(state: LoaderState) -> int:

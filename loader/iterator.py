@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ..common.messages import short_repr
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import NotHere, Remarks
-from .executors.auto.tuning import Tuning
 from .executors.make import make_executor
 from .executors.protocol import Executor
+from .executors.tuner import Tuning
 from .options import ExecutionOptions, ReadOptions
 from .passes import Passes
 from .plan.cursor import Cursor
@@ -32,7 +32,7 @@ from .stats import IteratorStats
 from .stream.flow import Flow
 from .stream.rows import Rows
 from .stream.run_handle import Elements, RunHandle
-from .stream.skipped import SkippedRecords
+from .stream.stage_output import SkippedRecords
 from .timing.listeners import begins
 from .timing.observer import Observer
 from .timing.snapshot import Snapshot, StageNames

@@ -1,16 +1,15 @@
-"""How much of a loop's time its batches took and where, as a table and a word on what to do.
-
-In: what was found out. Out: numbers, and lines of text.
-"""
+"""The stats of an iterator: a snapshot with the single tasks, as a table with advice."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .timing.snapshot import Snapshot, WorkerStats
-from .timing.tables import lines_of_stages, lines_of_workers, table, throughput
+from ..common.messages import shorten
+from ..common.units import format_bytes, format_seconds
+from .timing.snapshot import Snapshot, StageStats, WorkerStats
 from .timing.times import TaskEvent, WorkerEvent
 
 LITTLE = 0.05
@@ -21,6 +20,9 @@ MUCH = 0.5
 
 AHEAD = 1.2
 """Reads that take so many times as long as they are waited for are done ahead of the work, by others."""
+
+NAME = 27
+"""Characters of a name in a table."""
 
 OPERATION_LINES = 6
 """Of a table, that tell what work took."""
@@ -42,11 +44,11 @@ class IteratorStats(Snapshot):
 
     @property
     def reads_under_way(self) -> float:
-        """How many reads of records were under way at a time, on average."""
+        """Reads of records under way at a time, on average."""
         return sum(stage.under_way for stage in self.stages) / self.elapsed if self.elapsed else 0.0
 
     def _waits_for_reads(self) -> bool:
-        """Whether workers wait for records that are read ahead for more than half of their time."""
+        """Workers spend over half of their time waiting for records that are read ahead."""
         reading = sum(stage.reading for stage in self.stages)
         ahead = sum(stage.under_way for stage in self.stages) > AHEAD * reading
         return ahead and reading > MUCH * sum(stage.busy for stage in self.stages)
@@ -76,7 +78,7 @@ class IteratorStats(Snapshot):
         )
 
     def lines(self, operations: int) -> list[str]:
-        """What is known of the work, in three lines and as many for `operations`."""
+        """The work in at most three lines, and `operations` lines for operations."""
         if not self.stages or self.workers is None:
             return [f"  {'workers':27} {self.worker_count:9}"]
         return [
@@ -98,3 +100,74 @@ class IteratorStats(Snapshot):
         return (
             "workers are slower than your loop; allow more (worker_count=, Auto(most=)), or make the operations faster."
         )
+
+
+def table(what: str, elapsed: float, rows: Sequence[tuple[str, float]]) -> list[str]:
+    r"""Seconds, and the shares of the time that they are.
+
+    >>> print("\n".join(table("3 steps", 2.0, [("waited", 0.5), ("your own work", 1.5)])))
+    3 steps in 2.000 s              seconds   share
+      waited                          0.500   25.0%
+      your own work                   1.500   75.0%
+    """
+    title = f"{what} in {elapsed:.3f} s"
+    return [f"{title:31} seconds   share", *(_row(name, seconds, elapsed) for name, seconds in rows)]
+
+
+def _row(name: str, seconds: float, whole: float) -> str:
+    return f"  {shorten(name, NAME):{NAME}} {seconds:9.3f} {seconds / whole if whole else 0.0:7.1%}"
+
+
+def throughput(records: int, steps: int, nbytes: int, elapsed: float) -> str:
+    """Counts, and each per second.
+
+    >>> throughput(64_000, 500, 2_000_000, 2.0)
+    '64,000 records, 2.0 MB: 32,000 records/s, 250.0 steps/s, 1.0 MB/s'
+    """
+    each = 1 / elapsed if elapsed > 0 else 0.0
+    whole = f"{records:,} records, {format_bytes(nbytes)}"
+    return f"{whole}: {records * each:,.0f} records/s, {steps * each:,.1f} steps/s, {format_bytes(nbytes * each)}/s"
+
+
+def lines_of_workers(workers: WorkerStats, worker_count: int, ahead: float) -> list[str]:
+    """The shares of the workers' time; nothing without workers, whose work is the user's wait."""
+    if worker_count == 0:
+        return []
+    memory = f", {format_bytes(workers.slab_bytes)} shared" if workers.most_slab_bytes else ""
+    died = f", {workers.ended} died" if workers.ended else ""
+    return [
+        f"{worker_count} workers: busy {workers.busy:.1%}, without a task {workers.starved:.1%}, "
+        f"hand-over {workers.hand_over:.1%}; {ahead:.1f} tasks ready{memory}{died}"
+    ]
+
+
+def lines_of_stages(stages: Sequence[StageStats], most: int) -> list[str]:
+    """A title and at most `most` lines: the operations, or the longest ones and the sum of the others."""
+    work = sum(stage.busy for stage in stages)
+    rows = _rows(stages)
+    if len(rows) > most:
+        longest = sorted(range(len(rows)), key=lambda row: -rows[row][1])[: most - 1]
+        others = [row for number, row in enumerate(rows) if number not in longest]
+        rows = [rows[number] for number in sorted(longest)]
+        rows.append((f"{len(others)} others", sum(row[1] for row in others), 0.0))
+    return [
+        f"{'work':31} seconds   share    each",
+        *(f"{_row(name, seconds, work)} {format_seconds(each) if each else '':>9}" for name, seconds, each in rows),
+    ]
+
+
+def _rows(stages: Sequence[StageStats]) -> list[tuple[str, float, float]]:
+    """Name, seconds, and seconds for each position or row."""
+    rows = []
+    for stage in stages:
+        if stage.reads:
+            rows.append(("reading", stage.reading, stage.reading / stage.inputs))
+        if any(operation.timed for operation in stage.operations):
+            rows += [(operation.name, operation.seconds, operation.per_input) for operation in stage.operations]
+        elif stage.operations:
+            names = ", ".join(operation.name for operation in stage.operations)
+            rows.append((names, stage.between, stage.between / max(stage.inputs, 1)))
+    between = sum(stage.between for stage in stages if any(operation.timed for operation in stage.operations))
+    packing = sum(stage.packing for stage in stages)
+    rows += [("between operations", between, 0.0), ("packing", packing, 0.0)]
+    return [row for row in rows if row[1] > 0]

@@ -19,7 +19,7 @@ def explains_arguments(kind: ClassT) -> ClassT:
     """A class whose public methods, those of its bases too, say what to write for an argument that they have not."""
     methods = {name: method for base in reversed(kind.__mro__[:-1]) for name, method in vars(base).items()}
     for name, method in methods.items():
-        if not name.startswith("_") and not hasattr(method, "__wrapped__"):
+        if not name.startswith("_") and not (isinstance(method, FunctionType) and hasattr(method, "__wrapped__")):
             explained = _explained(f"{kind.__name__.replace('Methods', 'Dataset')}.{name}", method)
             if explained is not None:
                 setattr(kind, name, explained)

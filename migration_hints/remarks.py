@@ -55,11 +55,11 @@ class Remarks(metaclass=RemarksOfClass):
             return object.__getattribute__(self, name)  # raises what it raised before
 
 
-def _message(kind: Any, name: str) -> str:
+def _message(own: Any, name: str) -> str:
     """The remark on a name that objects of a class do not have, or nothing."""
     if name.startswith("_"):
         return ""
     from .methods import method_instead
 
-    remedy = method_instead(kind._asked_as, name)
-    return f"{kind._asked_as} has no {name}(); {remedy}." if remedy else ""
+    remedy = method_instead(own._asked_as, name)
+    return f"{own._asked_as} has no {name}(); {remedy}." if remedy else ""

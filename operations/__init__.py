@@ -6,7 +6,7 @@ from ..common.lazy_exports import names_from
 from .batch import Batch
 from .padding import batch_and_pad, pad_batch
 from .protocol import Operation
-from .several import Together, WindowShuffle
+from .several import WindowShuffle, ZipRows
 from .transforms import Filter, FlatMap, MapTransform, MapWithIndexTransform, RandomMapTransform
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ __all__ = [
     "RandomMapTransform",
     "RandomResizedCrop",
     "Resize",
-    "Together",
     "WindowShuffle",
+    "ZipRows",
     "batch_and_pad",
     "pad_batch",
 ]

@@ -37,14 +37,14 @@ class Chain(Generic[ChainT]):
     @property
     @abstractmethod
     def _operation_count(self) -> int:
-        """How many operations an element has gone through."""
+        """The number of operations that an element has gone through."""
 
     def then(self, operation: Operation) -> ChainT:
         """The dataset with an operation after it; one with a method here is applied by that, as `map`.
 
-        >>> from headrace import MapDataset, WindowShuffle
-        >>> sorted(MapDataset.range(4).to_iter_dataset().then(WindowShuffle(2, seed=0)))
-        [0, 1, 2, 3]
+        >>> from headrace import Filter, MapDataset
+        >>> list(MapDataset.range(4).then(Filter(lambda x: x % 2)))
+        [1, 3]
         """
         return self._then(operation.with_chain_seed(self._seed_for, self._operation_count))
 

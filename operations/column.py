@@ -72,7 +72,7 @@ class Column:
         return self._type in PYTHON_NUMBERS and (self._type is not int or self.spec.dtype == np.int64)
 
     def fits(self, leaf: Any) -> bool:
-        """Whether a batch whose first leaf is this one would get the same column."""
+        """A batch whose first leaf is this one would get the same column."""
         alike = self.many_at_once and self._is_like(leaf) and np.shape(leaf) == self._shape
         return bool(alike and (self._type is not int or np.asarray(leaf).dtype == self.spec.dtype))
 
@@ -138,7 +138,7 @@ class Column:
         self.array[row] = array[()]  # of a 0-d array of dtype object, the object
 
     def _mixes(self, leaf: Any) -> bool:
-        """Whether text stands among bytes, or bytes among text."""
+        """Text is among bytes, or bytes among text."""
         return isinstance(leaf, (str, bytes)) and not isinstance(leaf, self._text or object)
 
     def _widen(self, rows: int, dtype: np.dtype[Any], kind: type) -> None:
@@ -215,7 +215,7 @@ def _common(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 def _are_numbers(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Whether both are of numbers, of different kinds or sizes."""
+    """Both are of numbers, of different kinds or sizes."""
     return one.kind in NUMBERS and other.kind in NUMBERS and one.newbyteorder("=") != other.newbyteorder("=")
 
 

@@ -1,4 +1,4 @@
-"""What identifies an operation in a checkpoint: its kind, its name and its plain parameters.
+"""The identity of an operation in a checkpoint: its kind, its name and its plain parameters.
 
 In: an operation. Out: eight hexadecimal digits, the same when the same program is started again.
 """

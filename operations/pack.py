@@ -154,7 +154,7 @@ class Pack(Operation):
         return next(iter(self.settings.length))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """Which piece of which of these documents, those of a window, stands in which row."""
+        """The pieces of these documents, those of a window, by rows."""
         return Packer(self.settings).pieces(elements)
 
     def row(self, elements: Sequence[Element], pieces: Pieces) -> Element:

@@ -114,7 +114,7 @@ class pad_batch:  # noqa: N801 (used like a function: Batch(8, batch_fn=pad_batc
         return targets
 
     def _values(self, columns: Sequence[_Column]) -> dict[str, Any]:
-        """What each leaf is padded with."""
+        """The value that each leaf is padded with."""
         if not isinstance(self.value, Mapping):
             return {column.name: self.value for column in columns}
         values = dict.fromkeys((column.name for column in columns), 0)
@@ -157,7 +157,7 @@ class _Column:
         self.ragged = min(self.lengths) < self.longest
 
     def below(self, key: Any) -> bool:
-        """Whether it lies below a key of the elements."""
+        """It lies below a key of the elements."""
         return self.name.startswith(f"[{key!r}]")
 
     def mask(self, length: int) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""What an operation is to the loader: it connects itself in front of what follows.
+"""The base of operations, each of which connects itself in front of what follows.
 
 In: one element at a time, pushed by a call. Out: none, one or more elements, pushed on by calls of `then`.
 
@@ -30,7 +30,7 @@ class ArraySpec(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What failed.
+    """A failure.
 
     Attributes:
         number: of the operation.
@@ -53,7 +53,7 @@ Tell = Callable[[str, str], None]
 
 
 def tell_nobody(leaf: str, text: str) -> None:
-    """Where nobody is told."""
+    """Drop it."""
 
 
 def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
@@ -63,7 +63,7 @@ def allocate_plainly(specs: Sequence[ArraySpec]) -> list[NDArray[Any]]:
 
 @dataclass(slots=True)
 class Context:
-    """Where in the stream the element stands that is being pushed. Steps read it; the runner and some steps set it.
+    """The place in the stream of the element that is being pushed. Steps read it; the runner and some steps set it.
 
     Attributes:
         seed: seed of the random operations.

@@ -49,7 +49,7 @@ class WindowShuffle(Operation):
         return f"WindowShuffle({self.window_size})"
 
     def orders(self, number: int) -> Callable[[int, int, int, int], Sequence[int]]:
-        """What gives the order of a window: from its length, and the seed, position and row of its first element."""
+        """The function from the length of a window, and seed, position and row of its first element, to its order."""
         generator_at, own = KeyedGenerator(number).at, self.seed
 
         def order(count: int, seed: int, position: int, row: int) -> list[int]:
@@ -88,7 +88,7 @@ class WindowShuffleMethods(Chain[ChainT]):
         return self.then(WindowShuffle(window_size, seed))
 
 
-class Together(Operation):
+class ZipRows(Operation):
     """Puts elements together that come one after the other, those of several datasets in turn.
 
     Args:
@@ -104,8 +104,13 @@ class Together(Operation):
         self.takes = count
         self.names = tuple(names)
 
+    @property
+    def fingerprint(self) -> list[Any]:
+        """The description in a checkpoint, under the name that it had first."""
+        return ["Together", {"takes": self.takes, "names": list(self.names)}]
+
     def __repr__(self) -> str:
-        return f"Together({', '.join(self.names) or self.takes})"
+        return f"ZipRows({', '.join(self.names) or self.takes})"
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
         def push_together(group: Sequence[tuple[Any, ...]]) -> None:

@@ -134,7 +134,7 @@ class Layout:
         self.chunk = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(row_bytes, 1)))
 
     def fits(self, leaves: Sequence[Any], structure: Structure) -> bool:
-        """Whether a batch with this first element would get the same columns."""
+        """A batch with this first element would get the same columns."""
         return structure == self._structure and all(map(Column.fits, self._columns, leaves))
 
     def begin(self, structure: Structure, allocate: Allocate) -> None:

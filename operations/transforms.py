@@ -8,7 +8,7 @@ Every step says its operation's number when an exception passes through it: that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class KeyedRandomMap(Operation):
 
     @property
     def user_function(self) -> Callable[..., Any]:
-        """That of the transform."""
+        """The transform's."""
         return self.transform.function
 
     def with_chain_seed(self, seed_for: SeedFor, number: int) -> KeyedRandomMap:
@@ -128,7 +128,7 @@ class KeyedRandomMap(Operation):
         return KeyedRandomMap(self.transform, seed_for("random_map", self.seed), number)
 
     def connect(self, then: Step, context: Context, number: int) -> Step:
-        function, seed = self.transform.function, self.seed
+        function, seed = self.transform.function, cast(int, self.seed)
         generator_at = KeyedGenerator(self.number).at
 
         def keyed_random_map_step(element: Element) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import optree
+
+from ..errors import BatchError
 
 NAMESPACE = "headrace"
 
@@ -36,7 +39,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
 
 
 def is_leaf(tree: Any) -> bool:
-    """Whether a tree is a single leaf."""
+    """The tree is a single leaf."""
     return optree.tree_is_leaf(tree, namespace=NAMESPACE) and not _is_dataclass_instance(tree)
 
 
@@ -47,6 +50,25 @@ def leaf_names(structure: Structure) -> list[str]:
     ["['a'][0]", "['a'][1]"]
     """
     return [accessor.codify("") for accessor in structure.accessors()]
+
+
+def rows_of(batch: Any) -> Iterator[Any]:
+    """The rows of a batch, in order; the arrays of a row are views.
+
+    Raises:
+        BatchError: a leaf is no array with a leading axis, or leaves have unequal numbers of rows.
+
+    >>> import numpy as np
+    >>> [int(row["x"]) for row in rows_of({"x": np.arange(3)})]
+    [0, 1, 2]
+    """
+    leaves, structure = flatten(batch)
+    lengths = {leaf.shape[0] if getattr(leaf, "ndim", 0) else None for leaf in leaves}
+    if len(lengths) != 1 or None in lengths:
+        raise BatchError(
+            f"rebatch needs batches whose leaves have one leading axis in common; these have {sorted(map(str, lengths))} rows."
+        )
+    return (structure.unflatten(list(row)) for row in zip(*leaves))
 
 
 def bare_lists(tree: Any) -> list[str]:

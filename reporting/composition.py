@@ -1,7 +1,4 @@
-"""What a batch is made of.
-
-In: a loop. Out: its leaves, and the parts of a mix that it comes from.
-"""
+"""Finds the leaves of a batch, and the parts of a mix that it comes from."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class BatchLeaf(NamedTuple):
 
 
 class MixPart(NamedTuple):
-    """Of a mix."""
+    """A part of a mix."""
 
     name: str
     records: int  # that were delivered
@@ -41,14 +38,14 @@ class MixPart(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """Of the batches of a loop."""
+    """The leaves and parts of a loop's batches."""
 
     leaves: tuple[BatchLeaf, ...] = ()
     parts: tuple[MixPart, ...] = ()
 
 
 def composition(loop: Any) -> Composition:
-    """What is known. To know the leaves the first element is made once more, in this thread."""
+    """Find them, as far as known. For the leaves, the first element is made once more, in this thread."""
     host = host_iterator(loop)
     if host is None:
         return Composition()
@@ -72,7 +69,7 @@ def _parts_of_chain(loop: Any, host: DataLoaderIterator) -> tuple[MixPart, ...]:
 
 
 def _named_records(leaf: Any, stop: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Of the last positions: the name of a part, and what tells one of its records from the others."""
+    """For each record of the last positions, the name of its part and an identity."""
     positions = leaf.positions(max(stop - LOOKED_UP, 0), min(stop, leaf.total))
     for position, key in zip(positions.tolist(), leaf.record_keys(positions).tolist()):
         for used in used_records(leaf.source, key):

@@ -1,7 +1,4 @@
-"""Writes pictures into files, whole or not at all.
-
-In: bytes. Out: a file; or one error, as early as possible.
-"""
+"""Writes pictures into files, whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from ..files.whole_files import WholeFile, written_whole
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Whether a file can be written there, before much is done for it; nothing is left.
+    """Try to write there, before much is done for it; nothing is left.
 
     Raises:
         OutputError: it cannot.

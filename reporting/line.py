@@ -1,7 +1,4 @@
-"""A line that tells how a loop is doing, while it runs.
-
-In: an iterator. Out: the same elements, and a line on standard error or in a notebook.
-"""
+"""A line that tells how a loop is doing, while it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ SECONDS = 0.5
 def progress(
     iterator: Iterable[Any], *, description: str | None = None, disable: bool | None = None, file: Any = None
 ) -> Progress:
-    """Iterate, with a line that tells how fast it goes: steps/s, records/s, bytes/s, time waited for batches, epoch.
+    """Iterate, with a line of progress: steps/s, records/s, bytes/s, share of time waited for batches, epoch.
 
     The result stands in the iterator's place: length, state, `stats()`, `close()` and all else are the iterator's. The line
     stays away where nobody sees it, so that logs are not filled.
@@ -83,21 +80,17 @@ class Progress(Resumable):
         return f"progress({self._iterator!r})"
 
     def get_state(self) -> Any:
-        """That of the iterator."""
         return self._iterator.get_state()
 
     def set_state(self, state: Any, strict: bool = True) -> None:
-        """That of the iterator; the line goes on from there."""
         self._iterator.set_state(state, *(() if strict else (strict,)))
         self._end_line()
 
     def set_states(self, states: Sequence[Any], strict: bool = True) -> None:
-        """That of the iterator; the line goes on from there."""
         self._iterator.set_states(states, strict)
         self._end_line()
 
     def start_prefetch(self) -> None:
-        """That of the iterator."""
         self._iterator.start_prefetch()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from ..loader.timing.snapshot import Snapshot
 
 
 def without_line(loop: Any) -> Any:
-    """What `progress` goes around; other loops as they are."""
+    """Unwrap an iterator from `progress`; other loops as they are."""
     return getattr(loop, "without_line", loop)
 
 

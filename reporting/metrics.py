@@ -60,7 +60,7 @@ def serve(port: int, loops: Mapping[str, Any] | None = None, *, address: str = "
 
 
 class Server:
-    """What serves; made by `headrace.metrics.serve`. Close it, or use it as a context manager, to free the port.
+    """A server of metrics, from `headrace.metrics.serve`. Close it, or use it as a context manager, to free the port.
 
     Attributes:
         port: where it listens.
@@ -244,7 +244,7 @@ def _sources(host: DataLoaderIterator) -> dict[str, Any]:
 
 
 def _mean_lengths(source: Any) -> dict[str, float]:
-    """Of the arrays of records, by their names; none, where the source does not know."""
+    """Mean lengths of the arrays of records, by their names; none, where the source does not know."""
     try:
         return _MEANS[source]
     except (KeyError, TypeError):

@@ -11,7 +11,7 @@ from typing import Any
 
 from .files import written
 from .loops import both_stats
-from .timeline import Span, Timeline, timeline
+from .timeline import Interval, Timeline, timeline
 
 FEEDER_FLOWS = 1 << 40
 """Added to the numbers of a feeder's batches, which are below 0: the ids of flows are above 0."""
@@ -53,7 +53,7 @@ def write_timeline(shown: Timeline, path: str | os.PathLike[str]) -> Path:
 
 def _events(shown: Timeline) -> Iterator[dict[str, Any]]:
     yield _event("M", 0, name="process_name", args={"name": "headrace"})
-    flows: dict[int, list[Span]] = defaultdict(list)
+    flows: dict[int, list[Interval]] = defaultdict(list)
     for thread, track in enumerate(shown.tracks, 1):
         yield _event("M", thread, name="thread_name", args={"name": track.name})
         yield _event("M", thread, name="thread_sort_index", args={"sort_index": thread})

@@ -16,7 +16,7 @@ from ..common.messages import shorten
 from ..errors import MissingExtraError
 from ..loader.timing.snapshot import StageStats
 from .recording import Recording, Sample
-from .timeline import Span, Timeline, Track
+from .timeline import Interval, Timeline, Track
 
 COLOURS = {
     "waiting": "#d55e00",
@@ -42,7 +42,7 @@ NAME = 28
 
 
 def check_matplotlib() -> None:
-    """Whether pictures can be drawn.
+    """Refuse to draw without matplotlib.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -87,13 +87,13 @@ def steps_shown(shown: Timeline) -> tuple[float, float] | None:
     return None if best is None else (best[0].began, best[-1].ended)
 
 
-def _share_waited(waits: Sequence[Span]) -> float:
+def _share_waited(waits: Sequence[Interval]) -> float:
     seconds = waits[-1].ended - waits[0].began if waits else 0.0
     return sum(wait.ended - wait.began for wait in waits) / seconds if seconds > 0 else 0.0
 
 
 def timeline_plot(shown: Timeline) -> str:
-    """Who did what in a few steps; lines lead from the end of a task to the wait that its batch ended. "": nothing is known."""
+    """A few steps by thread; lines lead from the end of a task to the wait that its batch ended. "": nothing is known."""
     window = steps_shown(shown)
     if window is None or window[1] <= window[0]:
         return ""
@@ -120,7 +120,7 @@ def timeline_plot(shown: Timeline) -> str:
     return _drawn(1.2 + 0.42 * len(tracks), draw)
 
 
-def _within(track: Track, began: float, ended: float) -> list[Span]:
+def _within(track: Track, began: float, ended: float) -> list[Interval]:
     return [span for span in track.spans if span.ended > began and span.began < ended]
 
 
@@ -136,7 +136,7 @@ def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tu
 
 
 def operations_plot(stages: Sequence[StageStats]) -> str:
-    """What the work took."""
+    """Seconds of the work, by operation."""
     rows = _work(stages)
     whole = sum(seconds for _, _, seconds in rows)
     if whole <= 0:
@@ -165,7 +165,7 @@ def _work(stages: Sequence[StageStats]) -> list[tuple[str, str, float]]:
 
 
 def waits_plot(shown: Timeline) -> str:
-    """How long each of the last steps waited, and what your own work took."""
+    """The wait and your own work of each of the last steps."""
     waits = [span for span in shown.loop.spans if span.kind == "waiting"]
     own = [span for span in shown.loop.spans if span.kind == "own work"]
     if len(waits) < 2:
@@ -242,7 +242,7 @@ def memory_plot(samples: Sequence[Sample]) -> str:
 
 
 def parts_plot(recording: Recording) -> str:
-    """Of which parts of a mix the records are."""
+    """Records by part of a mix."""
     parts = recording.composition.parts
     whole = sum(part.records for part in parts)
     if not whole:

@@ -1,7 +1,4 @@
-"""Looks at the loops of a program again and again, and keeps what is needed to show how they did.
-
-In: loops that begin. Out: a recording of the one that took most of the time.
-"""
+"""Looks at the loops of a program again and again, and keeps what is needed to show how they did."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from ..loader.timing.listeners import listening
 from ..loader.timing.snapshot import Snapshot
 from .composition import Composition, composition
 from .loops import both_stats, host_iterator, snapshot
-from .memory import memory
+from .machine import memory
 
 SECONDS = 0.1
 """Between two looks, at first: a look takes about a millisecond."""
@@ -31,7 +28,7 @@ MOST = 600
 
 
 class Sample(NamedTuple):
-    """How far a loop was at a time."""
+    """A loop at some time."""
 
     at: float  # seconds of `time.perf_counter`
     loop: Snapshot
@@ -41,7 +38,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Recording:
-    """What a report shows of a loop."""
+    """All that a report shows of a loop."""
 
     told: str  # the loop, in words
     stats: IteratorStats | None
@@ -51,7 +48,7 @@ class Recording:
 
     @classmethod
     def of(cls, loop: Any, samples: tuple[Sample, ...] = ()) -> Recording:
-        """Of a loop as it is now.
+        """Record a loop as it is now.
 
         Raises:
             TypeError: it is no loop of headrace.

@@ -1,7 +1,4 @@
-"""Writes a page on what a loop did, which a browser shows without a network.
-
-In: a loop, or a recording. Out: one file of HTML, with its pictures in it.
-"""
+"""Writes a page on what a loop did, which a browser shows without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who did what when, over the last tasks of a loop.
+"""Turns the last tasks of a loop into spans of time, by thread.
 
 In: what was noted of tasks, and of a feeder's steps. Out: tracks of spans; each names what goes through it. Pure.
 """
@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal[
 
 
 @dataclass(frozen=True)
-class Span:
+class Interval:
     """Something that took time, in seconds of `time.perf_counter`."""
 
     kind: Kind
@@ -34,15 +34,15 @@ class Span:
 
 @dataclass(frozen=True)
 class Track:
-    """What one thread did, in order; a span may stand within the one before it."""
+    """The spans of one thread, in order; a span may lie within the one before it."""
 
     name: str
-    spans: tuple[Span, ...]
+    spans: tuple[Interval, ...]
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """What a loop did.
+    """The tracks of a loop.
 
     Attributes:
         tracks: that of the user's loop, those of a feeder, those of the workers.
@@ -54,12 +54,12 @@ class Timeline:
 
     @property
     def loop(self) -> Track:
-        """What the user's loop did."""
+        """The track of the user's loop."""
         return self.tracks[0]
 
 
 def timeline(stats: IteratorStats | None, fed: FeederStats | None = None) -> Timeline:
-    """Of the last tasks, and of a feeder's last steps."""
+    """Make it of the last tasks, and of a feeder's last steps."""
     tasks = stats.tasks if stats is not None else ()
     names = {} if stats is None else {stage.number: _stage_name(stage.operations) for stage in stats.stages}
     last = {stage.number for stage in stats.stages if stage.ends} if stats is not None else set()
@@ -73,26 +73,26 @@ def _stage_name(operations: Sequence[object]) -> str:
     return ", ".join(str(getattr(operation, "name", operation)) for operation in operations) or "read"
 
 
-def _loop(taken: Sequence[TaskEvent], known: Collection[int]) -> Iterator[Span]:
+def _loop(taken: Sequence[TaskEvent], known: Collection[int]) -> Iterator[Interval]:
     """Waits, and what is between them: the user's own work, or batches of tasks that were too short to be timed."""
-    waits = [Span("waiting", "wait for a batch", task.asked, task.taken, (task.block,)) for task in taken]
+    waits = [Interval("waiting", "wait for a batch", task.asked, task.taken, (task.block,)) for task in taken]
     whole = [all(block in known for block in range(one.block, other.block)) for one, other in pairwise(taken)]
     return _with_own_work(waits, [True, *whole])
 
 
-def _loop_of_feeder(steps: Sequence[BatchTimes]) -> Iterator[Span]:
+def _loop_of_feeder(steps: Sequence[BatchTimes]) -> Iterator[Interval]:
     waits = [
-        Span("waiting", "wait for a batch", step.asked, step.taken, (_flow_of_step(number),))
+        Interval("waiting", "wait for a batch", step.asked, step.taken, (_flow_of_step(number),))
         for number, step in enumerate(steps)
     ]
     return _with_own_work(waits, [True] * len(waits))
 
 
-def _with_own_work(waits: Sequence[Span], whole: Sequence[bool]) -> Iterator[Span]:
+def _with_own_work(waits: Sequence[Interval], whole: Sequence[bool]) -> Iterator[Interval]:
     ended = waits[0].began if waits else 0.0
     for wait, follows in zip(waits, whole):
         if wait.began > ended:
-            own = Span("own work", "your own work", ended, wait.began)
+            own = Interval("own work", "your own work", ended, wait.began)
             yield own if follows else replace(own, kind="not timed", name="steps that were not timed")
         began = max(wait.began, ended)
         ended = max(wait.ended, began)
@@ -106,12 +106,12 @@ def _feeder(steps: Sequence[BatchTimes], taken: Sequence[TaskEvent]) -> tuple[Tr
         times, flow = step.made, _flow_of_step(number)
         blocks = taken[bisect_left(moments, times.read_from) : bisect_left(moments, times.read_to)]
         flows = (*(task.block for task in blocks), flow)
-        reads.append(Span("waiting", "wait for the host's batch", times.read_from, times.read_to, flows))
+        reads.append(Interval("waiting", "wait for the host's batch", times.read_from, times.read_to, flows))
         if times.transformed > times.read_to:
-            reads.append(Span("transforming", "transform", times.read_to, times.transformed))
+            reads.append(Interval("transforming", "transform", times.read_to, times.transformed))
         if times.agreed > times.agree_from:
-            sends.append(Span("agreeing", "agree with other hosts", times.agree_from, times.agreed))
-        sends.append(Span("transfer", "transfer", times.agreed, times.transferred, (flow,)))
+            sends.append(Interval("agreeing", "agree with other hosts", times.agree_from, times.agreed))
+        sends.append(Interval("transfer", "transfer", times.agreed, times.transferred, (flow,)))
     return Track("feeder: reads", tuple(reads)), Track("feeder: sends", tuple(sends))
 
 
@@ -126,17 +126,17 @@ def _workers(tasks: Sequence[TaskEvent], names: dict[int, str]) -> Iterator[Trac
         yield Track(f"worker {worker}", tuple(_of_worker(own, names)))
 
 
-def _of_worker(tasks: Sequence[TaskEvent], names: dict[int, str]) -> Iterator[Span]:
+def _of_worker(tasks: Sequence[TaskEvent], names: dict[int, str]) -> Iterator[Interval]:
     ended = tasks[0].times.began
     for task in tasks:
         others = task.times.tasks - 1
         if others and task.times.began > ended:
-            yield Span("not timed", f"{others} tasks that were not timed", ended, task.times.began)
+            yield Interval("not timed", f"{others} tasks that were not timed", ended, task.times.began)
         yield from _spans(task, names)
         ended = task.times.ended
 
 
-def _spans(task: TaskEvent, names: dict[int, str]) -> Iterator[Span]:
+def _spans(task: TaskEvent, names: dict[int, str]) -> Iterator[Interval]:
     times = task.times
     inputs = ("rows in", times.inputs) if task.made_of else ("positions", f"{task.start} to {task.stop - 1}")
     told = (
@@ -150,11 +150,11 @@ def _spans(task: TaskEvent, names: dict[int, str]) -> Iterator[Span]:
     )
     name = names.get(task.stage, f"stage {task.stage}")
     given_on = (task.block,) if times.rows else ()
-    yield Span("task", name, times.began, times.ended, (*given_on, *task.made_of), told)
+    yield Interval("task", name, times.began, times.ended, (*given_on, *task.made_of), told)
     if times.reading > 0:
-        yield Span("reading", "reading", times.began, min(times.began + times.reading, times.ended - times.packing))
+        yield Interval("reading", "reading", times.began, min(times.began + times.reading, times.ended - times.packing))
     if times.packing > 0:
-        yield Span("packing", "packing", times.ended - times.packing, times.ended)
+        yield Interval("packing", "packing", times.ended - times.packing, times.ended)
 
 
 def _ready(tasks: Sequence[TaskEvent]) -> Iterator[tuple[float, int]]:

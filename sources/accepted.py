@@ -121,20 +121,20 @@ def _refuse_no_source(data: Any) -> None:
 
 
 def _reader_of(path: str) -> str:
-    """What reads the files of a path."""
+    """The source that reads the files of a path."""
     found = [reader for suffix, reader in _READERS.items() if suffix in path.lower()]
     return found[0] if found else "what reads it, headrace.ArrayRecordDataSource(path) or ParquetDataSource(path)"
 
 
 def _is_dataset(value: Any) -> bool:
-    """Whether it gives records by number and is none of the containers that hold leaves."""
+    """True of what gives records by number and is none of the containers that hold leaves."""
     plain = (str, bytes, list, tuple, range, Mapping)
     is_array = hasattr(value, "__array__")
     return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not is_array and not isinstance(value, plain)
 
 
 def _is_list_of_records(value: Any) -> bool:
-    """Whether it is a list, or a range, without arrays in it: a tree of columns has some."""
+    """True of a list, or a range, without arrays in it: a tree of columns has some."""
     return isinstance(value, (list, tuple, range)) and not _has_array(value)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Sized(Protocol):
-    """What the cache asks of a block."""
+    """A block that the cache keeps."""
 
     nbytes: int
 
@@ -50,7 +50,6 @@ class BlockCache(Generic[BlockT]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes kept at this moment."""
         return self._bytes
 
     def get(self, number: int) -> BlockT:
@@ -67,7 +66,6 @@ class BlockCache(Generic[BlockT]):
         return waiting.result() if waiting is not None else self._fill(number, mine)
 
     def clear(self) -> None:
-        """Forgets every block."""
         with self._lock:
             self._clear()
 

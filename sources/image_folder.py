@@ -141,7 +141,6 @@ class ImageFolderDataSource:
 
     @property
     def file_count(self) -> int:
-        """In how many files the records lie."""
         return len(self)
 
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
@@ -168,7 +167,6 @@ class ImageFolderDataSource:
         return {"image": image, "label": int(self._listing.labels[key])}
 
     def file_place(self, key: int) -> FilePlace:
-        """Where an image lies: each is a file."""
         return FilePlace(self._listing.path(key), 0, f"class {self.classes[self._listing.labels[key]]}")
 
     @functools.cached_property
@@ -208,7 +206,6 @@ def _names(argument: str, given: Any) -> tuple[str, ...]:
 
 
 def _images(path: str, extensions: tuple[str, ...], storage: StorageOptions) -> Iterator[_Image]:
-    """The images that a path stands for, sorted."""
     files = file_system_of(path, storage)
     if not files.is_directory(path):
         for found in find_files(path, (), storage):
@@ -244,7 +241,7 @@ def _below(root: str) -> Iterator[str]:
 
 
 def _leads_back(folder: str, root: str) -> bool:
-    """Whether a link leads to a folder on the way to it, by links or not, which would be listed without end."""
+    """True of a link to a folder on the way to it, by links or not, which would be listed without end."""
     if not os.path.islink(folder):
         return False
     target, way = os.path.realpath(folder), os.path.dirname(folder)

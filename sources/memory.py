@@ -88,7 +88,7 @@ class MemorySource:
 
     @cached_property
     def lengths(self) -> Any:
-        """Of arrays, `int64[records]`; of dicts a dict with such an array for each leaf that is an array. None if none is.
+        """Lengths of arrays, `int64[records]`; of dicts a dict with such an array for each leaf that is one. None if none is.
 
         >>> MemorySource([np.arange(3), np.arange(5)]).lengths
         array([3, 5])

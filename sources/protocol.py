@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -62,24 +61,8 @@ class DataSource(Protocol[RecordT_co]):
         ...
 
 
-class ClosesFiles:
-    """A source whose files are closed at the end of a `with` block; it stays usable: reading opens them again."""
-
-    def close(self) -> None:
-        """Closes the open files."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
 def is_asynchronous(source: Any) -> bool:
-    """Whether a source's reads are coroutines.
+    """True if a source's reads are coroutines.
 
     >>> is_asynchronous([1, 2])
     False
@@ -89,7 +72,7 @@ def is_asynchronous(source: Any) -> bool:
 
 
 def reads_singly(source: Any) -> bool:
-    """Whether readers share a batch of a source's records, record by record.
+    """True if readers share a batch of a source's records, record by record.
 
     >>> reads_singly([1, 2])
     True
@@ -98,7 +81,7 @@ def reads_singly(source: Any) -> bool:
 
 
 def is_in_event_loop(source: Any) -> bool:
-    """Whether a source's records are read by coroutines, with its `read_in_loop`.
+    """True if a source's records are read by coroutines, with its `read_in_loop`.
 
     >>> is_in_event_loop([1, 2])
     False
@@ -107,7 +90,7 @@ def is_in_event_loop(source: Any) -> bool:
 
 
 def is_hugging_face(data: Any) -> bool:
-    """Whether it is a `datasets.Dataset`; a subclass of it may read otherwise. Imports nothing."""
+    """True of a `datasets.Dataset`; a subclass of it may read otherwise. Imports nothing."""
     kind = type(data)
     return kind.__module__ == "datasets.arrow_dataset" and kind.__name__ == "Dataset"
 
@@ -143,7 +126,7 @@ def _all_at_once(source: DataSource[Any], many: Callable[[Any], Any]) -> Reader:
 
 
 def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
-    """What `__getitems__` of a source returned for so many keys, as a list, tuple or array.
+    """The records that `__getitems__` of a source returned for `count` keys, as a list, tuple or array.
 
     Raises:
         SourceError: it is no sequence of so many records.

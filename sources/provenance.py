@@ -58,6 +58,10 @@ class UsedRecord(NamedTuple):
         """The same, of a dataset of that name; "" for one without a name."""
         return self._replace(datasets=(name, *self.datasets)) if name else self
 
+    def placed(self, **place: Any) -> UsedRecord:
+        """The same, in another place: a row, or a segment with its tokens."""
+        return self._replace(**place)
+
 
 def used_records(source: Any, key: int) -> Sequence[UsedRecord]:
     """The records behind a key: of a source that is made of others, what its `made_of(key)` says.
@@ -72,9 +76,9 @@ def used_records(source: Any, key: int) -> Sequence[UsedRecord]:
 
 def in_row(used: Sequence[UsedRecord], row: int) -> list[UsedRecord]:
     """The same records, in a row of a batch."""
-    return [each._replace(row=row) for each in used]
+    return [each.placed(row=row) for each in used]
 
 
 def in_segment(used: Sequence[UsedRecord], segment: int, tokens: tuple[TokenSpan, ...]) -> list[UsedRecord]:
     """The same records, as a segment of a packed row."""
-    return [each._replace(segment=segment, tokens=tokens) for each in used]
+    return [each.placed(segment=segment, tokens=tokens) for each in used]

@@ -54,7 +54,6 @@ class RangeDataSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """The three numbers of the range."""
         whole = self._range
         return {"kind": "RangeDataSource", "start": whole.start, "stop": whole.stop, "step": whole.step}
 

@@ -18,7 +18,7 @@ ENDLESS = (1 << 63) - 1
 
 
 class RunThroughSource:
-    """What the engine reads in order, in one worker. A state is any JSON value; bytes may be in it.
+    """A source that is read in order, in one worker. A state is any JSON value; bytes may be in it.
 
     Args:
         dataset: that is run through.
@@ -37,7 +37,7 @@ class RunThroughSource:
 
     @property
     def dataset(self) -> Any:
-        """What is run through."""
+        """The dataset that is run through."""
         return self._dataset
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class RunThroughSource:
         return opened
 
     def state_of(self, iterator: Any) -> str:
-        """Where an iterator stands."""
+        """The state of an iterator, as text."""
         state = iterator.get_state()
         try:
             return json.dumps(state, default=_as_text, separators=(",", ":"))

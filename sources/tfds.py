@@ -105,7 +105,7 @@ class TfdsDataSource:
         return [decode(record, decoders=self._decoders) for record in self._files.__getitems__(checked)]
 
     def file_place(self, key: int) -> FilePlace | None:
-        """Where an example lies; None in files of another format."""
+        """The place of an example; None in files of another format."""
         return None if self._files is None else self._files.file_place(key)
 
     @property
@@ -166,7 +166,7 @@ def _open_in_store(name: str, split: str, url: str, decoders: Any, storage: Stor
 
 
 def _open(name: str, split: str, where: str, folder: str | None, decoders: Any) -> Any:
-    """What `tfds.data_source` gives; `where` stands in errors."""
+    """Open `tfds.data_source`; errors name `where`."""
     tfds = _library()
     if not isinstance(split, str):
         raise TypeError(f"split must be a string such as 'train' or 'train[:80%]', not {type(split).__name__}")

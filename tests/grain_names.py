@@ -40,9 +40,9 @@ REMARKS = {
         BETTER,
         "the stream of Grain with 0 workers, whatever `worker_count`; if all records are dropped, that is an error",
     ),
-    "DataLoaderIterator": (BETTER, "states go on with any number of workers; those of Grain are read"),
+    "DataLoaderIterator": (BETTER, "states continue with any number of workers; those of Grain are read"),
     "PyGrainDatasetIterator": (BETTER, "as `DataLoaderIterator`"),
-    "DatasetIterator": (BETTER, "states go on with any number of workers"),
+    "DatasetIterator": (BETTER, "states continue with any number of workers"),
     "MapDataset": (
         BETTER,
         "`ds[[3, 1, 4]]`; a generator is valid during the call only; a map that gives None leaves nothing out (`filter` does),"

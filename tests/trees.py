@@ -16,7 +16,7 @@ from headrace.loader.plan.nodes import Apply, Joined, Node, Read
 from headrace.loader.plan.rules.in_turn import Interleaved, InTurn
 from headrace.loader.plan.rules.mix import MixRows
 from headrace.loader.plan.rules.of_one import Again, All, First
-from headrace.operations import Together, WindowShuffle
+from headrace.operations import WindowShuffle, ZipRows
 from headrace.operations.transforms import as_operation
 from headrace.samplers.mix.order import MixOrder
 from headrace.sources import as_source
@@ -96,7 +96,7 @@ TREES: dict[str, Callable[[Any], Node]] = {
         Joined(
             (numbers(0, 20, shard), apply(numbers(500, 40, shard), Filter(lambda x: x % 2))), InTurn(2, together=False)
         ),
-        Together(2, ["a", "b"]),
+        ZipRows(2, ["a", "b"]),
         Batch(3),
     ),
     "limit": lambda shard: Joined((apply(numbers(0, 50, shard), Filter(_odd)),), First(17)),

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
-from ..reporting.pictures import Pictures
+from ..reporting.files import check_writable
+from ..reporting.loops import both_stats
+from ..reporting.perfetto import write_timeline
+from ..reporting.plots import check_matplotlib
+from ..reporting.recording import Recorder, Recording
+from ..reporting.report import write_recording
+from ..reporting.timeline import timeline
 from .programs import Program, told_of
 
 _EXAMPLE = """examples:
@@ -95,7 +101,7 @@ def _bench(options: argparse.Namespace) -> int:
 
     if options.html is not None and options.html == options.timeline:
         raise OutputError(f"{options.html} cannot be the page and the timeline, too; name two files.")
-    pictures = Pictures(options.html, options.timeline)
+    pictures = _Pictures(options.html, options.timeline)
     with pictures.of_loops():
         diagnosis: Diagnosis = _diagnosed(Program.parsed(options.program), options)
     files = pictures.write(str(diagnosis))
@@ -123,3 +129,43 @@ def _diagnosed(program: Program, options: argparse.Namespace) -> Any:
 def _quiet() -> Iterator[None]:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield
+
+
+class _Pictures:
+    """Those of one run. What keeps them from being written is found before it.
+
+    Raises:
+        OutputError: a file cannot be written.
+        MissingExtraError: a library is not installed.
+    """
+
+    def __init__(self, report: Path | None, timeline_file: Path | None) -> None:
+        self._report, self._timeline = report, timeline_file
+        self._recorder: Recorder | None = None
+        if report is not None:
+            check_matplotlib()
+        for path in (report, timeline_file):
+            if path is not None:
+                check_writable(path)
+
+    @contextlib.contextmanager
+    def of_loops(self) -> Iterator[None]:
+        """Pictures are of the loops that begin within; where none is wanted, nothing is done."""
+        if self._report is None and self._timeline is None:
+            yield
+            return
+        with Recorder() as self._recorder:
+            yield
+
+    def write(self, verdict: str) -> list[Path]:
+        """Write them; the files."""
+        found = None if self._recorder is None else self._recorder.longest()
+        if found is None:
+            return []
+        loop, samples = found
+        files = []
+        if self._report is not None:
+            files.append(write_recording(Recording.of(loop, samples), self._report, verdict))
+        if self._timeline is not None:
+            files.append(write_timeline(timeline(*both_stats(loop)), self._timeline))
+        return files

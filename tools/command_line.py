@@ -21,7 +21,7 @@ from ..errors import HeadraceError
 from .bench import add_bench
 from .checkpoints import checkpoints, compared
 from .conversions import add_convert, add_verify
-from .planning.command import add_plan
+from .plan import add_plan
 from .provenance.commands import add_diff, add_trace
 
 _WITH_MORE = ("bench", "convert", "diff", "plan", "trace")

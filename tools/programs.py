@@ -1,7 +1,4 @@
-"""Runs a user's program, given as PROGRAM.py or PROGRAM.py:name, and finds the loader in it.
-
-In: what stands on the command line. Out: the program's names, and its loader. What goes wrong in the program is one error.
-"""
+"""Runs a user's program, given as PROGRAM.py or PROGRAM.py:name, and finds the loader in it."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class Program:
 
     @classmethod
     def parsed(cls, text: str) -> Program:
-        """What `PROGRAM.py` or `PROGRAM.py:name` means.
+        """Parse `PROGRAM.py` or `PROGRAM.py:name`.
 
         >>> Program.parsed("examples/train.py:loader")
         Program(path=PosixPath('examples/train.py'), name='loader')
@@ -110,7 +107,7 @@ class Program:
 
 
 def loaders_in(names: Mapping[str, Any]) -> list[str]:
-    """Which of a program's names are loaders; of one that has several names, the first."""
+    """The names of loaders in a program; of one that has several, the first."""
     found: dict[int, str] = {}
     for name, value in names.items():
         if isinstance(value, LOADERS):
@@ -169,7 +166,7 @@ _OURS = "headrace: "
 
 
 def _notes(error: Exception) -> list[str]:
-    """Where in the pipeline it happened."""
+    """The note that says where in the pipeline it happened."""
     return [note for note in getattr(error, "__notes__", ()) if note.startswith(_OURS)][:1]
 
 

@@ -30,16 +30,16 @@ class Choice(Protocol):
 
     @property
     def parameters(self) -> Any:
-        """What tells it from others, in plain JSON values."""
+        """The values that tell it from others, in plain JSON."""
 
     @property
     def mixes(self) -> Sequence[Any]:
-        """The weights of a mix, as `Node` says."""
+        """The weights of a mix; see `Node`."""
         return ()
 
     @property
     def selections(self) -> Sequence[Any]:
-        """What is plain in a user's map, as `Node` says."""
+        """All that is plain in a user's map; see `Node`."""
         return ()
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
@@ -71,16 +71,13 @@ class OneAfterAnother(Choice):
 
     @property
     def length(self) -> int:
-        """As the protocol says."""
         return sum(self.lengths)
 
     @property
     def parameters(self) -> Any:
-        """As the protocol says."""
         return list(self.lengths)
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """As the protocol says."""
         lengths = np.array(self.lengths, dtype=np.int64)
         epochs = indices // self.length
         places = indices - epochs * self.length
@@ -102,26 +99,22 @@ class ByMap(Choice):
 
     @property
     def length(self) -> int:
-        """As the protocol says."""
         return len(self.mapping)
 
     @property
     def parameters(self) -> Any:
-        """As the protocol says; a digest, as a mapping may be a long list."""
+        """A digest, as a mapping may be a long list."""
         return [self.length, digest(described(self.mapping), 12)]
 
     @property
     def selections(self) -> list[Any]:
-        """As the protocol says."""
         return [described_whole(self.mapping)]
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """As the protocol says."""
         places = np.array([self.one(index) for index in indices.tolist()], dtype=np.int64).reshape(-1, 2)
         return places[:, 0], places[:, 1]
 
     def one(self, index: int) -> tuple[int, int]:
-        """As the protocol says."""
         number, inner = self.mapping[index]
         if not -self.datasets <= number < self.datasets:
             raise IndexError(
@@ -150,7 +143,7 @@ class ByWeights(Choice):
     records_per_step: int
 
     def sampler(self, orders: Mapping[str, Any]) -> MixSampler:
-        """As the protocol says; it knows how to go on after the weights were changed."""
+        """It knows how to go on after the weights were changed."""
         return MixSampler(
             orders,
             self.weights,
@@ -165,31 +158,27 @@ class ByWeights(Choice):
 
     @cached_property
     def length(self) -> int:
-        """As the protocol says."""
         return len(self._mix)
 
     @property
     def parameters(self) -> Any:
-        """As the protocol says."""
         return self._mix.fingerprint
 
     @property
     def mixes(self) -> list[Any]:
-        """As the protocol says."""
         return [shares(self._mix.fingerprint)]
 
     @cached_property
     def _numbers(self) -> Indices:
-        """Of the datasets, by the numbers that the order gives them."""
+        """The numbers of the datasets, by those that the order gives them."""
         return np.array(list(map(list(self.lengths).index, self._mix.order.names)), dtype=np.int64)
 
     @cached_property
     def _drawn(self) -> Indices:
-        """How many elements of each there are in an epoch."""
+        """The number of elements of each in an epoch."""
         return self._mix.order.counts(self.length) if self.length < ENDLESS else np.zeros_like(self._numbers)
 
     def many(self, indices: Indices) -> tuple[Indices, Indices]:
-        """As the protocol says."""
         if len(indices) == 0:
             return indices, indices
         epochs = indices // self.length

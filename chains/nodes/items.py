@@ -222,7 +222,7 @@ class FlatMapped(Regrouped):
         return () if element is None else self.run((element,), *self.input.place(index))
 
     def dataset_at(self, index: int) -> str | None:
-        """That of the element it was made of."""
+        """The dataset of the element it was made of."""
         return self.input.dataset_at(index // self._fan_out)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:

@@ -37,16 +37,14 @@ class Chosen(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """As the base says."""
         return self.nodes
 
     @cached_property
     def length(self) -> int:
-        """As the base says."""
         return self.choice.length
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says; each node is asked once."""
+        """Each node is asked once."""
         which, inner = self.choice.many(indices)
         found: list[Any] = [None] * len(indices)
         for number in np.unique(which).tolist():
@@ -56,7 +54,6 @@ class Chosen(Node):
         return found
 
     def getter(self) -> Get:
-        """As the base says."""
         gets, choose = [node.getter() for node in self.nodes], self.choice.one
 
         def chosen(index: int) -> Any:
@@ -66,16 +63,14 @@ class Chosen(Node):
         return chosen
 
     def dataset_at(self, index: int) -> str:
-        """As the base says."""
         return self.names[self.choice.one(index)[0]]
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """As the base says."""
         number, inner = self.choice.one(index)
         return [used.named(self.names[number]) for used in self.nodes[number].made_of(inner)]
 
     def lengths_at(self, indices: Indices) -> Any:
-        """As the base says.
+        """Those of the nodes, if all tell them.
 
         Raises:
             PackError: the elements of two datasets have not the same leaves.
@@ -102,22 +97,19 @@ class Chosen(Node):
 
     @property
     def parameters(self) -> Any:
-        """As the base says."""
         return [type(self.choice).__name__, self.names, self.choice.parameters]
 
     @property
     def mixes(self) -> list[Any]:
-        """As the base says."""
         return [*self.choice.mixes, *super().mixes]
 
     @property
     def selections(self) -> list[Any]:
-        """As the base says."""
         return [*self.choice.selections, *super().selections]
 
     @property
     def line(self) -> Line:
-        """As the base says; the orders of the nodes become part of one order, which is computed in blocks."""
+        """The orders of the nodes become part of one order, which is computed in blocks."""
         parts = [node.apart for node in self.nodes]
         limit = ENDLESS // len(parts)
         source = MixedSource({name: _as_source(base, limit) for name, (base, _) in zip(self.names, parts)})
@@ -162,26 +154,23 @@ class ChosenKeys:
 
     @property
     def length(self) -> int:
-        """As the protocol says."""
         return self.choice.length
 
     @property
     def epoch_length(self) -> int | None:
-        """As the protocol says."""
         return None
 
     @property
     def parameters(self) -> Any:
-        """What tells it from others."""
+        """The values that tell it from others."""
         return [type(self.choice).__name__, self.choice.parameters, *(order.fingerprint for order in self.orders)]
 
     @property
     def selections(self) -> list[Any]:
-        """As of a node; `ChainOrder` keeps a digest."""
+        """See `Node`; `ChainOrder` keeps a digest."""
         return list(self.choice.selections)
 
     def many(self, indices: Indices) -> Indices:
-        """As the protocol says."""
         which, inner = self.choice.many(indices)
         keys = np.empty(len(indices), dtype=np.int64)
         for number, order in enumerate(self.orders):
@@ -190,7 +179,6 @@ class ChosenKeys:
         return keys
 
     def one(self, index: int) -> int:
-        """As the protocol says."""
         return int(self.many(np.array([index], dtype=np.int64))[0])
 
 
@@ -203,30 +191,26 @@ class Zipped(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """As the base says."""
         return self.nodes
 
     @property
     def length(self) -> int:
-        """As the base says."""
         return self.nodes[0].length
 
     @property
     def may_be_none(self) -> bool:
-        """As the base says: a tuple is there, whatever is in it."""
+        """A tuple is there, whatever is in it."""
         return False
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
         return list(map(self._together, zip(*(node.records(indices) for node in self.nodes))))
 
     def getter(self) -> Get:
-        """As the base says."""
         gets = [node.getter() for node in self.nodes]
         return lambda index: self._together(tuple(get(index) for get in gets))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """As the base says: those of all of them."""
+        """Those of all of them."""
         names = self.names or tuple(map(str, range(len(self.nodes))))
         return [used.named(name) for name, node in zip(names, self.nodes) for used in node.made_of(index)]
 
@@ -235,7 +219,7 @@ class Zipped(Node):
 
     @property
     def parameters(self) -> Any:
-        """As the base says: the names, if there are any."""
+        """The names, if there are any."""
         return list(self.names) or None
 
 
@@ -248,17 +232,15 @@ class Own(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """As the base says: as far as it said what it is made of."""
+        """As far as it said what it is made of."""
         return self.nodes
 
     @cached_property
     def length(self) -> int:
-        """As the base says."""
         return len(self.dataset)
 
     @property
     def may_be_none(self) -> bool:
-        """As the base says."""
         return True
 
     @property
@@ -267,33 +249,29 @@ class Own(Node):
         return None
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
         return list(map(self.getter(), indices.tolist()))
 
     def getter(self) -> Get:
-        """As the base says."""
         return cast(Get, self.dataset.__getitem__)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """As the base says: what it makes its elements of, the user knows."""
+        """Only the user knows what it makes its elements of."""
         return [UsedRecord(self.dataset, index)]
 
     @property
     def reads_ahead(self) -> Any:
-        """As the base says."""
         return super().reads_ahead if self.nodes else True
 
     @property
     def reads_singly(self) -> bool:
-        """As the base says: it is asked element by element."""
+        """It is asked element by element."""
         return True
 
     @property
     def operations(self) -> int:
-        """As the base says; it may be one itself."""
+        """It may be one itself."""
         return super().operations + 1
 
     @property
     def parameters(self) -> Any:
-        """As the base says."""
         return [type(self.dataset).__qualname__, self.length, plain_attributes(self.dataset)]

@@ -57,7 +57,7 @@ class Line:
     alone: VectorSampler | None = None
 
     def reordered(self, index_map: IndexMap) -> Line | None:
-        """What it gives, in another order; None where that is not the same as reordering what it gets."""
+        """The same in another order; None where that is not the same as reordering what it gets."""
         if index_map.keeps_indices:
             assert isinstance(index_map, Repeat), "no other map does so"
             return self._repeated(index_map.epochs)

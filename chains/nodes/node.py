@@ -60,17 +60,17 @@ class Node:
 
     @property
     def parameters(self) -> Any:
-        """What tells the node from others of its kind, in values that `described` takes."""
+        """The values that tell the node from others of its kind."""
         raise NotImplementedError
 
     @property
     def identity(self) -> list[Any]:
-        """What the node and all below it are, in plain values."""
+        """The node and all below it, in plain values."""
         return [self.kind, self.parameters, *(node.identity for node in self.inputs)]
 
     @property
     def mixes(self) -> list[Any]:
-        """What a state tells of the mixes that this is or is made from, so that a changed one is noticed: their weights."""
+        """The weights of the mixes that this is or is made from: a state keeps them, so that a changed one is noticed."""
         return [mix for node in self.inputs for mix in node.mixes]
 
     @property
@@ -85,7 +85,7 @@ class Node:
 
     @property
     def may_be_none(self) -> bool:
-        """Whether an element may be None because it was left out."""
+        """An element may be None because it was left out."""
         return self.sparse_as is not None or any(node.may_be_none for node in self.inputs)
 
     @property
@@ -95,17 +95,17 @@ class Node:
 
     @property
     def reshuffles(self) -> bool:
-        """Whether elements stand at other indices in each epoch."""
+        """Elements have other indices in each epoch."""
         return any(node.reshuffles for node in self.inputs)
 
     @property
     def exchanges(self) -> bool:
-        """Whether each epoch has other elements, as it is a part of what is shuffled anew."""
+        """Each epoch has other elements, as it is a part of a dataset that is shuffled anew."""
         return any(node.exchanges for node in self.inputs)
 
     @property
     def operations(self) -> int:
-        """How many operations an element has gone through, at most."""
+        """The most operations that an element has gone through."""
         return max((node.operations for node in self.inputs), default=0)
 
     @property
@@ -116,7 +116,7 @@ class Node:
 
     @property
     def reads_singly(self) -> bool:
-        """Whether readers share many elements, one by one: as below."""
+        """Readers share many elements, one by one."""
         return any(node.reads_singly for node in self.inputs)
 
     def lengths_at(self, indices: Indices) -> Any:
@@ -137,7 +137,7 @@ class Node:
 
     @property
     def line(self) -> Line:
-        """What the engine runs."""
+        """The part that the engine runs."""
         return self.evaluated
 
     @property
@@ -192,7 +192,6 @@ class Evaluated:
         return self._node.records(indices)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """As of a source."""
         return self._node.made_of(index)
 
     @property
@@ -208,7 +207,7 @@ class Evaluated:
 
 
 def fingerprint_of_node(node: Node) -> dict[str, Any]:
-    """What identifies a node as a source, in plain JSON values."""
+    """The identity of a node as a source, in plain JSON values."""
     later = {name: digest(told, 12) for name, told in (("mixes", node.mixes), ("selections", node.selections)) if told}
     return {"kind": "MapDataset", "records": node.length, "chain": digest(node.identity, 12), **later}
 
@@ -221,16 +220,15 @@ class OnOne(Node):
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """As the base says."""
         return (self.input,)
 
     @property
     def length(self) -> int:
-        """That of the input, unless said otherwise."""
+        """As many as the input."""
         return self.input.length
 
     def dataset_at(self, index: int) -> str | None:
-        """That of the input, unless said otherwise."""
+        """The dataset of the input's element."""
         return self.input.dataset_at(index)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:

@@ -59,26 +59,22 @@ class Packed(OnOne):
 
     @property
     def length(self) -> int:
-        """As the base says."""
         return self.plan.rows
 
     @property
     def operations(self) -> int:
-        """As the base says."""
         return self.input.operations + 1
 
     @property
     def may_be_none(self) -> bool:
-        """As the base says."""
         return False
 
     @property
     def parameters(self) -> Any:
-        """As the base says."""
         return [fingerprint(self.operation), self.operation.window, self.length]
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says; all documents are read in one call."""
+        """All documents are read in one call."""
         if not len(indices):
             return []
         pieces = end_to_end([self.plan.row(index) for index in (indices % self.length).tolist()])
@@ -87,7 +83,7 @@ class Packed(OnOne):
             return self.operation.planned(documents, pieces)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """As the base says: the pieces of documents in a row."""
+        """The pieces of documents in a row."""
         pieces = self.plan.row(index % self.length)
         spans = enumerate(zip(pieces.documents.tolist(), pieces.spans), start=1)
         return [

@@ -24,19 +24,15 @@ class Seeded(OnOne):
     seed: int
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
         return self.input.records(indices)
 
     def getter(self) -> Get:
-        """As the base says."""
         return self.input.getter()
 
     def lengths_at(self, indices: Indices) -> Any:
-        """As the base says."""
         return self.input.lengths_at(indices)
 
     def place(self, index: int) -> tuple[int, int]:
-        """As the base says."""
         return self.input.place(index)
 
     @property
@@ -51,12 +47,10 @@ class Seeded(OnOne):
 
     @property
     def line(self) -> Line:
-        """As the base says."""
         return self.input.line
 
     @property
     def apart(self) -> tuple[Node, Line]:
-        """As the base says."""
         return self.input.apart
 
 
@@ -68,49 +62,40 @@ class Reordered(OnOne):
 
     @property
     def length(self) -> int:
-        """As the base says."""
         return self.index_map.length
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
         return self.input.records(self.index_map.many(indices))
 
     def getter(self) -> Get:
-        """As the base says."""
         get, index_below = self.input.getter(), self.index_map.one
         return lambda index: get(index_below(index))
 
     def lengths_at(self, indices: Indices) -> Any:
-        """As the base says."""
         return self.input.lengths_at(self.index_map.many(indices))
 
     @property
     def parameters(self) -> Any:
-        """As the base says."""
         return parameters_of(self.index_map)
 
     def place(self, index: int) -> tuple[int, int]:
-        """As the base says; in a further epoch of what the engine takes apart, as in the first."""
+        """In a further epoch of what the engine takes apart, as in the first."""
         return self.input.place(index) if self._only_repeats else (index, 0)
 
     @property
     def reshuffles(self) -> bool:
-        """As the base says."""
         change = self.index_map.change
         return change == "shuffles" or (change != "freezes" and self.input.reshuffles)
 
     @property
     def exchanges(self) -> bool:
-        """As the base says."""
         change, below = self.index_map.change, self.input
         return change != "freezes" and (below.exchanges or (change == "cuts" and below.reshuffles))
 
     def dataset_at(self, index: int) -> str | None:
-        """As the base says."""
         return self.input.dataset_at(self.index_map.one(index))
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """As the base says."""
         return self.input.made_of(self.index_map.one(index))
 
     @cached_property
@@ -119,11 +104,9 @@ class Reordered(OnOne):
 
     @property
     def line(self) -> Line:
-        """As the base says."""
         return self.input.line.reordered(self.index_map) or self.input.evaluated.under(self.index_map)
 
     @property
     def apart(self) -> tuple[Node, Line]:
-        """As the base says."""
         base, order = self.input.apart
         return base, order.under(self.index_map)

@@ -26,7 +26,6 @@ class Source(Node):
 
     @cached_property
     def length(self) -> int:
-        """As the base says."""
         return len(self.source)
 
     @cached_property
@@ -34,44 +33,36 @@ class Source(Node):
         return reader_of(self.source)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """As the base says."""
         return self._read(indices % self.length)
 
     def getter(self) -> Get:
-        """As the base says."""
         read, length = self.source.__getitem__, self.length
         return lambda index: read(index % length)
 
     def lengths_at(self, indices: Indices) -> Any:
-        """As the base says."""
         lengths = getattr(self.source, "lengths", None)
         return None if lengths is None else some_lengths(lengths, indices % self.length)
 
     def made_of(self, index: int) -> Sequence[UsedRecord]:
-        """As the base says."""
         return used_records(self.source, index % self.length)
 
     @property
     def parameters(self) -> Any:
-        """As the base says."""
         return fingerprint_of(self.source)
 
     @property
     def reads_ahead(self) -> Any:
-        """As the base says."""
         return getattr(self.source, "reads_ahead", True)
 
     @property
     def reads_singly(self) -> bool:
-        """As the base says. An asynchronous source has many reads under way by itself, in a call that waits for them."""
+        """An asynchronous source has many reads under way by itself, in a call that waits for them."""
         return reads_singly(self.source) and not is_in_event_loop(self.source)
 
     @property
     def line(self) -> Line:
-        """As the base says."""
         return Line(self.source, self.length, self.length, self.length)
 
     @property
     def apart(self) -> tuple[Node, Line]:
-        """As the base says."""
         return self, self.line

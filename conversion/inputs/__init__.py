@@ -1,1 +1,1 @@
-"""Where records come from: files of many formats, and sources."""
+"""Inputs of a conversion: files of many formats, and sources."""

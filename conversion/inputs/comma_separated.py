@@ -92,7 +92,6 @@ def read_records(
 
 
 def _rows(stream: BinaryIO, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Rows that are not blank, with the number of their first line."""
     csv.field_size_limit(max(csv.field_size_limit(), FIELD_CHARACTERS))  # one for the process, and 128 KiB
     reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline=""), strict=True)
     line = 1

@@ -1,4 +1,4 @@
-"""What a user passes as a source. In: paths, a name, or an object. Out: an input."""
+"""Finds the input that a user means. In: paths, a name, or an object. Out: an input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...errors import ConversionError, MissingExtraError, SourceError, SourceNot
 from ...files.paths import find_files, text_of
 from ...files.urls import is_remote
 from ...formats.index import SUFFIXES
-from ..job import Input
+from ..job import RecordInput
 from .formats import FORMATS, Opening, format_of
 from .from_files import FileInput
 from .from_source import SourceInput
@@ -27,7 +27,7 @@ def find_input(
     split: str | None,
     as_bytes: bool,
     opening: Opening,
-) -> Input:
+) -> RecordInput:
     """The input that a source is.
 
     Args:
@@ -69,7 +69,6 @@ def find_input(
 
 
 def _nothing_found(source: Any, source_format: str | None, error: SourceNotFoundError) -> str:
-    """What to do about it."""
     folder = None if isinstance(source, (list, tuple)) else text_of(source)
     if folder is None or not os.path.isdir(folder):
         return f"{error}" if source_format else f"{error}; for images, or a name of TFDS, pass source_format= (--from)."
@@ -82,7 +81,7 @@ def _nothing_found(source: Any, source_format: str | None, error: SourceNotFound
 
 
 def is_paths(source: Any) -> bool:
-    """Whether a source is told by paths, and is none itself."""
+    """True of a path, or a list of paths: names of files, no source by itself."""
     paths = (str, os.PathLike)
     return isinstance(source, paths) or (
         isinstance(source, (list, tuple)) and bool(source) and all(isinstance(item, paths) for item in source)
@@ -90,7 +89,7 @@ def is_paths(source: Any) -> bool:
 
 
 def _is_hugging_face(source: Any) -> bool:
-    """Whether `save_to_disk` of a dataset, or of a dict of them, made this folder."""
+    """True of a folder that `save_to_disk` of a dataset, or of a dict of them, made."""
     if isinstance(source, (list, tuple)):
         return False
     folder = text_of(source)

@@ -30,7 +30,7 @@ Records = Iterator[tuple[int, Any]]
 
 @dataclass(frozen=True)
 class Opening:
-    """What is needed to open files besides their paths."""
+    """The arguments to open files with, besides their paths."""
 
     types: Mapping[str, str]
     """Of the columns of CSV files."""
@@ -45,7 +45,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one format are read: as a stream, or by a source with random access. Some have both."""
+    """A format of files: read as a stream, or by a source with random access. Some have both."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -111,7 +111,7 @@ def _npy(path: str, opening: Opening) -> Any:
 
 
 def _npy_schema(path: str, opening: Opening) -> Any:
-    from .columns import schema_of_columns
+    from .from_source import schema_of_columns
 
     return schema_of_columns(getattr(_npy(path, opening), "columns", None))
 

@@ -17,14 +17,14 @@ from ...files.storage_options import StorageOptions
 from ...files.streams import compression_of, open_stream
 from ...files.urls import is_remote
 from ...sources.parts import of_each
-from ..job import Chunk, OnDamage, Part
+from ..job import Chunk, InputPart, OnDamage
 from ..labels import label_of
 from .formats import Format, Opening, Records
 from .from_source import CHUNK_BYTES, CHUNK_RECORDS, read_source
 
 
 class FileInput:
-    """Files of one format; `Input` says what it does."""
+    """Files of one format; `RecordInput` says what it does."""
 
     unit = "B"
 
@@ -33,12 +33,13 @@ class FileInput:
         self._stamps = dict(zip(paths, of_each(partial(_stamp, storage=opening.storage), paths)))
 
     def names(self) -> Sequence[str]:
-        """The paths."""
         return tuple(self._stamps)
 
     def identity(self) -> dict[str, Any]:
-        """Format, and names, sizes and times of change of the files."""
-        files = [{"path": label_of(_whole_path(path)), **stamp._asdict()} for path, stamp in self._stamps.items()]
+        files = [
+            {"path": label_of(_whole_path(path)), "size": stamp.size, "modified": stamp.modified}
+            for path, stamp in self._stamps.items()
+        ]
         return {"format": self.form.name, "files": files, "types": self._opening.types}
 
     @cached_property
@@ -46,7 +47,7 @@ class FileInput:
         return replace(self._given, types=self._types())
 
     def _types(self) -> dict[str, str]:
-        """Of the columns of CSV files; those of the first file with rows hold for all."""
+        """The types of CSV columns; those of the first file with rows hold for all."""
         if self.form.name != "csv":
             return {}
         from .comma_separated import guessed_types
@@ -60,17 +61,15 @@ class FileInput:
         return types
 
     def schema(self) -> Any:
-        """Of the first file, if its format has one."""
         return None if self.form.schema is None else self.form.schema(self.names()[0], self._opening)
 
     def count(self, name: str, on_damage: OnDamage) -> int:
-        """How many `read` gives of all of a file that is divided."""
         source = self._at_random(name, on_damage)
         if source is not None:
             return len(source)
-        return sum(len(chunk.records) for chunk in self._from_stream(Part(name), on_damage))
+        return sum(len(chunk.records) for chunk in self._from_stream(InputPart(name), on_damage))
 
-    def read(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
+    def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
         """The records of a part; the file is the one that the conversion began with, from the first to the last."""
         before = self._stamps[part.name]
         check_unchanged(part.name, before, _stamp(part.name, self._storage))
@@ -84,12 +83,10 @@ class FileInput:
             yield from self._from_stream(part, on_damage)
         check_unchanged(part.name, before, _stamp(part.name, self._storage))
 
-    def weight(self, part: Part) -> float:
-        """The bytes of the file, or a share of them."""
+    def weight(self, part: InputPart) -> float:
         return self._stamps[part.name].size * part.share
 
-    def place(self, part: Part, place: int) -> str:
-        """By what the format counts."""
+    def place(self, part: InputPart, place: int) -> str:
         counts = self.form.place if part.is_whole else "record"
         return f"{shorten(part.name)}, {counts} {place}"
 
@@ -106,7 +103,7 @@ class FileInput:
                 raise
             return None
 
-    def _from_stream(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
+    def _from_stream(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
         """Some records at a time: a number of them, or of bytes, where places tell."""
         tells = self.form.place == "byte" and compression_of(part.name) is None
         records = self._records_of(part, on_damage)
@@ -130,7 +127,7 @@ class FileInput:
             on_damage(error)
         return found
 
-    def _records_of(self, part: Part, on_damage: OnDamage) -> Records:
+    def _records_of(self, part: InputPart, on_damage: OnDamage) -> Records:
         """From the beginning of the file on, but only those of the part; damage before them is another part's."""
         if self.form.stream is None:
             raise TypeError(self.form.name)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...sources import HuggingFaceDataSource, as_source, fingerprint_of, reader_of
-from ..job import Chunk, OnDamage, Part
+from ..job import Chunk, InputPart, OnDamage
 from ..outputs.arrow_values import pyarrow
-from ..outputs.parquet import LOOKED_AT, schema_of
-from .columns import schema_of_columns
+from ..outputs.parquet import LOOKED_AT, VALUE, schema_of
 
 CHUNK_RECORDS = 256
 CHUNK_BYTES = 1 << 22
@@ -19,7 +18,7 @@ CHUNK_BYTES = 1 << 22
 
 
 class SourceInput:
-    """Any source; `Input` says what it does."""
+    """Any source; `RecordInput` says what it does."""
 
     unit = "records"
 
@@ -28,7 +27,6 @@ class SourceInput:
         self._name = type(self._source).__name__
 
     def names(self) -> Sequence[str]:
-        """The kind of the source."""
         return (self._name,)
 
     def identity(self) -> dict[str, Any]:
@@ -37,7 +35,6 @@ class SourceInput:
         return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
     def schema(self) -> Any:
-        """Known of arrays in memory, and of datasets of Hugging Face."""
         if isinstance(self._source, HuggingFaceDataSource):
             return self._hugging_face_schema(self._source)
         return schema_of_columns(getattr(self._source, "columns", None))
@@ -54,23 +51,19 @@ class SourceInput:
         return pyarrow().schema([(known if name in known.names else found).field(name) for name in names])
 
     def count(self, name: str, on_damage: OnDamage) -> int:
-        """Its length."""
         return len(self._source)
 
-    def read(self, part: Part, on_damage: OnDamage) -> Iterator[Chunk]:
-        """The records of some keys."""
+    def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
         return read_source(self._source, part, CHUNK_RECORDS, 1.0, on_damage)
 
-    def weight(self, part: Part) -> float:
-        """Their number."""
+    def weight(self, part: InputPart) -> float:
         return (len(self._source) if part.stop is None else part.stop) - part.start
 
-    def place(self, part: Part, place: int) -> str:
-        """By its key."""
+    def place(self, part: InputPart, place: int) -> str:
         return f"{part.name}: record {place}"
 
 
-def read_source(source: Any, part: Part, chunk: int, weight: float, on_damage: OnDamage) -> Iterator[Chunk]:
+def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_damage: OnDamage) -> Iterator[Chunk]:
     """The records `[part.start, part.stop)` of a source, some at a time.
 
     Args:
@@ -93,7 +86,7 @@ def read_source(source: Any, part: Part, chunk: int, weight: float, on_damage: O
 
 
 def _one_by_one(read: Any, keys: list[int], done: float, on_damage: OnDamage) -> Chunk:
-    """What can be read of a chunk."""
+    """Read a chunk record by record, without those that cannot be read."""
     records = []
     for key in keys:
         try:
@@ -103,3 +96,33 @@ def _one_by_one(read: Any, keys: list[int], done: float, on_damage: OnDamage) ->
                 raise
             on_damage(error)
     return Chunk(records, done)
+
+
+def schema_of_columns(columns: Any) -> Any:
+    """The types of columns that are arrays whose first axis counts records; further axes are lists of a fixed size.
+
+    Args:
+        columns: an array, which becomes the column `value`, or a dict of arrays.
+
+    Returns:
+        An Arrow schema; None for anything else, and if Arrow does not know a dtype.
+
+    >>> print(schema_of_columns(np.zeros((5, 2, 3), np.float32)))
+    value: fixed_size_list<item: fixed_size_list<item: float>[3]>[2]
+      child 0, item: fixed_size_list<item: float>[3]
+          child 0, item: float
+    """
+    named = columns if isinstance(columns, Mapping) else {VALUE: columns}
+    if not all(isinstance(name, str) and isinstance(array, np.ndarray) for name, array in named.items()):
+        return None
+    try:
+        return pyarrow().schema([(name, _type(array)) for name, array in named.items()])
+    except pyarrow().ArrowException:
+        return None
+
+
+def _type(array: Any) -> Any:
+    kind = pyarrow().from_numpy_dtype(array.dtype)
+    for size in reversed(array.shape[1:]):
+        kind = pyarrow().list_(kind, size or -1)  # of no fixed size: Arrow does not read back lists of size 0
+    return kind

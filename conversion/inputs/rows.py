@@ -44,7 +44,6 @@ class NpyRows:
         return np.array(self.columns[key])
 
     def __getitems__(self, keys: npt.NDArray[np.int64]) -> list[Any]:
-        """The rows of some keys, copied."""
         return list(np.asarray(self.columns[keys]))
 
 

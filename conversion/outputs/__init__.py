@@ -1,1 +1,1 @@
-"""What is written: ArrayRecord, Parquet, files of tokens."""
+"""Outputs of a conversion: ArrayRecord, Parquet, files of tokens."""

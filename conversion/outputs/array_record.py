@@ -36,35 +36,31 @@ class ArrayRecordOutput:
         _library()
 
     def identity(self) -> dict[str, Any]:
-        """The writer's options, and how records become bytes."""
         return {"to": "array_record", "encode": self._identity, "options": self._options}
 
     def encode(self, records: list[Any]) -> list[bytes]:
-        """Bytes as they are, all others by what was chosen."""
         if set(map(type, records)) <= {bytes}:
             return records if self._encode in _OF_VALUES else [_checked(self._encode(record)) for record in records]
         return [_checked(self._encode(record)) for record in records]
 
-    def open(self, path: str) -> _Writer:
-        """A file of the library's writer."""
+    def open(self, path: str) -> _ArrayRecordWriter:
         try:
-            return _Writer(_library().ArrayRecordWriter(path, self._options), path)
+            return _ArrayRecordWriter(_library().ArrayRecordWriter(path, self._options), path)
         except ValueError as error:
             raise ConversionError(
                 f"options={{…}} of ArrayRecord, {shorten(self._options)}: {shorten(error)}"
             ) from error
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """One file."""
         return (name,)
 
 
-class _Writer:
+class _ArrayRecordWriter:
     def __init__(self, writer: Any, path: str) -> None:
         self._writer, self._path = writer, path
         self._check()
 
-    def write(self, encoded: list[bytes]) -> None:
+    def extend(self, encoded: list[bytes]) -> None:
         write = self._writer.write
         for record in encoded:
             write(record)
@@ -146,7 +142,7 @@ def _example(record: Mapping[str, Any]) -> bytes:
 
 
 def _has_axes(value: Any) -> bool:
-    """Whether it has several; an image of PIL, which NumPy takes for an array, too."""
+    """True if it has several; an image of PIL, which NumPy takes for an array, too."""
     if isinstance(value, (list, tuple)):
         return bool(value) and isinstance(value[0], (list, tuple))
     axes = getattr(value, "ndim", None)

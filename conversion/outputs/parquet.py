@@ -57,13 +57,11 @@ class ParquetOutput:
             ) from error
 
     def identity(self) -> dict[str, Any]:
-        """Columns and options."""
         columns = {field.name: str(field.type) for field in self._schema}
         options = {"row_group_size": self._group_rows, **{name: str(value) for name, value in self._options.items()}}
         return {"to": "parquet", "columns": columns, "options": options}
 
     def encode(self, records: list[Any]) -> Any:
-        """As an Arrow table."""
         rows = list(map(_row, records))
         for row in rows:
             self._check(row)
@@ -78,14 +76,12 @@ class ParquetOutput:
                 "have not; pass transform= to give all records the same columns."
             )
 
-    def open(self, path: str | io.BytesIO) -> _Writer:
-        """A file of pyarrow's writer."""
+    def open(self, path: str | io.BytesIO) -> _ParquetWriter:
         import pyarrow.parquet as pq
 
-        return _Writer(pq.ParquetWriter(path, self._schema, **self._options), self._group_rows)
+        return _ParquetWriter(pq.ParquetWriter(path, self._schema, **self._options), self._group_rows)
 
     def files_of(self, name: str) -> tuple[str, ...]:
-        """One file."""
         return (name,)
 
 
@@ -98,14 +94,14 @@ def _check_columns(schema: Any) -> None:
         raise ConversionError(f"columns for Parquet: {shorten(error)}; pass transform= to make others.") from error
 
 
-class _Writer:
+class _ParquetWriter:
     """Puts rows together until they make a row group."""
 
     def __init__(self, writer: Any, group_rows: int) -> None:
         self._writer, self._group_rows = writer, group_rows
         self._waiting: list[Any] = []
 
-    def write(self, encoded: Any) -> None:
+    def extend(self, encoded: Any) -> None:
         while len(encoded):
             room = self._group_rows - sum(map(len, self._waiting))
             self._waiting.append(encoded.slice(0, room))

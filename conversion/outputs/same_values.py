@@ -1,4 +1,4 @@
-"""Whether an Arrow array holds the values that it was made of. In: values, and the array. Out: yes or no.
+"""Holds an Arrow array against the values that it was made of. In: values, and the array. Out: yes or no.
 
 Arrow converts without a word what a column's type cannot hold: 2.5 becomes 2, a time its day, a number a date. Here a value is
 held if reading the array gives an equal value of the same kind: a number (2 and 2.0 are equal), a truth value, text, bytes, a
@@ -21,7 +21,7 @@ import numpy as np
 
 
 def holds(array: Any, values: Sequence[Any]) -> bool:
-    """Whether an array has what the values are, from the first to the last.
+    """True if an array has exactly these values, from the first to the last.
 
     >>> import pyarrow
     >>> [holds(pyarrow.array([value], kind), [value]) for value in (2.0, 2.5) for kind in ("int64", "float64")]
@@ -120,7 +120,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _same(given: Any, held: Any) -> bool:
-    """Whether two values are equal, and of one kind."""
+    """True if two values are equal, and of one kind."""
     if given is None or held is None:
         return held is None and (given is None or _is_nat(given))
     one, other = _plain(given), _plain(held)
@@ -130,7 +130,7 @@ def _same(given: Any, held: Any) -> bool:
 
 
 def _is_nat(value: Any) -> bool:
-    """Whether it is NumPy's "not a time", for which Arrow has nothing but a missing value."""
+    """True of NumPy's "not a time", for which Arrow has nothing but a missing value."""
     return isinstance(value, (np.datetime64, np.timedelta64)) and bool(np.isnat(value))
 
 
@@ -210,7 +210,6 @@ def _held(array: Any) -> Sequence[Any]:
 
 
 def _integers(array: Any) -> list[int | None]:
-    """The numbers that dates and times are stored as."""
     found: list[int | None] = array.cast("int32" if array.type.bit_width == 32 else "int64").to_pylist()
     return found
 

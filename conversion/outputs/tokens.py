@@ -46,7 +46,6 @@ class TokensOutput:
         return "uint16" if self._content is not None and self._tokenizer.get_vocab_size() <= 1 << 16 else "uint32"
 
     def identity(self) -> dict[str, Any]:
-        """A digest of the tokenizer, and the options."""
         told = None if self._content is None else hashlib.sha256(self._content.encode()).hexdigest()[:16]
         options = {"dtype": str(self._dtype), "add_special_tokens": self._special, **self._divided}
         return {"to": "tokens", "tokenizer": told, "column": self._column, "options": options}
@@ -61,7 +60,6 @@ class TokensOutput:
             raise ConversionError(f"{shorten(self._path)} is no file of a tokenizer: {shorten(error)}") from error
 
     def encode(self, records: list[Any]) -> list[Any]:
-        """The tokens of each document."""
         documents = [self._document(record) for record in records]
         if self._content is None:
             return [self._fitting(document) for document in documents]
@@ -100,9 +98,8 @@ class TokensOutput:
             raise ConversionError(f'a token does not fit {self._dtype}; pass options={{"dtype": …}} with a wider one.')
         return found.astype(self._dtype, copy=False)
 
-    def open(self, path: str) -> _Writer:
-        """Our own writer."""
-        return _Writer(TokenWriter(path, self._dtype, may_be_empty=True))
+    def open(self, path: str) -> TokenWriter:
+        return TokenWriter(path, self._dtype, may_be_empty=True)
 
     def files_of(self, name: str) -> tuple[str, ...]:
         """The offsets, which say nothing by themselves, and the tokens."""
@@ -110,20 +107,6 @@ class TokensOutput:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_tokenizer"}
-
-
-class _Writer:
-    def __init__(self, writer: TokenWriter) -> None:
-        self._writer = writer
-
-    def write(self, encoded: list[Any]) -> None:
-        self._writer.extend(encoded)
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def discard(self) -> None:
-        self._writer.discard()
 
 
 def _integers(dtype: Any) -> np.dtype[Any]:

@@ -46,7 +46,7 @@ Bring = Callable[[int, int], memoryview]
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
-class Block(Protocol):
+class CachedBlock(Protocol):
     """A block on this machine."""
 
     def __getitem__(self, part: slice, /) -> bytes: ...
@@ -100,12 +100,12 @@ class Blocks:
         portions = [missing[first : first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
         in_background([functools.partial(self._claimed, portion) for portion in portions])
 
-    def _found(self, blocks: Sequence[int]) -> dict[int, Block]:
+    def _found(self, blocks: Sequence[int]) -> dict[int, CachedBlock]:
         """All of these, from wherever they are."""
         found = {block: here for block in blocks if (here := self._here(block)) is not None}
         return found | self._from_store([block for block in blocks if block not in found])
 
-    def _here(self, block: int) -> Block | None:
+    def _here(self, block: int) -> CachedBlock | None:
         """A block, if it is on this machine."""
         kept = HOT.get((self._folder, block))
         if kept is not None:
@@ -138,9 +138,9 @@ class Blocks:
             HOT.put((self._folder, block), mapping)
         return mapping
 
-    def _from_store(self, blocks: Sequence[int]) -> dict[int, Block]:
+    def _from_store(self, blocks: Sequence[int]) -> dict[int, CachedBlock]:
         """Blocks that are not here: asked for by this thread, or by another one that was faster."""
-        brought: dict[int, Block] = {**self._claimed(blocks)} if blocks else {}
+        brought: dict[int, CachedBlock] = {**self._claimed(blocks)} if blocks else {}
         for block in blocks:
             while block not in brought:
                 brought.update(self._from_others(block))
@@ -219,7 +219,7 @@ class _OnDisk:
         os.close(self._descriptor)
 
 
-def _joined(found: dict[int, Block], block: int, start: int, stop: int) -> bytes:
+def _joined(found: dict[int, CachedBlock], block: int, start: int, stop: int) -> bytes:
     """A range that begins in a block, out of all that it touches."""
     parts = []
     while start < stop:
@@ -230,6 +230,8 @@ def _joined(found: dict[int, Block], block: int, start: int, stop: int) -> bytes
 
 def together(ranges: Sequence[Range]) -> list[Range]:
     """Ranges `(start, stop)` to ask for, ascending, which hold all of these ranges `(offset, length)`.
+
+    By hand, as `get_ranges` of obstore does not say which version of the file its answers are from.
 
     >>> together([(500_000, 10), (0, 10), (100, 10), (105, 7)])
     [(0, 112), (500000, 500010)]

@@ -63,7 +63,7 @@ class Cache:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise self._error(error) from error
+            raise self.unusable(error) from error
         found = os.fstat(descriptor)
         if found.st_size != size:  # a machine went down before all was on the disk, or somebody wrote to it
             os.close(descriptor)
@@ -74,7 +74,7 @@ class Cache:
         return descriptor
 
     def path(self, name: str) -> str:
-        """Where a piece stands, if it is there."""
+        """The path of a piece, if it is there."""
         return os.path.join(self.folder, name)
 
     def sums(self, name: str) -> bytes:
@@ -85,7 +85,7 @@ class Cache:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise self._error(error) from error
+            raise self.unusable(error) from error
 
     def remove(self, name: str) -> None:
         """Remove a piece that was damaged.
@@ -96,10 +96,10 @@ class Cache:
         try:
             _removed(self.path(name))
         except OSError as error:
-            raise self._error(error) from error
+            raise self.unusable(error) from error
 
     def touch(self, name: str) -> bool:
-        """Whether a piece is there; then it is one that was used just now."""
+        """Mark a piece as used just now; False if it is not there."""
         try:
             os.utime(self.path(name))
         except FileNotFoundError:
@@ -124,7 +124,7 @@ class Cache:
                     return Claim(self, path, descriptor)
                 _unlock(descriptor)
         except OSError as error:
-            raise self._error(error) from error
+            raise self.unusable(error) from error
         return None
 
     def reserve(self, descriptor: int, size: int) -> None:
@@ -181,7 +181,8 @@ class Cache:
                 total -= bytes_
         return total
 
-    def _error(self, error: OSError) -> SourceError:
+    def unusable(self, error: OSError) -> SourceError:
+        """The error of a folder that cannot be written to, with what to do."""
         remedy = "free some space, or lower cache_bytes" if error.errno == errno.ENOSPC else "choose another folder"
         return SourceError(
             f"the cache of remote files in {shorten(self.folder)} cannot be used: {shorten(error)}; {remedy} with "
@@ -215,7 +216,7 @@ class Claim:
         except HeadraceError:
             raise
         except OSError as error:
-            raise self._cache._error(error) from error
+            raise self._cache.unusable(error) from error
         finally:
             self.give_up()
 

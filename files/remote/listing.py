@@ -9,7 +9,7 @@ from ..patterns import matches
 from ..storage_options import StorageOptions
 from ..urls import split_url
 from .retries import ask
-from .store import Store, store_of
+from .store import FileStore, store_of
 
 
 class RemoteFileSystem:
@@ -19,7 +19,6 @@ class RemoteFileSystem:
         self._options = options
 
     def is_file(self, path: str) -> bool:
-        """Whether a file has this URL."""
         if path.endswith("/") or self._is_root(path):
             return False
         try:
@@ -29,12 +28,11 @@ class RemoteFileSystem:
         return True
 
     def _is_root(self, path: str) -> bool:
-        """Whether a URL is that of a bucket, which answers as if it were a file."""
+        """True of the URL of a bucket, which answers as if it were a file."""
         store, key = store_of(path, self._options)
         return not key and store.has_folders()
 
     def is_directory(self, path: str) -> bool:
-        """Whether there are files below this URL."""
         store, _ = store_of(path, self._options)
         return (
             store.has_folders()
@@ -43,11 +41,9 @@ class RemoteFileSystem:
         )
 
     def names_in(self, directory: str) -> list[str]:
-        """The base names of the files directly below a URL."""
         return [path.rpartition("/")[2] for path in self._below(directory, everything=False)]
 
     def glob(self, pattern: str) -> list[str]:
-        """The URLs that match a shell pattern."""
         store, _ = store_of(pattern, self._options)
         if not store.has_folders():
             return []
@@ -59,7 +55,7 @@ class RemoteFileSystem:
         return [url for url in found if matches(rest, split_url(url)[1].split("/")[fixed:])]
 
     def _below(self, url: str, everything: bool = True) -> list[str]:
-        def question(store: Store, key: str) -> list[str]:
+        def question(store: FileStore, key: str) -> list[str]:
             keys = store.files_under(key) if everything else store.files_in(key)
             return keys if "://" in key else [f"{split_url(url)[0]}/{each}" for each in keys]
 

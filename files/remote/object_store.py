@@ -61,14 +61,14 @@ _OF_CLIENT = (
 
 
 class ObjectStore:
-    """One bucket, container or host; `Store` says what it does."""
+    """One bucket, container or host; `FileStore` says what it does."""
 
     def __init__(self, root: str, url: str, options: StorageOptions) -> None:
         self._library = _library()
         _check_process()
         given = dict(options.store)
         client = {**_client_options(root, given, options.timeout), **_of_client(given)}
-        # The retries are ours, in `retries.py`: so that one place counts them, whatever the store is.
+        # The retries are ours, in `retries.py`: one place counts them for all stores, and for answers that are cut off.
         never = {"max_retries": 0, "retry_timeout": timedelta(0)}
         arguments: dict[str, Any] = {"client_options": client, "retry_config": never}
         self._is_http = root.startswith("http")

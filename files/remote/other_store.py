@@ -22,7 +22,7 @@ _KNOWN_SECONDS = 30.0
 
 
 class OtherStore:
-    """A file system of fsspec; `Store` says what it does. A key is the whole URL."""
+    """A file system of fsspec; `FileStore` says what it does. A key is the whole URL."""
 
     def __init__(self, url: str, options: StorageOptions) -> None:
         library, scheme = _library(), scheme_of(url)
@@ -71,7 +71,7 @@ class OtherStore:
 
     def _urls(self, prefix: str, names: list[str]) -> list[str]:
         """The names of a file system as URLs that begin as the user's."""
-        own = str(self._system._strip_protocol(prefix)).rstrip("/")
+        own = str(_library().core.strip_protocol(prefix)).rstrip("/")
         return [prefix.rstrip("/") + name[len(own) :] for name in names]
 
     def has_folders(self) -> bool:
@@ -94,7 +94,7 @@ class OtherStore:
 
 
 class HubStore(OtherStore):
-    """Repositories of Hugging Face; `Store` says what it does. A key is the whole URL.
+    """Repositories of Hugging Face; `FileStore` says what it does. A key is the whole URL.
 
     A branch moves while one reads, and an answer does not say which commit it is from. So files are read at a commit: that of
     the branch when this process first read from it. Whoever knew another version of a file is told so by its stamp.

@@ -18,7 +18,7 @@ ResultT = TypeVar("ResultT")
 
 
 def in_parallel(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
-    """What `work` gives for each item.
+    """The result of `work` for each item, several at the same time.
 
     >>> in_parallel(len, ["a", "bc"])
     [1, 2]

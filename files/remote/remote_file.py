@@ -26,7 +26,7 @@ from .blocks import AT_ONCE, BLOCK_BYTES, REQUEST_BYTES, Blocks, Range, blocks_o
 from .cache import Cache, Claim
 from .parallel import in_parallel
 from .retries import ask
-from .store import Store
+from .store import FileStore
 
 _AHEAD_BYTES = 8 << 20
 """What is brought before a file is read there that is read from its beginning to its end."""
@@ -83,7 +83,6 @@ class RemoteFile:
         return b"".join(self.read(start, min(_PORTION_BYTES, offset + length - start)) for start in starts)
 
     def read_many(self, offsets: npt.ArrayLike, lengths: npt.ArrayLike) -> list[bytes]:
-        """The bytes of many ranges."""
         starts, sizes = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
         if (starts + sizes).max(initial=0) > self.size:
             last = int(np.argmax(starts + sizes))
@@ -146,7 +145,7 @@ class RemoteFile:
         return True
 
     def has_copy(self) -> bool:
-        """Whether the copy is there; it is then one of those that stay longest."""
+        """True if the copy is there; it is then one of those that stay longest."""
         return self._cache.touch(self._copy_name)
 
     def keep_copy(self, wait: bool = False) -> None:
@@ -188,7 +187,7 @@ class RemoteFile:
     def _ask(self, start: int, stop: int) -> memoryview:
         """One request, made again while it fails."""
 
-        def question(store: Store, key: str) -> memoryview:
+        def question(store: FileStore, key: str) -> memoryview:
             data, stamp = store.read(key, start, stop)
             if stamp is not None:
                 check_unchanged(self.path, self.stamp, stamp)

@@ -13,7 +13,7 @@ from ...common.redaction import redacted_error, secrets_in, without_secrets
 from ...errors import HeadraceError, SourceError, SourceNotFoundError
 from ..storage_options import StorageOptions
 from ..urls import unsigned
-from .store import Store, store_of
+from .store import FileStore, store_of
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 """Seconds. Each pause is twice the one before, and a random part shorter, so that many workers do not come back at once."""
@@ -24,7 +24,7 @@ _own_random = random.Random()
 ResultT = TypeVar("ResultT")
 
 
-def ask(url: str, options: StorageOptions, question: Callable[[Store, str], ResultT]) -> ResultT:
+def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]) -> ResultT:
     """Ask a store until there is an answer.
 
     Args:
@@ -52,7 +52,7 @@ def ask(url: str, options: StorageOptions, question: Callable[[Store, str], Resu
     raise AssertionError("tries are at least 1")
 
 
-def _failure(store: Store, url: str, options: StorageOptions, error: Exception, tries: int) -> SourceError | None:
+def _failure(store: FileStore, url: str, options: StorageOptions, error: Exception, tries: int) -> SourceError | None:
     """The error that an answer of a store comes to; None where it may be asked again, as `tries` is 0."""
     url, secrets = unsigned(url), (*options.store, *secrets_in(url))
     told = _text(error, secrets)
@@ -77,6 +77,6 @@ def _pause(failed: int) -> float:
 
 
 def _text(error: Exception, secrets: Sequence[tuple[str, Any]]) -> str:
-    """What a library says, without credentials, and without what it adds for its developers."""
+    """The message of a library, without credentials, and without what it adds for its developers."""
     text = redacted_error(str(error).partition("Debug source")[0], secrets)
     return shorten(f"{type(error).__name__}: {text}", 160)

@@ -1,4 +1,4 @@
-"""What is asked of a store; and the store of a URL, opened once in each process.
+"""Stores on the network, and the store of a URL, opened once in each process.
 
 In: URLs. Out: sizes, bytes, names; and exceptions as the store's library has them, of two kinds: `FileNotFoundError` and those
 of `is_final` are answers, all others are faults of the way, after which the same question may be asked again.
@@ -15,7 +15,7 @@ from ..storage_options import StorageOptions
 from ..urls import scheme_of, split_url
 
 
-class Store(Protocol):
+class FileStore(Protocol):
     """A store on the network. Any thread may call; each call is one request, but for lists."""
 
     def stamp(self, key: str) -> Stamp:
@@ -35,7 +35,7 @@ class Store(Protocol):
         ...
 
     def has_folders(self) -> bool:
-        """Whether files can be listed."""
+        """True if files can be listed."""
         ...
 
     def put_file(self, key: str, path: str) -> None:
@@ -51,17 +51,17 @@ class Store(Protocol):
         ...
 
     def is_final(self, error: Exception) -> str | None:
-        """What a user can do about an error that will be the same when the store is asked again; None for other errors."""
+        """The remedy for an error that will be the same when the store is asked again; None for other errors."""
         ...
 
 
 _OBJECT_STORES = {"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"}
 
-_opened: dict[tuple[str, str], Store] = {}
+_opened: dict[tuple[str, str], FileStore] = {}
 _lock = threading.Lock()
 
 
-def store_of(url: str, options: StorageOptions) -> tuple[Store, str]:
+def store_of(url: str, options: StorageOptions) -> tuple[FileStore, str]:
     """The store of a URL, and the key in it.
 
     Raises:
@@ -79,7 +79,7 @@ def store_of(url: str, options: StorageOptions) -> tuple[Store, str]:
         return _opened[name], key
 
 
-def _open(root: str, url: str, options: StorageOptions) -> Store:
+def _open(root: str, url: str, options: StorageOptions) -> FileStore:
     if scheme_of(url) in _OBJECT_STORES:
         from .object_store import ObjectStore
 

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...common.messages import a_kind_of, short_repr, shorten
-from ...common.validation import one_of, whole_number
+from ...common.messages import a_kind_of, shorten
 from ...migration_hints.decorators import explained_as
 from ...migration_hints.remarks import NEXT, NotHere
-from .extra import jax_for
+from .options import FeederOptions
 
 if TYPE_CHECKING:
     from ..epochs import Epochs
     from .feeder import DeviceFeeder
 
 
-@dataclass(frozen=True, eq=False)
-class DeviceLoader:
+class DeviceLoader(FeederOptions):
     """A stream of batches on devices; made by `loader.to_device(…)` and `headrace.device_put(…)`. Immutable.
 
     Each `iter()` is an independent run from the start, if the source can begin anew. Over an iterator one feeder runs at a
@@ -58,31 +55,6 @@ class DeviceLoader:
     if not TYPE_CHECKING:
         __next__ = NotHere(NEXT.format("a DeviceLoader", "loader.to_device(device)"))
 
-    source: Iterable[Any]
-    sharding: Any
-    host_buffer: int = 4
-    device_buffer: int = 2
-    transform: Callable[[Any], Any] | None = None
-    on_unsupported: Literal["error", "keep"] = "error"
-    on_uneven: Literal["error", "drop", "pad"] = "error"
-    pinned_host: bool = False
-
-    def __post_init__(self) -> None:
-        jax_for("to_device")
-        from .shardings import as_shardings
-
-        if not isinstance(self.source, Iterable):
-            raise TypeError(
-                f"{short_repr(self.source)} is {a_kind_of(self.source)}; pass a loader, or an iterable of batches."
-            )
-        for name in ("host_buffer", "device_buffer"):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, None, "a positive int"))
-        if self.transform is not None and not callable(self.transform):
-            raise TypeError(f"transform={short_repr(self.transform)} must be a function from a batch to a batch.")
-        one_of("on_unsupported", self.on_unsupported, "error", "keep")
-        one_of("on_uneven", self.on_uneven, "error", "drop", "pad")
-        object.__setattr__(self, "sharding", as_shardings(self.sharding))
-
     def __len__(self) -> int:
         """Number of batches of this process, where the source knows it."""
         return len(self.source)  # type: ignore[arg-type]
@@ -95,16 +67,13 @@ class DeviceLoader:
         Raises:
             TypeError: it feeds from something else than a `DataLoader`.
         """
-        from ..data_loader import DataLoader
-        from ..epochs import Epochs, count_of_epochs
+        from ..epochs import Epochs, opened_by
 
-        loader = self.source
-        if not isinstance(loader, DataLoader):
-            raise TypeError(f"epochs needs a DataLoader to feed from, and this is {a_kind_of(loader)}.")
-        return Epochs(
-            lambda number: iter(dataclasses.replace(self, source=loader._in_epoch(number))),
-            count_of_epochs(loader._pipeline, count),
-        )
+        loops = getattr(self.source, "epochs", None)
+        epochs = loops(count) if callable(loops) and not isinstance(self.source, DeviceLoader) else None
+        if not isinstance(epochs, Epochs):
+            raise TypeError(f"epochs needs a DataLoader to feed from, and this is {a_kind_of(self.source)}.")
+        return opened_by(epochs, lambda loader: iter(dataclasses.replace(self, source=loader)))
 
     def __iter__(self) -> DeviceFeeder:
         from .feeder import DeviceFeeder

@@ -22,16 +22,18 @@ from ..stream.run_handle import in_use
 from ..timing.listeners import begins
 from ..timing.profiles import profiled
 from ..timing.snapshot import Snapshot
-from .description import DeviceLoader
 from .hosts.agreement import Agreements
+from .options import FeederOptions
 from .queue import Delivered, End, Failed, HandOver
 from .run import Intake, Run, leave_to
 from .shardings import processes_of
 from .stats import FeederStats, Watch
 from .stepper import Stepper
 from .transfer import Transfer
-from .tuned import CLOSE_SECONDS
 from .upstream import Upstream
+
+CLOSE_SECONDS = 5.0
+"""Seconds that `close` waits for a source that is asked for a record."""
 
 
 class DeviceFeeder(StreamPositionAPI):
@@ -48,7 +50,7 @@ class DeviceFeeder(StreamPositionAPI):
     its threads at once; dropping it does the same.
     """
 
-    def __init__(self, description: DeviceLoader, upstream: Upstream) -> None:
+    def __init__(self, description: FeederOptions, upstream: Upstream) -> None:
         self._description = description
         self._upstream = upstream
         self._agreements = Agreements(jax.process_index(), processes_of(description.sharding))

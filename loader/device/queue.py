@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
-from .stats import Times
+
+class Times(NamedTuple):
+    """When things happened to one batch, in seconds of `time.perf_counter`."""
+
+    read_from: float
+    read_to: float
+    transformed: float
+    agree_from: float
+    agreed: float
+    transferred: float
 
 
 @dataclass(slots=True)

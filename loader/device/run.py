@@ -28,8 +28,10 @@ from ..interrupts import Uninterrupted, wait_until
 from ..timing.profiles import profiled
 from .queue import Delivered, End, Failed, HandOver, Loaded
 from .stepper import Stepper
-from .tuned import EXIT_SECONDS
 from .upstream import Upstream
+
+EXIT_SECONDS = 1.0
+"""Seconds that interpreter exit waits for a source."""
 
 _runs: set[weakref.ref[Run]] = set()
 """All that there are. Changed and copied by single calls into C: there is no lock, which an interrupt might leave taken."""

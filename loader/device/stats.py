@@ -12,22 +12,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..stats import LITTLE, IteratorStats
+from ..stats import LITTLE, IteratorStats, table
+from ..timing.observer import Waits
 from ..timing.snapshot import PARTS_OF_A_WAIT, Snapshot, StepTimes
-from ..timing.tables import table
-from ..timing.waits import Waits
-from .tuned import KEPT
+from .queue import Times
 
-
-class Times(NamedTuple):
-    """When things happened to one batch, in seconds of `time.perf_counter`."""
-
-    read_from: float
-    read_to: float
-    transformed: float
-    agree_from: float
-    agreed: float
-    transferred: float
+KEPT = 1000
+"""Steps that `FeederStats.last` holds."""
 
 
 class BatchTimes(NamedTuple):
@@ -158,7 +149,12 @@ class Watch:
         with self._adding:
             self._add_up()
             total = StepTimes(*self._total)
-            own = {"steps": self._steps, "elapsed": self._waits.elapsed, "waited": total.waited, "feeding": total}
+            own: dict[str, Any] = {
+                "steps": self._steps,
+                "elapsed": self._waits.elapsed,
+                "waited": total.waited,
+                "feeding": total,
+            }
         return dataclasses.replace(loader or Snapshot(0, 0.0, 0.0), **own)
 
     def stats(self, loader: IteratorStats | None) -> FeederStats:

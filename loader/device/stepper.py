@@ -12,12 +12,11 @@ from typing import Any
 from ...common.messages import first_few, shorten
 from ...errors import HostsError, ShardingError
 from ..timing.profiles import profiled
-from .description import DeviceLoader
 from .hosts.agreement import Agreement
 from .hosts.verdict import Offer, Refuse, Stop, Verdict, decide
-from .queue import Delivered, End, Failed, Loaded
+from .options import FeederOptions
+from .queue import Delivered, End, Failed, Loaded, Times
 from .shardings import told
-from .stats import Times
 from .transfer import Arrangement, Prepared, Transfer
 from .upstream import Upstream
 
@@ -28,7 +27,7 @@ class Stepper:
     """Makes the steps of one run; without an `agreement` no other process has a part in it."""
 
     def __init__(
-        self, description: DeviceLoader, upstream: Upstream, transfer: Transfer, agreement: Agreement | None
+        self, description: FeederOptions, upstream: Upstream, transfer: Transfer, agreement: Agreement | None
     ) -> None:
         self._upstream = upstream
         self._transfer = transfer

@@ -21,7 +21,7 @@ import numpy as np
 from ...common.messages import first_few, short_repr
 from ...errors import ShardingError
 from ...operations.trees import Structure, flatten, leaf_names
-from .description import DeviceLoader
+from .options import FeederOptions
 from .shardings import (
     STAYS,
     check,
@@ -94,7 +94,7 @@ class Transfer:
         ValueError: page-locked memory is not for these shardings.
     """
 
-    def __init__(self, description: DeviceLoader) -> None:
+    def __init__(self, description: FeederOptions) -> None:
         if description.pinned_host and len(processes_of(description.sharding)) > 1:
             raise ValueError(
                 "pinned_host=True is for devices of one process: with those of several, the way from page-locked memory "

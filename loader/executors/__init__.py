@@ -1,1 +1,1 @@
-"""Where tasks run: in the calling thread, on threads, in processes. Each is imported where it is used."""
+"""Run tasks: in the calling thread, on threads, in processes. Each module is imported where it is used."""

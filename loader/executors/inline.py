@@ -14,11 +14,11 @@ from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
 from ..timing.profiles import profiled
 from ..work.stopwatch import bytes_of_rows, stopwatches
-from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
+from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, Task
 from ..work.worker import Worker
 from .pace import Pace, inline_limits_of, tasks_ahead
 from .protocol import Executor
-from .reads import AheadOfWork, ReadAhead
+from .reads import ReadAhead
 
 
 class InlineExecutor(Executor):
@@ -29,6 +29,7 @@ class InlineExecutor(Executor):
         self._worker = Worker(pipeline, stopwatch=stopwatches(0, options.observe), seeds_globals=options.seed_globals)
         self._reading = options.reading
         self._ahead = ReadAhead(pipeline, options.reading)
+        self._reads_ahead = self._ahead.helps
         limits = inline_limits_of(pipeline)
         self._pace = Pace(limits)
         self._grows = [limits[stage.number].least < limits[stage.number].task for stage in pipeline.stages]
@@ -43,15 +44,15 @@ class InlineExecutor(Executor):
 
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> InlineHandle:
         """Take a task; begin to read its records if that helps."""
-        return InlineHandle(self._run, task, blocks, self._ahead.begin(task))
+        return InlineHandle(self._run, task, blocks, self._ahead.begin(task) if self._reads_ahead else None)
 
-    def _run(self, task: Task, blocks: Blocks, ahead: AheadOfWork) -> Block:
+    def _run(self, task: Task, blocks: Blocks, ahead: RecordsAhead | None) -> Block:
         began = perf_counter()
         if "jax.profiler" in sys.modules:
             with profiled("task"):
-                block = self._worker.run(task, blocks, ahead.records)
+                block = self._worker.run(task, blocks, ahead)
         else:
-            block = self._worker.run(task, blocks, ahead.records)
+            block = self._worker.run(task, blocks, ahead)
         stage, seconds = task.stage, perf_counter() - began
         if self._grows[stage] and not self._pace.is_settled(stage, seconds, block.count):
             size = bytes_of_rows(block.elements, self._pipeline.stages[stage].groups) if block.count else 0
@@ -68,10 +69,10 @@ class InlineExecutor(Executor):
 class InlineHandle:
     """A task that runs when its result is asked for."""
 
-    run: Callable[[Task, Blocks, AheadOfWork], Block]
+    run: Callable[[Task, Blocks, RecordsAhead | None], Block]
     task: Task
     blocks: Blocks
-    ahead: AheadOfWork
+    ahead: RecordsAhead | None
 
     def ready(self) -> bool:
         """Never: the result takes work."""

@@ -1,4 +1,4 @@
-"""Which executor runs a pipeline.
+"""Makes the executor that runs a pipeline.
 
 In: a pipeline, and options. Out: an executor. Each kind is imported when it is asked for: most runs need one.
 """
@@ -15,9 +15,9 @@ from ..timing.observer import Observer
 from .protocol import Executor
 
 if TYPE_CHECKING:
-    from .auto.executor import Team
-    from .auto.tuning import Tuning
+    from .auto import Team
     from .pool.pooled import PooledExecutor
+    from .tuner import Tuning
 
 
 def make_executor(
@@ -32,8 +32,8 @@ def make_executor(
 
         return InlineExecutor(pipeline, options)
     if isinstance(options.worker_count, Auto):
-        from .auto.executor import AutoExecutor
-        from .auto.tuning import Tuning
+        from .auto import AutoExecutor
+        from .tuner import Tuning
 
         return AutoExecutor(
             pipeline, options, observer, partial(_team_of, pipeline, options, observer), tuning or Tuning()
@@ -72,5 +72,6 @@ def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -
         raise MissingExtraError('worker_kind="ray" needs ray; pip install "headrace[ray]".') from error
     from .pool.pooled import PooledExecutor
     from .ray.transport import RayTransport
+    from .ray.worker import RayWorker
 
-    return PooledExecutor(pipeline, options, observer, RayTransport(pipeline, options))
+    return PooledExecutor(pipeline, options, observer, RayTransport(pipeline, options, RayWorker))

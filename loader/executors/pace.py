@@ -49,7 +49,7 @@ STORE_SHARE = 1 / 2
 
 
 class Limits(NamedTuple):
-    """Of the positions, or rows, that a stage does together.
+    """Limits of the positions, or rows, that a stage does together.
 
     Attributes:
         least: in a task, and what their number is a multiple of.
@@ -90,7 +90,7 @@ def _limits(pipeline: Pipeline, stage: Stage, units: int) -> Limits:
 
 
 def more_or_fewer(done: int, seconds: float, most: int) -> int:
-    """How many to do together after `done` of them took so long: at most twice as many.
+    """Number to do together after `done` of them took that long: at most twice as many.
 
     >>> more_or_fewer(4, 1e-3, 32), more_or_fewer(4, 0.1, 32)
     (8, 1)
@@ -99,7 +99,7 @@ def more_or_fewer(done: int, seconds: float, most: int) -> int:
 
 
 class Pace:
-    """What tasks take, and the length of the next one, within the limits of its stage."""
+    """Time that tasks take, and the length of the next one, within the limits of its stage."""
 
     def __init__(self, limits: Mapping[int, Limits]) -> None:
         self._limits = limits
@@ -109,41 +109,46 @@ class Pace:
         self._together = {stage: each.least for stage, each in limits.items()}
 
     def inputs(self, stage: int) -> int:
-        """How many positions, or rows, the next task of a stage should have."""
+        """Positions, or rows, that the next task of a stage should have."""
         return min(self._together[stage], self._limits[stage].task)
 
     def tasks(self, stage: int) -> int:
-        """How many tasks of a stage the next message should have."""
+        """Tasks of a stage that the next message should have."""
         return max(self._together[stage] // self._limits[stage].task, 1)
 
     def is_settled(self, stage: int, seconds: float, rows: int) -> bool:
-        """Whether a task that took so long and gave so many rows changes nothing: the next ones are as long as may be."""
+        """True if a task with this time and these rows changes nothing: the next ones are as long as may be."""
         most = self._limits[stage].message
         return 2 * self._together[stage] > most and seconds <= TASK_SECONDS and rows <= most
 
     def waits(self, stage: int) -> bool:
-        """Whether tasks of a stage wait for their records."""
+        """True if tasks of a stage wait for their records."""
         return self._waiting.get(stage, 0.0) > WAITING_SHARE
 
-    def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> None:
+    def note(self, task: Task, seconds: float, waited: float, rows: int, size: int = 0) -> bool:
         """A task took `seconds`, of which it waited some for records, and gave `rows`, of `size` bytes.
+
+        True if the length of tasks or messages, or whether tasks wait, changes by it.
 
         What is done together grows twofold at a time. Waiting is part of it: else all that came meanwhile would come at once.
         """
-        share = waited / max(seconds, 1e-9)
-        self._waiting[task.stage] = max(share, self._waiting.get(task.stage, 0.0) * STILL_WAITING)
-        stage, inputs = task.stage, max(input_count(task), 1)
+        stage, is_span, share = task.stage, isinstance(task, SpanTask), waited / max(seconds, 1e-9)
+        before = self._together[stage], self.waits(stage)
+        self._waiting[stage] = max(share, self._waiting.get(stage, 0.0) * STILL_WAITING)
+        inputs = max(task.stop - task.start if isinstance(task, SpanTask) else input_count(task), 1)
         each = (seconds - waited) / inputs
         self._seconds_per_input[stage] = (self._seconds_per_input.get(stage, each) + each) / 2
         least, _, most = self._limits[stage]
         room = min(TASK_SECONDS / max(seconds, 1e-9), self._most_bytes / max(size, 1), most / max(rows, 1))
-        done = inputs if isinstance(task, SpanTask) else self._together[stage]
+        done = inputs if is_span else self._together[stage]
         wanted = min(inputs * room, 2 * done, most)
         self._together[stage] = least << max(int(wanted / least).bit_length() - 1, 0)
+        return before != (self._together[stage], self.waits(stage))
 
     def expected_seconds(self, task: Task) -> float:
-        """What a task will take, as far as tasks before it tell."""
-        return max(input_count(task), 1) * self._seconds_per_input.get(task.stage, 1e-6)
+        """Seconds that a task will take, as far as tasks before it tell."""
+        inputs = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
+        return max(inputs, 1) * self._seconds_per_input.get(task.stage, 1e-6)
 
 
 class Budget:
@@ -201,7 +206,7 @@ class Budget:
 
 
 def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions: int) -> int:
-    """How many tasks of a stage, of so many positions, to read ahead in one place that works; 0: none."""
+    """Number of tasks of a stage, each of these positions, to read ahead in one place that works; 0: none."""
     leaf = pipeline.stages[stage].leaf
     if leaf is None or pipeline.leaves[leaf].in_order or not reads_under_way(pipeline.leaves[leaf], options):
         return 0
@@ -209,7 +214,7 @@ def tasks_ahead(pipeline: Pipeline, options: ReadOptions, stage: int, positions:
 
 
 def reads_under_way(leaf: Leaf, options: ReadOptions) -> int:
-    """How many reads of a leaf are under way at a time, at most; 0: it is not read ahead."""
+    """Reads of a leaf that are under way at a time, at most; 0: it is not read ahead."""
     readers = options.prefetch_buffer_size
     if readers and not is_in_event_loop(leaf.source):
         readers = options.num_threads

@@ -1,4 +1,4 @@
-"""What an executor is: it takes tasks and gives a handle for each.
+"""The protocol of executors: one takes tasks and gives a handle for each.
 
 In: tasks, in the order in which their results will be wanted. Out: blocks.
 """
@@ -15,7 +15,7 @@ class Handle(Protocol):
     """The result of one task, now or later. Called by the thread that calls the executor."""
 
     def ready(self) -> bool:
-        """Whether `result` would return without waiting or working.
+        """True if `result` would return without waiting or working.
 
         Called by `stream.ordered`, any number of times before `result`, when somebody asks who does not want to wait.
         """
@@ -41,13 +41,13 @@ class Executor(Protocol):
     """
 
     def inputs(self, stage: int) -> int:
-        """How many positions or rows the next task of a stage should have: whole units. The stream does not depend on it.
+        """Positions or rows that the next task of a stage should have: whole units. The stream does not depend on it.
 
         Called by `stream.flow`, `in_order` and `regroup`, once for each task, before it is submitted.
         """
 
     def most_rows(self) -> int:
-        """How many rows should be put together at most, where any number is right.
+        """Rows that should be put together at most, where any number is right.
 
         Called by `stream.join`, once for each time that they are. Here: any number.
         """

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from ..options import ReadOptions
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..work.reader import readers_of
-from ..work.tasks import ReadRecords, SpanTask, Unread
+from ..work.tasks import ReadRecords, RecordsAhead, SpanTask, Unread
 from .pace import reads_under_way
 from .thread_pool import Pool
 
@@ -40,13 +40,13 @@ Keys = NDArray[np.int64]
 
 
 class PieceSize:
-    """How many records of a source one call should read. Threads may share one: at worst a note is lost."""
+    """Number of records that one call of a source should read. Threads may share one: at worst a note is lost."""
 
     def __init__(self) -> None:
         self._seconds: float | None = None  # for a record
 
     def is_quick(self, count: int) -> bool:
-        """Whether so many records are read in less time than another thread takes to hand them over."""
+        """True if this number of records is read in less time than another thread takes to hand them over."""
         return self._seconds is not None and self._seconds * count < QUICK_SECONDS
 
     def note(self, count: int, seconds: float) -> None:
@@ -219,7 +219,7 @@ class Reads:
         self._begin(more)
 
     def _readers_wanted(self) -> int:
-        """How many more readers have something to read."""
+        """Number of further readers that have something to read."""
         if not self._spans or self.closed:
             return 0
         first = self._spans[0]
@@ -247,7 +247,7 @@ class Reads:
             return Piece(first, start, stop)
 
     def _next_piece(self, first: Reading) -> int:
-        """How many records of the first span are read next."""
+        """Number of records of the first span that are read next."""
         room = first.count if first.asked else self._ahead - self._begun_ahead
         return first.size.next(first.count, self._waiting, room)
 
@@ -283,26 +283,8 @@ class Reads:
             self._spans.clear()
 
 
-class AheadOfWork(Protocol):
-    """The records of a task, which are being read, or not."""
-
-    def records(self) -> ReadRecords | None:
-        """Those of a span; waits for them. None: the worker is to read them. Called once, by the worker's thread."""
-
-
-class NotAhead:
-    """A task whose records nobody reads ahead."""
-
-    def records(self) -> ReadRecords | None:
-        """None: the worker reads them itself."""
-        return None
-
-
-NOT_AHEAD: AheadOfWork = NotAhead()
-
-
 class ReadAhead:
-    """What reads the records of a pipeline ahead, in one place that works. Starts with the first span.
+    """Reads the records of a pipeline ahead, in one place that works. Starts with the first span.
 
     At most `num_threads` reads are under way at a time, of asynchronous sources `prefetch_buffer_size`; and so many records
     are read that no worker waits for.
@@ -326,32 +308,29 @@ class ReadAhead:
         return self._pipeline.every_leaf[number].source
 
     def _most_calls(self, in_loop: bool) -> int:
-        """How many reads are under way at most, of sources that are read by coroutines, or of the others."""
+        """Most reads under way, of sources that are read by coroutines, or of the others."""
         calls = [calls for number, calls in self._calls.items() if is_in_event_loop(self._source(number)) == in_loop]
         return max(calls, default=0)
 
     @property
     def helps(self) -> bool:
-        """Whether anything is read ahead."""
+        """True if anything is read ahead."""
         return any(self._calls.values())
 
-    def begin(self, task: Any) -> AheadOfWork:
-        """Begin to read the records of a span; other tasks need none."""
-        if not isinstance(task, SpanTask):
-            return NOT_AHEAD
-        number = task.leaf
-        if not self._calls.get(number):
-            return NOT_AHEAD
+    def begin(self, task: Any) -> RecordsAhead | None:
+        """Begin to read the records of a span; None: nobody reads any ahead."""
+        if not isinstance(task, SpanTask) or not self._calls.get(number := task.leaf):
+            return None
         reader, size = self._readers[number], self._sizes[number]
         try:
             keys = reader.keys(task)
         except Exception:  # of the sampler: the worker meets it again
-            return NOT_AHEAD
+            return None
         source = self._source(number)
         if is_in_event_loop(source):
-            return self._in_loop.add(Reading(self._in_loop, source.read_in_loop, keys, size))
+            return self._in_loop.add(Reading(self._in_loop, source.read_in_loop, keys, size)).records
         reading = Reading(self._on_threads, reader.read, keys, size)
-        return QuickReading(reading) if size.is_quick(len(keys)) else self._on_threads.add(reading)
+        return QuickReading(reading).records if size.is_quick(len(keys)) else self._on_threads.add(reading).records
 
     def _begin_threads(self, count: int) -> None:
         for _ in range(count):

@@ -49,11 +49,11 @@ class Call(Generic[T]):
         self._waited_for.release()
 
     def ready(self) -> bool:
-        """Whether it was made, or given up."""
+        """True if it was made, or given up."""
         return self.done
 
     def result(self) -> T:
-        """What it returned, or raise what it raised; waits for it. Called once."""
+        """Return what it returned, or raise what it raised; waits for it. Called once."""
         while not self.done:
             self._waited_for.acquire()
         if self._error is None:
@@ -92,7 +92,7 @@ class Pool:
             self._calls.put(None)
 
     def is_idle(self) -> bool:
-        """Whether every call was begun."""
+        """True if every call was begun."""
         return self._calls.empty()
 
     def _start_another(self) -> None:

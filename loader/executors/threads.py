@@ -14,11 +14,11 @@ from ..plan.pipeline import Pipeline
 from ..timing.profiles import profiled
 from ..work.sequential import run_throughs_of
 from ..work.stopwatch import stopwatches
-from ..work.tasks import NO_BLOCKS, Block, Blocks, Task
+from ..work.tasks import NO_BLOCKS, Block, Blocks, RecordsAhead, Task
 from ..work.worker import Worker
 from .pace import Pace, limits_of, tasks_ahead
 from .protocol import Executor, window_of
-from .reads import AheadOfWork, ReadAhead
+from .reads import ReadAhead
 from .thread_pool import Call, Pool
 
 
@@ -48,7 +48,7 @@ class ThreadExecutor(Executor):
         return True
 
     def is_idle(self) -> bool:
-        """Whether every task that it was given is at work, or done."""
+        """True if every task that it was given is at work, or done."""
         return self._pool.is_idle()
 
     def inputs(self, stage: int) -> int:
@@ -65,10 +65,10 @@ class ThreadExecutor(Executor):
         """Take a task; begin to read its records if that helps."""
         return self._pool.submit(self._run, task, blocks, self._ahead.begin(task))
 
-    def _run(self, task: Task, blocks: Blocks, ahead: AheadOfWork) -> Block:
+    def _run(self, task: Task, blocks: Blocks, ahead: RecordsAhead | None) -> Block:
         began = perf_counter()
         with profiled("task"):
-            block = self._own_worker().run(task, blocks, ahead.records)
+            block = self._own_worker().run(task, blocks, ahead)
         self._pace.note(task, perf_counter() - began, block.waited, block.count)
         return block
 

@@ -86,7 +86,7 @@ class Ended(NamedTuple):
 
 
 class AllEnded(NamedTuple):
-    """What makes the workers has ended, and they with it; `restart` follows. `how` continues "the process … "."""
+    """The maker of the workers has ended, and they with it; `restart` follows. `how` continues "the process … "."""
 
     how: str
 

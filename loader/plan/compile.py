@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ...operations import Operation
+from .cursor import NodeCounts, Subtree
 from .joins import Join, JoinPolicy
 from .leaf import Leaf
 from .nodes import Apply, Joined, Node, Read
 from .pipeline import Pipeline
 from .rules.of_one import RunThrough
 from .stages import Stage, runs_of
-from .subtree import NodeCounts, Subtree
 
 
 def compiled(tree: Node, skips_errors: bool = False) -> Pipeline:

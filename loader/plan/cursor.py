@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from .lineage import ReshardHistory
-    from .subtree import NodeCounts
 
 JoinState: TypeAlias = tuple[Any, ...]
 """What a join, or a source that can only be run through, must know to go on: numbers, or text; see `joins`."""
@@ -20,6 +19,43 @@ JoinState: TypeAlias = tuple[Any, ...]
 
 MAX_ROWS = 1 << 60
 """No stream gets so far: a larger count is that of a damaged state."""
+
+
+class NodeCounts(NamedTuple):
+    """The numbers of leaves, stages and joins in a part of a pipeline."""
+
+    leaves: int
+    stages: int
+    joins: int
+
+    def plus(self, other: NodeCounts) -> NodeCounts:
+        """The numbers of two parts together."""
+        return NodeCounts(*(one + two for one, two in zip(self, other)))
+
+
+@dataclass(frozen=True)
+class Subtree:
+    """A part of a pipeline: what comes out of a stage or of a join, and all that this is made of."""
+
+    stage: int | None  # number of the stage; None: of a join
+    join: int | None  # number of the join; None: of a stage
+    first: NodeCounts  # the numbers of the first leaf, stage and join that belong to it
+    size: NodeCounts  # how many belong to it
+
+    @property
+    def leaves(self) -> slice:
+        """The numbers of its leaves."""
+        return slice(self.first.leaves, self.first.leaves + self.size.leaves)
+
+    @property
+    def stages(self) -> range:
+        """The numbers of its stages."""
+        return range(self.first.stages, self.first.stages + self.size.stages)
+
+    @property
+    def joins(self) -> slice:
+        """The numbers of its joins."""
+        return slice(self.first.joins, self.first.joins + self.size.joins)
 
 
 class Cursor(NamedTuple):

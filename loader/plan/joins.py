@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .cursor import JoinState, are_numbers
-from .subtree import Subtree
+from .cursor import JoinState, Subtree, are_numbers
 
 
 class JoinPolicy:

@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 from ...operations import Operation
 from ...operations.trees import flatten
 from ...samplers import ShardOptions
-from ...sources.mixed.columns import MixedColumn
-from .cursor import Cursor, Leftover
+from .cursor import Cursor, Leftover, Subtree
 from .fingerprint import Fingerprint, Identity
 from .joins import Join
 from .leaf import Leaf
-from .stages import COLUMN_UNITS, MIXED_UNITS, Stage, column_span_length, span_length
-from .subtree import Subtree
+from .stages import Stage, column_span_length, span_length
 
 
 class PreviousShard(NamedTuple):
@@ -198,10 +196,7 @@ class Pipeline:
         stage = self.stage_on(leaf)
         if self.columns is None:
             return span_length(stage, self._following(stage))
-        columns = flatten(self.columns)[0]
-        row_bytes = sum(column.nbytes // len(column) for column in columns)
-        mixed = any(isinstance(column, MixedColumn) for column in columns)
-        return column_span_length(stage.unit, row_bytes, MIXED_UNITS if mixed else COLUMN_UNITS)
+        return column_span_length(stage.unit, sum(column.nbytes // len(column) for column in flatten(self.columns)[0]))
 
     def _following(self, stage: Stage) -> Stage | None:
         """The stage that takes the rows of another one."""

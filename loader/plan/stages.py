@@ -20,7 +20,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...operations import Operation
-from .subtree import Subtree
+from .cursor import Subtree
 
 MIN_SPAN, MAX_SPAN = 32, 1024
 """Positions in a task whose unit is smaller: enough to pay for the task, few enough for a quick first element."""
@@ -28,8 +28,8 @@ MIN_SPAN, MAX_SPAN = 32, 1024
 MAX_PARTS = 32
 """Parts of a task that ended its worker: each is tried on its own, and divided again if it does so too."""
 
-COLUMN_UNITS, MIXED_UNITS, COLUMN_BYTES = 4, 8, 2 << 20
-"""Units in a span that is read as columns, and in one of a mix, which takes a call for each part; and bytes, at most."""
+COLUMN_UNITS, COLUMN_BYTES = 8, 2 << 20
+"""Units in a span that is read as columns, and bytes, at most."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +143,13 @@ def span_length(stage: Stage, following: Stage | None) -> int:
     return min(max(wanted, MIN_SPAN), MAX_SPAN)
 
 
-def column_span_length(unit: int, row_bytes: int, most: int) -> int:
+def column_span_length(unit: int, row_bytes: int) -> int:
     """Positions in a span that is read as columns: so many units, unless they are large.
 
     Such a unit takes little longer than a task. But more would push one another's results out of the caches.
     """
-    return min(most, max(COLUMN_BYTES // (unit * row_bytes), 1)) * unit if row_bytes else most * unit
+    most = COLUMN_BYTES // (unit * row_bytes) if row_bytes else COLUMN_UNITS
+    return min(COLUMN_UNITS, max(most, 1)) * unit
 
 
 class Span(NamedTuple):

@@ -13,11 +13,10 @@ from typing import Any, TypeAlias
 
 from ...common.messages import short_repr
 from ...errors import CheckpointError
-from ..plan.cursor import Cursor, Leftover, cursor_of_join
+from ..plan.cursor import Cursor, Leftover, NodeCounts, cursor_of_join
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline
 from ..plan.rules.former_mix import text_of
-from ..plan.subtree import NodeCounts
 from .loader_state import LoaderState
 
 TakeUp: TypeAlias = Callable[[Pipeline, LoaderState, str], Cursor]

@@ -17,12 +17,11 @@ from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
 from ...samplers.own_orders import order_of
 from ...samplers.protocol import VectorSampler
-from ..plan.cursor import Cursor, Leftover, cursor_of_join
+from ..plan.cursor import Cursor, Leftover, Subtree, cursor_of_join
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
 from ..plan.pipeline import Pipeline, PreviousShard
 from ..plan.rules.former_mix import former_mix
-from ..plan.subtree import Subtree
 from ..stream.rows import Rows
 from .loader_state import LoaderState
 

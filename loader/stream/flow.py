@@ -16,24 +16,21 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from ..executors.protocol import Executor
-from ..plan.cursor import Cursor, Leftover
+from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.ranges import Ranges, kept
-from ..plan.subtree import Subtree
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
-from .cache import CacheReader, CacheWriter
 from .in_order import InOrder
-from .join import JoinedRuns
+from .join import CacheReader, CacheWriter, JoinedRuns
 from .ordered import OnDemand, Ordered, Results, Spans
 from .pull import Ended, Pull
 from .regroup import Regroup
 from .room import with_room
 from .rows import Request, Rows
-from .skipped import SkippedRecords
-from .stage_output import StageOutput
+from .stage_output import SkippedRecords, StageOutput
 from .unfinished_runs import UnfinishedRuns
 
 Runs: TypeAlias = StageOutput | JoinedRuns | CacheWriter | CacheReader | UnfinishedRuns
@@ -144,20 +141,22 @@ class Flow:
             waits.begin(perf_counter())
             if "jax.profiler" in sys.modules:
                 with profiled("next rows"):
-                    run = self._next()
+                    run, rows = self._next()
             else:
-                run = self._next()
+                run, rows = self._next()
             waits.end(perf_counter())
             if isinstance(run, Ended):
                 if run.failure is not None:
                     raise run.failure.error
                 return
-            for row in range(run.start, run.stop):
-                yield run.take(row), run, row
+            if rows is None:
+                for row in range(run.start, run.stop):
+                    yield run.take(row), run, row
+            else:
+                for row in range(run.start, run.stop):
+                    yield rows.pop(), run, row
 
-    def _next(self) -> Rows | Ended:
+    def _next(self) -> tuple[Rows | Ended, list[Any] | None]:
         run = self._runs.next(wait=True)
         assert run is not None, "it was waited for"
-        if not isinstance(run, Ended):
-            run.unpack()
-        return run
+        return run, None if isinstance(run, Ended) else run.take_all()

@@ -57,7 +57,7 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
     return whole.taken(np.argsort(whole.of, kind="stable"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Provenance:
     """The origin of the rows of a block: a span of a leaf, or a group of earlier rows.
 

@@ -48,10 +48,16 @@ class Rows:
     number: int
     blocks: Sequence[NumberedBlock]
 
-    def unpack(self) -> None:
-        """Make the rows of what a worker sent, which the first `take` does otherwise."""
-        if self.origin.which is None:
-            _ = self.blocks[0].block.elements
+    def take_all(self) -> list[Any] | None:
+        """All rows, the last one first, which are let go of; None where each is to be taken alone."""
+        _, block, kept = self.blocks[0]
+        if self.origin.which is not None or kept:
+            return None
+        elements, start = block.elements, self.start
+        rows: list[Any] = elements[start : self.stop]
+        elements[start : self.stop] = [None] * len(rows)
+        rows.reverse()
+        return rows
 
     def take(self, row: int) -> Any:
         """A row, which is let go of, so that its memory is free once the user drops it; of a block that is kept, a copy."""
@@ -123,7 +129,7 @@ def joined_rows(
     return Rows(Selection(sources, which, at, cursor_after), 0, len(choices), number, blocks)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
     """A task, and what the user's process alone knows of it.
 
@@ -149,21 +155,10 @@ class Request:
         failed, count = block.failure is not None, block.count
         whole = sum(stop - start for _, start, stop in origin.inputs)
         is_open = failed if origin.leaf is None else block.tags is not None and block.tags.open
-        alone = origin.alone and not before and (failed or count == whole)
-        found = Provenance(
-            origin.stage,
-            origin.start,
-            origin.stop,
-            origin.leaf,
-            origin.inputs,
-            alone,
-            block.tags,
-            count,
-            origin.first,
-            before,
-            is_open or self.pieces_left > 0,
-        )
-        return Rows(found, skip, count, 0, (numbered,))
+        origin.columns, origin.count, origin.before = block.tags, count, before
+        origin.alone = origin.alone and not before and (failed or count == whole)
+        origin.open = is_open or self.pieces_left > 0
+        return Rows(origin, skip, count, 0, (numbered,))
 
     def divided(self, parts: Sequence[Task]) -> list[Request]:
         """A request for each part of the task, in their order."""

@@ -5,26 +5,53 @@ In: blocks in order. Out: the same rows, in runs; rows that were delivered befor
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from ...errors import NothingPassesError
+from ...errors import NothingPassesError, TooManyErrorsError
 from ..plan.cursor import Cursor
 from ..plan.leaf import Leaf
 from ..plan.stages import Stage
 from ..timing.observer import Observer
 from ..work.notices import Notices
-from ..work.tasks import Block, Failure, GroupTask, input_count
+from ..work.tasks import Block, Failure, GroupTask, SpanTask, input_count
 from .ordered import Results
 from .pull import Ended
 from .rows import NumberedBlock, Request, Rows
-from .skipped import SkippedRecords
 
 BARREN_EPOCHS = 8
 """Epochs' worth of positions that one shard of several may read without any row."""
 
 MIN_BARREN_GROUPS = 100
 """Groups in a row that may come to nothing, however few positions an epoch has."""
+
+
+_LOGGER = logging.getLogger("headrace")
+
+
+@dataclass
+class SkippedRecords:
+    """Those of one iterator, since it was opened.
+
+    Attributes:
+        limit: how many may be skipped; None for any number.
+        count: how many were.
+    """
+
+    limit: int | None = None
+    count: int = 0
+
+    def note(self, skipped: Sequence[str]) -> Failure | None:
+        """Count and log these."""
+        for message in skipped:
+            self.count += 1
+            _LOGGER.warning("skipped: %s", message)
+            if self.limit is not None and self.count > self.limit:
+                text = f"{self.count} records or batches failed, more than max_errors={self.limit}; the last one: {message}"
+                return Failure(TooManyErrorsError(text))
+        return None
 
 
 class StageOutput:
@@ -67,7 +94,9 @@ class StageOutput:
             number = next(self._numbers)
             sums = self._sums
             sums.tasks += 1
-            sums.inputs += input_count(request.task) if block.stand is None else block.stand.read
+            task = request.task
+            made_of = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
+            sums.inputs += made_of if block.stand is None else block.stand.read
             sums.rows += block.count
             if block.times is not None:
                 self._observer.note(number, request.task, block)
@@ -109,7 +138,7 @@ class EmptyStreamGuard:
 
     def end(self, request: Request) -> None:
         """Rows came of a task."""
-        self._since, self._groups = request.stop, 0
+        self._since, self._groups = request.origin.stop.positions[0], 0
 
     def go_on(self, request: Request) -> Failure | None:
         """A task came to no rows. A failure when that has gone on for whole epochs of an endless stream."""

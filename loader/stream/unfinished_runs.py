@@ -9,9 +9,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ..plan.cursor import Cursor, Leftover
+from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.pipeline import Pipeline
-from ..plan.subtree import Subtree
 from .pull import Ended, Pull
 from .rows import Rows
 

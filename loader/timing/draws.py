@@ -1,7 +1,4 @@
-"""Which operations of a stage draw from global random generators.
-
-In: calls of its steps. Out: places of operations, each with the name of a generator.
-"""
+"""Finds operations of a stage that draw from global random generators."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ class DrawWatch:
         self._before = now
 
     def take(self, operations: int) -> list[tuple[int, str]]:
-        """The places of those of so many operations that drew, each with the name of a generator."""
+        """The places of operations that drew, each with the name of a generator."""
         drew, self._drew, self._left = self._drew, {}, 0
         return [(place, name) for place, name in sorted(drew.items()) if 0 <= place < operations]
 

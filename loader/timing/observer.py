@@ -17,14 +17,59 @@ import numpy as np
 from .snapshot import Snapshot, StageNames, WorkerStats
 from .sums import KEPT, Ledger, StageSums, worker_stats
 from .times import TaskEvent, TaskTimes, WorkerEvent
-from .waits import Waits
 
 KEPT_EVENTS = 200
 """Starts and ends of workers that are kept. Chosen."""
 
 
+class Waits:
+    """When the user's thread was in `next`."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0  # of the waits that ended
+        self._since = self._until = 0.0
+        self._began: float | None = None  # the wait that has not ended
+        self._pauses = 0.0, 0.0  # the two longest times away: the second longest, and the longest
+
+    def begin(self, now: float) -> None:
+        """A wait begins, in seconds of `time.perf_counter`."""
+        self._since = self._since or now
+        self._began = now
+        if self._until and now - self._until > self._pauses[0]:
+            away = now - self._until
+            self._pauses = min(away, self._pauses[1]), max(away, self._pauses[1])
+
+    def end(self, now: float) -> None:
+        """The wait that had begun ends."""
+        self._seconds, self._until, self._began = self.until(now), now, None
+
+    def until(self, now: float) -> float:
+        """Seconds that were waited, those of a wait that has not ended included."""
+        began = self._began
+        return self._seconds + (0.0 if began is None else now - began)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that were waited, in waits that ended."""
+        return self._seconds
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the first wait to the end of the last."""
+        return self._until - self._since
+
+    @property
+    def paused(self) -> float:
+        """Seconds of the two longest times that the user was away, since they were last forgotten."""
+        return sum(self._pauses)
+
+    def forget_pauses(self) -> None:
+        """Look for the longest times anew."""
+        self._pauses = 0.0, 0.0
+
+
 class Observer:
-    """That of one iterator, from its start or a state on. Notes are made by the iterator's thread; any may ask."""
+    """Watches one iterator from its start, or from a state on. Its thread makes notes; any may ask."""
 
     def __init__(self) -> None:
         self.waits = Waits()
@@ -61,7 +106,7 @@ class Observer:
         self._workers.append(WorkerEvent(perf_counter(), worker, "started"))
 
     def worker_ended(self, worker: int, how: str) -> None:
-        """A worker is gone, though nobody had told it to end."""
+        """A worker is gone that was not asked to end."""
         self.ended += 1
         self._workers.append(WorkerEvent(perf_counter(), worker, how))
 
@@ -71,7 +116,7 @@ class Observer:
         self.most_slab_bytes = max(self.most_slab_bytes, self.slab_bytes)
 
     def stages(self) -> dict[int, StageSums]:
-        """What was added up, by the number of the stage."""
+        """The sums, by the number of the stage."""
         self._add_up()
         return dict(self._stages)
 
@@ -79,12 +124,14 @@ class Observer:
         """The last tasks whose blocks were taken, in that order."""
         made_of = dict(self._made_of)
         return tuple(
-            TaskEvent(block, stage, start, stop, made_of.get(block, ()), *moments, TaskTimes(worker, *times))
-            for block, stage, start, stop, worker, moments, times in self._ledger.last_tasks()
+            TaskEvent(
+                block, stage, start, stop, made_of.get(block, ()), submitted, asked, taken, TaskTimes(worker, *times)
+            )
+            for block, stage, start, stop, worker, (submitted, asked, taken), times in self._ledger.last_tasks()
         )
 
     def snapshot(self, names: Sequence[StageNames], **more: Any) -> Snapshot:
-        """What was added up, of stages with these names; with `more` that the iterator knows."""
+        """Counts and times of stages with these names, with `more` that the iterator knows."""
         stages, elapsed = sorted(self.stages().items()), self.waits.elapsed
         return Snapshot(
             elapsed=elapsed,
@@ -97,11 +144,11 @@ class Observer:
         )
 
     def worker_stats(self) -> WorkerStats:
-        """What workers did between the first of the last tasks and the last one."""
+        """The work of workers between the first of the last tasks and the last one."""
         return worker_stats(self._ledger.since(0), self.started, self.ended, self.slab_bytes, self.most_slab_bytes)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:
-        """What happened to workers last."""
+        """The last starts and ends of workers."""
         return tuple(self._workers)
 
     def _add_up(self) -> None:

@@ -12,7 +12,7 @@ _NOWHERE = nullcontext()
 
 
 def profiled(name: str) -> AbstractContextManager[object]:
-    """What this thread does while this is entered."""
+    """Name what this thread does within the context."""
     kind = getattr(
         sys.modules.get("jax.profiler"), "TraceAnnotation", None
     )  # None: nobody has imported it, or not wholly

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class OperationStats:
-    """What an operation took, as far as it was timed: now and then.
+    """The time of an operation, which is timed now and then.
 
     Attributes:
         number: of the operation in the pipeline.
@@ -31,7 +31,7 @@ class OperationStats:
 
 @dataclass(frozen=True)
 class StageStats:
-    """What the tasks of a stage took, whose results your process took. Seconds of workers, of all together, unless it is said.
+    """The tasks of a stage whose results your process took. Seconds are those of all workers together, unless it is said.
 
     Attributes:
         number: of the stage.
@@ -75,7 +75,7 @@ class StageStats:
 
 @dataclass(frozen=True)
 class WorkerStats:
-    """What workers did, over the last 2,000 tasks.
+    """The work of workers, over the last 2,000 tasks.
 
     Attributes:
         count: workers that did any of them.
@@ -163,7 +163,7 @@ _COUNTED = ("steps", "elapsed", "waited", "records", "nbytes")  # the last one i
 
 
 class StageNames(NamedTuple):
-    """What a stage is made of."""
+    """A stage in words."""
 
     first: int  # number of its first operation in the pipeline
     operations: tuple[str, ...]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .snapshot import OperationStats, StageNames, StageStats, WorkerStats
-from .times import Look, Moments, Slowest, TaskTimes
+from .times import Moments, OperationTimes, SlowestCall, TaskTimes
 
 KEPT = 2000
 """Tasks. Chosen: some seconds of many small ones, in a quarter of a megabyte."""
@@ -61,7 +61,7 @@ class Ledger:
 
 @dataclass(slots=True)
 class StageSums:
-    """Over all tasks of a stage, those too that were not timed: others stand for them. Seconds, unless it is said."""
+    """Sums over all tasks of a stage, those too that were not timed and that others represent. Seconds, unless it is said."""
 
     batches: bool = False  # the rows are made of several inputs, the last one maybe of fewer
     tasks: int = 0  # number
@@ -82,7 +82,7 @@ class StageSums:
     looked: float = 0.0  # for these
     looked_cpu: float = 0.0  # of these, at work
     operations: list[float] = field(default_factory=list)  # of these, in each operation; last: between them
-    slowest: dict[int, Slowest] = field(default_factory=dict)  # call of an operation, by its place in the stage
+    slowest: dict[int, SlowestCall] = field(default_factory=dict)  # call of an operation, by its place in the stage
 
     def add(self, tasks: Rows) -> None:
         """Add tasks that were timed."""
@@ -100,12 +100,12 @@ class StageSums:
 
     @property
     def nbytes(self) -> int:
-        """Of the rows of all tasks: as many for each input of a batch, or else for each row, as those that were timed have."""
+        """Bytes of the rows of all tasks, estimated from the timed ones: by input for batches, else by row."""
         of_all, timed = (self.inputs, self.timed_inputs) if self.batches else (self.rows, self.timed_rows)
         return round(self.timed_nbytes * of_all / timed) if timed else 0
 
-    def add_look(self, look: Look, tasks: int) -> None:
-        """Add what was found in a task that was timed operation by operation, and stands for so many."""
+    def add_look(self, look: OperationTimes, tasks: int) -> None:
+        """Add a task that was timed operation by operation, and that represents `tasks` of them."""
         self.busy -= look.extra * tasks
         self.looked_inputs += look.inputs
         self.looked += look.seconds
@@ -154,7 +154,7 @@ class StageSums:
 
 
 def _seconds(tasks: Rows, each: NDArray[np.float64]) -> float:
-    """The sum over all tasks for which these stand, of seconds that are not below 0."""
+    """The sum over all tasks that these represent, of seconds that are not below 0."""
     return float(np.maximum(each, 0.0) @ tasks["tasks"])
 
 

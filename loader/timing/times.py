@@ -1,4 +1,4 @@
-"""What a worker notes of a task: plain numbers, which go with its block.
+"""Times that a worker notes of a task: plain numbers, which travel with its block.
 
 In: nothing. Out: times, in seconds of `time.perf_counter`, which all processes of one machine share on Linux.
 """
@@ -14,7 +14,7 @@ Moments: TypeAlias = tuple[float, float, float]
 """When a task was submitted, its block asked for, and that taken, in seconds of `time.perf_counter` in the user's process."""
 
 
-class Slowest(NamedTuple):
+class SlowestCall(NamedTuple):
     """The call of an operation, for one element, that took longest."""
 
     seconds: float
@@ -22,20 +22,19 @@ class Slowest(NamedTuple):
     tag: int  # what names the record, as of `Pipeline.place_of`; -1: it has no name
 
 
-class Look(NamedTuple):
-    """What was found where a task was timed operation by operation: now and then, as that takes time itself."""
+class OperationTimes(NamedTuple):
+    """The times of operations, from a task that was timed operation by operation: now and then, as that takes time itself."""
 
     inputs: int  # of the task that were pushed through the operations meanwhile
     seconds: float  # that this took, without `extra`
     cpu_seconds: float  # of these that the thread was at work, not waiting
     extra: float  # seconds that the timing itself took, about
     operations: tuple[float, ...]  # of these, spent in each operation of the stage; and last between them
-    slowest: Slowest | None  # of the operations before the first that takes several elements
+    slowest: SlowestCall | None  # of the operations before the first that takes several elements
 
     @classmethod
-    def unpacked(cls, packed: Packed) -> Look:
-        """What was packed."""
-        return cls(*packed) if packed[-1] is None else cls(*packed[:-1], Slowest(*packed[-1]))
+    def unpacked(cls, packed: Packed) -> OperationTimes:
+        return cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], SlowestCall(*packed[-1])))
 
 
 class TaskTimes(NamedTuple):
@@ -51,7 +50,7 @@ class TaskTimes(NamedTuple):
     nbytes: int  # of these rows; where no batches are made, as many for each as the first one has
     under_way: float = 0.0  # seconds in which its records were being read, of all reads together
     tasks: int = 1  # for which it stands: itself, and those before it that the worker did not time
-    look: Look | None = None
+    look: OperationTimes | None = None
 
     def packed(self) -> Packed:
         """The same, to be sent."""
@@ -59,15 +58,12 @@ class TaskTimes(NamedTuple):
 
     @classmethod
     def unpacked(cls, packed: Packed) -> TaskTimes:
-        """What was packed."""
-        return cls(*packed) if packed[-1] is None else cls(*packed[:-1], Look.unpacked(packed[-1]))
-
-    def until(self, ended: float) -> TaskTimes:
-        """The same of a task whose rows were packed until then."""
-        return self._replace(packing=ended - self.ended, ended=ended)
+        return (
+            cls._make(packed) if packed[-1] is None else cls._make((*packed[:-1], OperationTimes.unpacked(packed[-1])))
+        )
 
     def moved(self, seconds: float) -> TaskTimes:
-        """The same by the clock of another machine, which shows so many more seconds."""
+        """The same by the clock of another machine, which is ahead by `seconds`."""
         return self._replace(began=self.began + seconds, ended=self.ended + seconds)
 
 
@@ -95,6 +91,10 @@ class TaskEvent(NamedTuple):
     asked: float
     taken: float
     times: TaskTimes
+
+    def asked_later(self, seconds: float) -> TaskEvent:
+        """The same, had it been asked for later."""
+        return self._replace(asked=self.asked + seconds)
 
 
 class WorkerEvent(NamedTuple):

@@ -6,16 +6,19 @@ the operation that it arose in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, compress, repeat
 from operator import length_hint, not_
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...operations import Operation
 from ...operations.protocol import Element
+
+Plain: TypeAlias = tuple[Callable[[Element], Any], bool]
+"""The function of a map or a filter, and whether it is a filter's."""
 
 
 class FusedMapFilter:
@@ -34,32 +37,32 @@ class FusedMapFilter:
         ended: all records went through.
     """
 
-    def __init__(self, operations: Sequence[Operation], inputs: Iterator[Any], count: int) -> None:
+    def __init__(self, operations: Sequence[Plain], inputs: Iterator[Any], count: int) -> None:
         self.ended = False
         self._inputs, self._count = inputs, count
         self._lefts: Sequence[int] = range(count - 1, -1, -1)
         self._came: list[tuple[Iterator[Any], Sequence[int]]] = []
         self.elements: Iterator[Element] = chain(inputs, self._end())
-        for operation in operations:
-            self._go_through(operation)
+        for function, filters in operations:
+            self._go_through(function, filters)
 
     def _end(self) -> Iterator[Any]:
         self.ended = True
         yield from ()
 
-    def _go_through(self, operation: Operation) -> None:
+    def _go_through(self, function: Callable[[Element], Any], filters: bool) -> None:
         counter = self._inputs
         if self._came:
             counter = repeat(True, self._count)
             self.elements = compress(self.elements, counter)
         self._came.append((counter, self._lefts))
-        if operation.only_filters:
+        if filters:
             self._lefts = lefts = list[int]()
-            passed = filter(operation.plain_function, self.elements)
+            passed = filter(function, self.elements)
             noted = map(lefts.append, map(length_hint, repeat(self._inputs)))  # gives None each time
             self.elements = compress(passed, map(not_, noted))
         else:
-            self.elements = map(operation.plain_function, self.elements)  # type: ignore[arg-type]
+            self.elements = map(function, self.elements)
 
     def numbers(self, count: int) -> NDArray[np.int64]:
         """The numbers of the records that the first `count` elements come from."""
@@ -74,11 +77,12 @@ class FusedMapFilter:
         )
 
 
-def plain_at_front(operations: Sequence[Operation]) -> list[Operation]:
+def plain_at_front(operations: Sequence[Operation]) -> list[Plain]:
     """The maps and filters that operations begin with, as far as they push elements in the way of this module."""
-    plain: list[Operation] = []
+    plain: list[Plain] = []
     for operation in operations:
-        if operation.plain_function is None:
+        function = operation.plain_function
+        if function is None:
             break
-        plain.append(operation)
+        plain.append((function, operation.only_filters))
     return plain

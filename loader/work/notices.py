@@ -1,4 +1,4 @@
-"""What the user should be told of leaves and operations, each once: from where batches are made to the user's process.
+"""Notices about leaves and operations, each once: from where batches are made to the user's process.
 
 In: names, and texts. Out: those of names that nothing was told of before; in the user's process, warnings.
 """
@@ -28,7 +28,7 @@ class Notices:
             self.new.append((name, text, category))
 
     def take(self) -> Told:
-        """What was not taken yet."""
+        """Notices that were not taken yet."""
         if not self.new:
             return ()
         taken, self.new = self.new, []

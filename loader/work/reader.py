@@ -17,10 +17,66 @@ from ...operations.protocol import Allocate, ArraySpec, Element
 from ...operations.trees import flatten, leaf_names
 from ...sources import reader_of
 from ...sources.mixed.columns import MixedColumn
-from ..plan.leaf import KeyBlocks, Leaf
+from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from .explain import READING, SAMPLER, explained, place
 from .tasks import ReadRecords, SpanTask
+
+ENOUGH = 8192
+"""Positions whose keys are worth to be computed on their own. By a mix of 35 columns, with two workers."""
+
+
+class KeyBlocks:
+    """Record keys of spans that mostly follow one another, computed in blocks far larger than a span.
+
+    A source that has `announce` is told the keys of a block when those of the block before begin to be read.
+
+    Threads may share one: they replace the pair of start and keys as a whole, and at worst compute a block twice.
+    """
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._leaf = leaf
+        self._ahead = leaf.sampler.block_size
+        self._block: tuple[int, NDArray[np.int64]] = (0, np.empty(0, dtype=np.int64))
+        self._coming = self._block
+        self._announce = getattr(leaf.source, "announce", None)
+
+    def expect(self, count: int) -> None:
+        """So many positions will be asked for from the next one on; where they are enough, others are somebody else's."""
+        self._ahead = count if count >= ENOUGH else self._leaf.sampler.block_size
+
+    def of(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The record keys `int64[stop - start]` at local positions."""
+        first, keys = self._block
+        if not (first <= start and stop <= first + len(keys)):
+            self._block = first, keys = (
+                self._computed(start, stop) if self._announce is None else self._announced(start, stop)
+            )
+        return keys[start - first : stop - first]
+
+    def _computed(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
+        last = min(max(stop, start + self._ahead), self._leaf.total)
+        return start, self._leaf.record_keys(self._leaf.positions(start, max(last, stop)))
+
+    def _announced(self, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
+        """A block of keys; the source knows them, and is told those of the next block."""
+        (first, keys), (second, coming) = self._block, self._coming
+        if first <= start < first + len(keys) == second and stop <= second + len(coming):
+            keys = np.concatenate([keys[start - first :], coming])
+        elif second <= start and stop <= second + len(coming):
+            keys = coming[start - second :]
+        else:
+            keys = self._computed(start, stop)[1]
+            self._tell(keys)
+        end = start + len(keys)
+        if end < self._leaf.total:
+            self._coming = self._computed(end, end)
+            self._tell(self._coming[1])
+        return start, keys
+
+    def _tell(self, keys: NDArray[np.int64]) -> None:
+        assert self._announce is not None, "it is asked for before"
+        self._announce(keys)
 
 
 class Reader:

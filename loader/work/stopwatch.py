@@ -10,37 +10,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import length_hint
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...operations.protocol import Element, Step
 from ...operations.trees import flatten
-from ..timing.times import Look, Slowest, TaskTimes
-from .processor import needed_seconds
+from ..timing.times import OperationTimes, SlowestCall, TaskTimes
 from .stacked_rows import StackedRows
 from .tasks import Block
-from .tuned import (
-    CALL_SECONDS,
-    FIRST_LOOKS,
-    LOOK_SECONDS,
-    LOOKS_SHARE,
-    LOOKS_SHARE_CLOSELY,
-    MOST_UNTIMED,
-    TIMED_SECONDS,
-)
+
+LOOKS_SHARE = 0.001
+"""Of the time of a worker: what timing operations one by one may take. Chosen: well under 1 % of the least work per record."""
+
+LOOKS_SHARE_CLOSELY = 0.05
+"""The same with `observe="each"`. Chosen: most calls are timed, and what is measured is not far off."""
+
+CALL_SECONDS = 0.33e-6
+"""What timing one call takes where all are timed; where few are, which no cache holds, twice as much. Measured by `mnist`."""
+
+LOOK_SECONDS = 40e-6
+"""What a look takes beside its calls: it asks twice how long the thread needed a processor. Measured: 18 µs each."""
+
+FIRST_LOOKS = 1e-3
+"""Seconds that it may take at once, after a worker's first task. Chosen: short runs tell of operations, too."""
+
+TIMED_SECONDS, MOST_UNTIMED = 8e-3, 100
+"""Between two tasks that are timed; and tasks. Measured by `mnist`: to time each of its batches, of 0.4 ms, took 2 %."""
 
 
 class ReadSeconds(NamedTuple):
-    """How long a task read."""
+    """The reading of a task."""
 
     waited: float  # by the worker, which read the records or waited for them
     under_way: float  # of all reads together, those ahead of the work too
 
 
 class Stopwatch:
-    """That of one worker, number `worker`, for one stage.
+    """Times the tasks of one worker, number `worker`, in one stage.
 
     Attributes:
         share: of the time, what timing operations may take.
@@ -60,14 +68,16 @@ class Stopwatch:
         self._began = perf_counter()
 
     def may_look(self, calls: int) -> bool:
-        """Whether so many calls are to be timed one by one."""
+        """The time budget allows this number of calls to be timed one by one."""
         cost = 2 * calls * CALL_SECONDS + LOOK_SECONDS
         if cost > self._allowed:
             return False
         self._allowed -= cost
         return True
 
-    def end(self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: Look | None) -> TaskTimes:
+    def end(
+        self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: OperationTimes | None
+    ) -> TaskTimes:
         """The task has become a block; of `batches`, or of single rows."""
         elements = block.elements
         nbytes = bytes_of_rows(elements, batches) if len(elements) else 0
@@ -85,14 +95,16 @@ class EachTask(Stopwatch):
 
     share = LOOKS_SHARE_CLOSELY
 
-    def end(self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: Look | None) -> TaskTimes:
+    def end(
+        self, block: Block, inputs: int, batches: bool, reading: ReadSeconds, look: OperationTimes | None
+    ) -> TaskTimes:
         times = super().end(block, inputs, batches, reading, look)
         self.every = 1
         return times
 
 
 def stopwatches(worker: int, observe: bool | str) -> Callable[[], Stopwatch] | None:
-    """What makes those of a worker, as `ExecutionOptions.observe` asks."""
+    """Make stopwatches of a worker, as `ExecutionOptions.observe` asks; None: none are wanted."""
     return partial(EachTask if observe == "each" else Stopwatch, worker) if observe else None
 
 
@@ -110,7 +122,7 @@ class OperationClock:
         self._since = self._looked = self._cpu = 0.0
         self._inputs = 0
         self._slowest = 0.0, 0, 0  # of what is pushed now: seconds, operation, and how many inputs were left then
-        self._worst: Slowest | None = None
+        self._worst: SlowestCall | None = None
         self._left: Iterator[Any] = iter(())
 
     def around(self, step: Step, place: int) -> Step:
@@ -143,7 +155,7 @@ class OperationClock:
         self._looked -= self._since
 
     def end(self, inputs: int, tag_of: Callable[[int], int]) -> None:
-        """All were pushed, which are so many `inputs` of the stage; `tag_of` names one by how many were left after it."""
+        """All `inputs` of the stage were pushed; `tag_of` names one by how many were left after it."""
         now = perf_counter()
         self._seconds[-1] += now - self._since
         self._looked += now
@@ -151,24 +163,24 @@ class OperationClock:
         self._inputs += inputs
         took, place, left = self._slowest
         if took > (self._worst.seconds if self._worst else 0.0):
-            self._worst = Slowest(took, place, tag_of(left))
+            self._worst = SlowestCall(took, place, tag_of(left))
         self._left = iter(())
 
-    def take(self) -> Look | None:
-        """What was found since the last call, without what the timing itself takes."""
+    def take(self) -> OperationTimes | None:
+        """The times since the last call, without those of the timing itself."""
         if not self._inputs:
             return None
         own = self.calls(self._inputs) * CALL_SECONDS / (self._single + 1)
         seconds = [each - own if place <= self._single else each for place, each in enumerate(self._seconds)]
         extra = own * (self._single + 1)
         operations = tuple(max(0.0, each) for each in seconds)
-        look = Look(self._inputs, self._looked - extra, self._cpu - extra, extra, operations, self._worst)
+        look = OperationTimes(self._inputs, self._looked - extra, self._cpu - extra, extra, operations, self._worst)
         self._seconds[:] = [0.0] * len(self._seconds)
         self._inputs, self._looked, self._cpu, self._worst = 0, 0.0, 0.0, None
         return look
 
     def calls(self, inputs: int) -> int:
-        """How many calls so many inputs are: those of all steps that get them one by one."""
+        """The number of calls for these inputs, of all steps that get them one by one."""
         return inputs * (self._single + 1)
 
 
@@ -204,3 +216,19 @@ def bytes_of(element: Element) -> int:
     return (
         int(getattr(element, "nbytes", 0)) if len(leaves) == 1 and leaves[0] is element else sum(map(bytes_of, leaves))
     )
+
+
+def needed_seconds() -> float:
+    """Seconds that this thread was at work, or was kept from it."""
+    return thread_time() + kept_seconds()
+
+
+def kept_seconds() -> float:
+    """Seconds that this thread was kept from work, as other programs had the processors; 0 where only Linux would know."""
+    try:
+        told = np.fromfile(
+            "/proc/thread-self/schedstat", np.int64, 3, sep=" "
+        )  # in C: no interrupt leaves the file open
+    except OSError:  # it is not Linux, or its kernel does not count this
+        return 0.0
+    return float(told[1]) * 1e-9 if len(told) == 3 else 0.0

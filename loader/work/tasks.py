@@ -6,7 +6,7 @@ In: nothing. Out: tasks, which are plain numbers and can be repeated anywhere; b
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -213,6 +213,10 @@ def single_rows(task: GroupTask) -> list[GroupTask]:
     rows = [RowRange(some.block, row, row + 1) for some in task.rows for row in range(some.start, some.stop)]
     order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
     return [task._replace(rows=(rows[row],), order=None, first=task.first + number) for number, row in enumerate(order)]
+
+
+RecordsAhead: TypeAlias = "Callable[[], ReadRecords | None]"
+"""Waits for records of a span that are being read; None: the worker is to read them. Called once, by the worker's thread."""
 
 
 class Unread(NamedTuple):

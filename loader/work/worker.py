@@ -32,16 +32,13 @@ from .tasks import (
     Failure,
     GroupTask,
     ReadRecords,
+    RecordsAhead,
     RowOrigins,
     SpanTask,
     Task,
     input_count,
     single_rows,
 )
-
-
-def _not_ahead() -> None:
-    """The records of no task were read ahead."""
 
 
 class Worker:
@@ -101,9 +98,7 @@ class Worker:
             chain.enter_after_batch(self._columns.batch_size)
         return chain
 
-    def run(
-        self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: Callable[[], ReadRecords | None] = _not_ahead
-    ) -> Block:
+    def run(self, task: Task, blocks: Blocks = NO_BLOCKS, read_ahead: RecordsAhead | None = None) -> Block:
         """Do a task. What goes wrong in it stands in the block, after the rows that came before.
 
         Its blocks are among `blocks`; `read_ahead` gives the records of its span, where somebody is reading them already.
@@ -119,17 +114,17 @@ class Worker:
             return block
         if self._owns_globals:
             reseed_torch()
-        again = self._run_alone(task, blocks, _not_ahead)
+        again = self._run_alone(task, blocks, None)
         again.notices = [*block.notices, *again.notices]
         return again
 
-    def _run_alone(self, task: Task, blocks: Blocks, read_ahead: Callable[[], ReadRecords | None]) -> Block:
+    def _run_alone(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
         if self._seeds_globals:
             with left_alone():
                 return self._run_timed(task, blocks, read_ahead)
         return self._run_timed(task, blocks, read_ahead)
 
-    def _run_timed(self, task: Task, blocks: Blocks, read_ahead: Callable[[], ReadRecords | None]) -> Block:
+    def _run_timed(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
         stage = task.stage
         self._until_timed[stage] -= 1
         if self._until_timed[stage] > 0:
@@ -147,13 +142,15 @@ class Worker:
         self._until_timed[stage] = stopwatch.every
         return block
 
-    def _do(self, task: Task, blocks: Blocks, read_ahead: Callable[[], ReadRecords | None]) -> Block:
+    def _do(self, task: Task, blocks: Blocks, read_ahead: RecordsAhead | None) -> Block:
         if isinstance(task, SpanTask) and task.stage in self._run_throughs:
             return self._run_through(task)
-        began = perf_counter()
-        read = read_ahead()
-        self._reading += (waited := perf_counter() - began)
-        self._ahead += read.seconds - waited if read is not None else 0.0
+        read, waited = None, 0.0
+        if read_ahead is not None:
+            began = perf_counter()
+            read = read_ahead()
+            self._reading += (waited := perf_counter() - began)
+            self._ahead += read.seconds - waited if read is not None else 0.0
         block = self._run_whole(task, blocks, read)
         if block.failure is not None and self._may_skip(block.failure):
             block = self._without_failures(task, blocks, block.failure, read)
@@ -165,7 +162,7 @@ class Worker:
         return block
 
     def _may_skip(self, failure: Failure) -> bool:
-        """Whether a failed task may be done without what is at fault: for want of memory, no record is."""
+        """True if a failed task may be done without the record at fault: for want of memory, none is."""
         return self._pipeline.skips_errors and not isinstance(failure.error, BatchMemoryError)
 
     def close(self) -> None:
@@ -337,5 +334,5 @@ def _without_delivered(leaf: Leaf, task: SpanTask, block: Block) -> Block:
 
 
 def _makes_rows(pipeline: Pipeline, stage: Stage) -> bool:
-    """Whether a stage makes rows of a leaf, no batches, which another stage puts into batches."""
+    """True if a stage makes rows of a leaf, no batches, which another stage puts into batches."""
     return stage.leaf is not None and stage.number in pipeline.regrouped and not stage.groups

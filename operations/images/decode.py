@@ -159,7 +159,7 @@ def _name_of(dtype: npt.DTypeLike) -> str:
 
 
 def _without_padding(image: Image, rows: int, columns: int) -> Image:
-    """Of 201 rows at an eighth libjpeg makes 26, the last one of which is of the image for an eighth only."""
+    """Libjpeg makes 26 of 201 rows at an eighth, the last one of which is of the image for an eighth only."""
     scale = min(image.shape[0] / rows, image.shape[1] / columns)
     eighths = int(8 * scale)
     return image[: max(1, rows * eighths // 8), : max(1, columns * eighths // 8)]

@@ -61,7 +61,7 @@ def with_channels(image: Image) -> Image:
 
 
 def checked(image: Any, operation: str) -> Images:
-    """What an operation got, if it is an image or a clip.
+    """An operation's input, if it is an image or a clip.
 
     Raises:
         ImageError: it is none.

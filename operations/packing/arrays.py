@@ -69,7 +69,7 @@ class Line:
         out.reshape(-1)[:] = np.repeat(numbers, self.lengths)
 
     def begins(self) -> Ints:
-        """Where the pieces that have tokens begin."""
+        """The starts of the pieces that have tokens."""
         begins = np.cumsum(self.lengths) - self.lengths
         return begins[self.pieces[self.lengths[self.pieces] > 0]]
 
@@ -107,7 +107,7 @@ def segments_of(pieces: Pieces) -> Ints:
 
 
 def gathered(path: Path, values: Sequence[Any]) -> Array:
-    """What is passed along of all documents: an array of numbers where it is numbers, else one of objects.
+    """The values that are passed along of all documents: an array of numbers where it is numbers, else one of objects.
 
     Raises:
         PackError: arrays of several shapes.
@@ -127,7 +127,7 @@ def gathered(path: Path, values: Sequence[Any]) -> Array:
 
 
 def by_segment(values: Array, pieces: Pieces, most: int | None, pad: Any) -> Sequence[Array]:
-    """Of each row, what is passed along of its segments; `most` of them, the last ones padding, if that is given."""
+    """The values that are passed along of the segments of each row; `most` of them, the last ones padding, if that is given."""
     values = values[pieces.documents]
     if most is None:
         return np.split(values, pieces.ends[:-1])

@@ -37,7 +37,7 @@ def mapped(setting: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def paths(setting: Any, path: Path = ()) -> Iterator[Path]:
-    """Where a setting has values.
+    """The leaves for which a setting has values.
 
     >>> list(paths({"a": {"x": 1}, "b": 2}))
     [('a', 'x'), ('b',)]

@@ -1,4 +1,4 @@
-"""What documents look like, and their leaves one by one.
+"""The form of documents, and their leaves one by one.
 
 In: elements. Out: for each leaf the arrays of all documents; or a `PackError` that says what is wrong with which.
 """
@@ -64,7 +64,7 @@ class Leaf:
         )
 
     def are_alike(self, column: Sequence[Any]) -> bool:
-        """Whether all are plain arrays like the first document's."""
+        """All are plain arrays like the first document's."""
         like = (np.ndarray, self.dtype, 1 + len(self.tail), self.tail)
         try:
             return {(type(leaf), leaf.dtype, leaf.ndim, leaf.shape[1:]) for leaf in column} == {like}
@@ -185,7 +185,7 @@ class Documents:
 
 
 def _has_fields(tree: Any, kept: Collection[Any] = ()) -> bool:
-    """Whether it is a named tuple or a dataclass, or a dict with such inside, but for some of its keys."""
+    """It is a named tuple or a dataclass, or a dict with such inside, but for some of its keys."""
     if isinstance(tree, dict):
         return any(_has_fields(value) for key, value in tree.items() if key not in kept)
     return fields_of(tree) is not None

@@ -48,7 +48,7 @@ class Packer:
         return self._made(documents, columns, self._pieces_of(documents, columns))
 
     def pieces(self, elements: Sequence[Element]) -> Pieces:
-        """Which piece of which document stands in which of these rows, with the lengths of the documents.
+        """The pieces of documents in these rows, with the lengths of the documents.
 
         Raises:
             PackError: as `rows`.

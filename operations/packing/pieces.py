@@ -17,7 +17,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """Which piece of which document stands in which row.
+    """Pieces of documents, by rows.
 
     Attributes:
         documents: `int64[pieces]`, their numbers; row by row, and in each row in the order of its segments.
@@ -55,7 +55,7 @@ class Pieces:
 
     @property
     def spans(self) -> Iterator[list[list[int]]]:
-        """Of each piece, for each leaf: where it begins and ends, and the length of its document."""
+        """The start and end of each piece, for each leaf, and the length of its document."""
         assert self.planned is not None, "the lengths of documents are known"
         yield from np.stack([self.starts, self.stops, self.planned], axis=-1).tolist()
 
@@ -77,6 +77,6 @@ def end_to_end(rows: Sequence[Pieces]) -> Pieces:
 
 
 def no_pieces(leaves: int) -> Pieces:
-    """Of no document."""
+    """The pieces of no document."""
     none = np.zeros(0, np.int64)
     return Pieces(none, none.reshape(0, leaves), none.reshape(0, leaves), none)

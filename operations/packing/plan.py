@@ -21,7 +21,7 @@ KEPT_DOCUMENTS = 1 << 20
 
 
 class Windows(NamedTuple):
-    """What is found out once of all windows, so that the pieces of each are soon made.
+    """Facts of all windows, found once, so that the pieces of each are soon made.
 
     Attributes:
         rows: `int64[windows + 1]`, rows before each window, and of all.
@@ -35,7 +35,7 @@ class Windows(NamedTuple):
 
 
 class PackPlan:
-    """What `Pack` makes of documents of known lengths: the same rows in the same order.
+    """The rows that `Pack` makes of documents of known lengths: the same in the same order.
 
     Args:
         lengths: `int64[documents, leaves]`; not copied.

@@ -25,7 +25,7 @@ TOO_LONG = ("split", "cut", "error")
 
 @dataclass(frozen=True)
 class Rules:
-    """How documents are packed.
+    """The rules by which documents are packed.
 
     Attributes:
         capacity: the length of a row, in each leaf.
@@ -46,7 +46,7 @@ class Rules:
         return np.flatnonzero((lengths > np.array(self.capacity)).any(axis=1))
 
     def pieces(self, lengths: Ints, rows: Ints | None = None) -> Pieces:
-        """Where documents of these lengths, `int64[documents, leaves]`, stand. One without any token stands nowhere.
+        """The rows of documents of these lengths, `int64[documents, leaves]`. One without any token is in none.
 
         Args:
             lengths: as above.

@@ -1,4 +1,4 @@
-"""What the user says of packing, checked, and what follows from it for each leaf of the documents.
+"""Arguments of packing, checked, and what follows from them for each leaf of the documents.
 
 In: the arguments of `Pack`. Out: rules for these leaves.
 """
@@ -60,7 +60,7 @@ class Settings:
         object.__setattr__(self, attribute, value)
 
     def is_meta(self, path: Path) -> bool:
-        """Whether a leaf is passed along, and not packed."""
+        """True for a leaf that is passed along, and not packed."""
         return path[0] in self.meta_features
 
     def check(self, found: Sequence[Path]) -> None:
@@ -110,7 +110,7 @@ class Settings:
         return Rules(capacity, self.strategy, self.max_segments, self.too_long)
 
     def too_long_error(self, lengths: Sequence[int], packed: Sequence[Path]) -> PackError:
-        """Of a document with these lengths."""
+        """The error for a document with these lengths."""
         path, length = next(found for found in zip(packed, lengths) if found[1] > self.capacity_of(found[0]))
         return PackError(
             f"a document has {length} tokens in leaf {name(path)}, over length={self.capacity_of(path)}, and too_long='error' "

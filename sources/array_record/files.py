@@ -1,4 +1,4 @@
-"""Which ArrayRecord files a user names. In: paths, ranges, file instructions. Out: files, and which of their records."""
+"""Finds the ArrayRecord files that a user names. In: paths, ranges, file instructions. Out: files, and ranges of records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ArrayRecordPath: TypeAlias = PathLike | FileInstruction
 
 
 @dataclass(frozen=True)
-class Part:
+class FileRange:
     """The records `[start, stop)` of one file; stop None is the file's end, known once it was opened."""
 
     path: str
@@ -45,8 +45,8 @@ def one_or_many(paths: Any) -> Any:
     return [paths] if isinstance(paths, FileInstruction) else paths
 
 
-def parts_of(path: Any, storage: StorageOptions) -> list[Part]:
-    """What one path stands for.
+def parts_of(path: Any, storage: StorageOptions) -> list[FileRange]:
+    """The ranges of files that one path means.
 
     Args:
         path: a path, glob or folder, `path[start:end]` or a file instruction.
@@ -59,13 +59,13 @@ def parts_of(path: Any, storage: StorageOptions) -> list[Part]:
     """
     if isinstance(path, FileInstruction):
         start = int(path.skip)
-        return [Part(text_of(path.filename), start, None if path.take < 0 else start + int(path.take))]
+        return [FileRange(text_of(path.filename), start, None if path.take < 0 else start + int(path.take))]
     name = text_of(path)
     match = None if os.path.exists(name) else _RANGE.fullmatch(name)
     if match is None:
-        return [Part(file) for file in find_files(name, DIRECTORY_PATTERNS, storage)]
+        return [FileRange(file) for file in find_files(name, DIRECTORY_PATTERNS, storage)]
     start, stop = _bounds(match, name)
-    return [Part(file, start, stop) for file in _exactly_one(match[1], name, storage)]
+    return [FileRange(file, start, stop) for file in _exactly_one(match[1], name, storage)]
 
 
 def _bounds(match: re.Match[str], instruction: str) -> tuple[int, int | None]:
@@ -91,7 +91,7 @@ def _exactly_one(path: str, instruction: str, storage: StorageOptions) -> list[s
     return files
 
 
-def bounded(part: Part, count: int) -> Part:
+def bounded(part: FileRange, count: int) -> FileRange:
     """The part of a file that has `count` records.
 
     Raises:
@@ -101,4 +101,4 @@ def bounded(part: Part, count: int) -> Part:
     if not 0 <= part.start <= stop <= count:
         wanted = f"[{part.start}:{'' if part.stop is None else part.stop}]"
         raise SourceError(f"{shorten(part.path)}: records {wanted} were asked for, but the file has {count}")
-    return Part(part.path, part.start, stop)
+    return FileRange(part.path, part.start, stop)

@@ -1,4 +1,4 @@
-"""What the library reads of ArrayRecord files. In: paths, positions in a file. Out: numbers of records, readers, records."""
+"""Reads ArrayRecord files by the library. In: paths, positions in a file. Out: numbers of records, readers, records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HEAD_BYTES, _END_BYTES = 1 << 16, 4 << 20
 
 @dataclass(frozen=True)
 class Content:
-    """What is known of one file after it was opened."""
+    """Facts about one file after it was opened."""
 
     count: int
     stamp: Stamp
@@ -57,7 +57,7 @@ def array_record_library() -> Any:
 
 
 def inspected(path: str, options: str, storage: StorageOptions) -> Content:
-    """What is in a file.
+    """Open a file once, and count its records.
 
     Raises:
         SourceNotFoundError: it is missing.
@@ -75,13 +75,13 @@ def inspected(path: str, options: str, storage: StorageOptions) -> Content:
 
 
 def group_size_of(reader: Any) -> int:
-    """How many records of a file are compressed together, as its writer was told."""
+    """The number of records that are compressed together, by the options of the file's writer."""
     found = re.search(r"group_size:(\d+)", reader.writer_options_string())
     return int(found[1]) if found else 1
 
 
 def _count(file: OpenFile, options: str, storage: StorageOptions) -> int:
-    """How many records a file has. Of a remote one, its ends are enough for the library, as a rule."""
+    """Count the records. Of a remote file, its ends are enough for the library, as a rule."""
     if is_remote(file.path):
         with suppress(SourceError), _ends_of(file, _END_BYTES) as path:
             return _count_at(path, file.path, options)

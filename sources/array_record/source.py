@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, SupportsIndex
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,14 @@ from ...files.reader_pool import ReaderPool, open_file_limit
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
-from ..keys import Keys, check_key, check_keys
-from ..parts import by_part, of_each, part_of, read_by_part
-from ..protocol import ClosesFiles
+from ..file_source import FileSource
+from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
-from .files import ArrayRecordPath, Part, bounded, one_or_many, parts_of
+from .files import ArrayRecordPath, FileRange, bounded, one_or_many, parts_of
 from .reader import RANDOM_ACCESS, Content, array_record_library, group_size_of, inspected, open_number, read_positions
 
 
-class ArrayRecordDataSource(ClosesFiles):
+class ArrayRecordDataSource(FileSource[bytes]):
     """The records of ArrayRecord files, in the order of the files. Thread-safe, picklable, safe to fork.
 
     Args:
@@ -58,15 +57,11 @@ class ArrayRecordDataSource(ClosesFiles):
     """
 
     reads_ahead: ClassVar[int] = 2  # the reader's own threads serve one call; a second keeps them busy in between
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
 
-    _parts: tuple[Part, ...]
+    _parts: tuple[FileRange, ...]
     _options: str
     _storage: StorageOptions
     _max_open_files: int | None
-    _ends: npt.NDArray[np.int64]
-    """`int64[parts]`: the first key after each part."""
     _starts: npt.NDArray[np.int64]
     """`int64[parts]`: what to subtract from a key to get the position in the part's file."""
     _stamps: dict[str, Stamp]
@@ -113,35 +108,17 @@ class ArrayRecordDataSource(ClosesFiles):
         opener = functools.partial(open_number, stamped, self._options, self._storage)
         self._pool: ReaderPool[Any] = ReaderPool(opener, self._max_open_files or open_file_limit())
 
-    def __len__(self) -> int:
-        return int(self._ends[-1])
-
     @property
     def file_count(self) -> int:
-        """In how many files the records lie."""
         return len(set(self._file_of_part))
 
     @property
     def records_together(self) -> int:
-        """How many records the library decompresses to read one: the first file's `group_size`."""
+        """The number of records decompressed to read one: the first file's `group_size`."""
         with self._pool.lend(self._file_of_part[0]) as reader:
             return group_size_of(reader)
 
-    def __getitem__(self, key: SupportsIndex) -> bytes:
-        checked = check_key(key, len(self), "ArrayRecordDataSource")
-        return self.__getitems__(np.array([checked], np.int64))[0]
-
-    def __getitems__(self, keys: Keys) -> list[bytes]:
-        """The records of `keys`, in their order: one batched read per file that they touch.
-
-        Raises:
-            RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file cannot be read, or was changed; the message names the file and the key.
-        """
-        checked = check_keys(keys, len(self), "ArrayRecordDataSource")
-        return read_by_part(checked, self._ends, self._read)
-
-    def _read(self, part: int, keys: npt.NDArray[np.int64]) -> list[bytes]:
+    def _read_part(self, part: int, keys: npt.NDArray[np.int64]) -> list[bytes]:
         positions = (keys - self._starts[part]).tolist()
         with self._pool.lend(self._file_of_part[part]) as reader:
             try:
@@ -153,14 +130,11 @@ class ArrayRecordDataSource(ClosesFiles):
         return records
 
     def file_place(self, key: int) -> FilePlace:
-        """Where a record lies."""
         part, _ = part_of(key, self._ends)
         return FilePlace(self._parts[part].path, key - int(self._starts[part]))
 
-    @property
-    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
-        """Takes the keys of records that will be asked for soon, of files in stores."""
-        return self._announce if any(is_remote(part.path) for part in self._parts) else None
+    def _is_in_store(self) -> bool:
+        return any(is_remote(part.path) for part in self._parts)
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         paths = list(dict.fromkeys(self._parts[number].path for number, _ in by_part(keys, self._ends)))
@@ -172,7 +146,6 @@ class ArrayRecordDataSource(ClosesFiles):
         check_open_file(path, self._stamps[path])
 
     def _unreadable(self, part: int, reader: Any, keys: npt.NDArray[np.int64], error: Exception) -> SourceError:
-        """The error of a failed batch, with the first key that cannot be read on its own."""
         self._check_unchanged(part)
         path = self._parts[part].path
         for key in keys.tolist():
@@ -191,7 +164,6 @@ class ArrayRecordDataSource(ClosesFiles):
         return {"kind": "ArrayRecordDataSource", "records": len(self), "files": self._digest, "index": self._index}
 
     def close(self) -> None:
-        """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
         self._pool.close()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -205,7 +177,7 @@ class ArrayRecordDataSource(ClosesFiles):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._parts = tuple(Part(*row) for row in state["parts"])
+        self._parts = tuple(FileRange(*row) for row in state["parts"])
         self._options, self._max_open_files = state["options"], state["open"]
         self._storage = state["storage"]
         self._digest, self._index = state["digests"]
@@ -216,8 +188,8 @@ class ArrayRecordDataSource(ClosesFiles):
         return f"ArrayRecordDataSource({len(self)} records in {first_few([part.path for part in self._parts])})"
 
 
-def _digests(parts: tuple[Part, ...], contents: Mapping[str, Content]) -> tuple[str, str]:
-    """Of names, sizes and ranges; and of what the files' indices say."""
+def _digests(parts: tuple[FileRange, ...], contents: Mapping[str, Content]) -> tuple[str, str]:
+    """Digests of names, sizes and ranges; and of the files' indices."""
     files, index = hashlib.sha256(), hashlib.sha256()
     for part in parts:
         content = contents[part.path]

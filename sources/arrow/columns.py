@@ -20,7 +20,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-class Column(Protocol):
+class DecodedColumn(Protocol):
     """The values of one column of a row group."""
 
     nbytes: int
@@ -61,7 +61,7 @@ class _Ragged:
 class _Nullable:
     """Another column with None where `is_null`."""
 
-    def __init__(self, column: Column, is_null: Array) -> None:
+    def __init__(self, column: DecodedColumn, is_null: Array) -> None:
         self._column = column
         self._is_null = is_null
         self.nbytes = column.nbytes + is_null.nbytes
@@ -85,7 +85,7 @@ class _Objects:
         return values
 
 
-def column_of(chunked: Any) -> Column:
+def column_of(chunked: Any) -> DecodedColumn:
     """Returns the fastest form of one column of a row group (`pyarrow.ChunkedArray`)."""
     import pyarrow as pa
 
@@ -98,10 +98,10 @@ def column_of(chunked: Any) -> Column:
     return _column(plain(array))
 
 
-def _column(array: Any) -> Column:
+def _column(array: Any) -> DecodedColumn:
     import pyarrow.types as kinds
 
-    column: Column | None = None
+    column: DecodedColumn | None = None
     if not array.null_count:
         values = dense(array)
         column = None if values is None else _Dense(values)
@@ -143,7 +143,7 @@ def dense(array: Any) -> Array | None:
     return None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
 
 
-def _ragged(array: Any) -> Column | None:
+def _ragged(array: Any) -> DecodedColumn | None:
     import pyarrow.compute as pc
 
     values = dense(array.flatten())
@@ -163,7 +163,7 @@ def filled(array: Any) -> Array:
 
 
 def is_scalar(kind: Any) -> bool:
-    """Whether values are numbers, or dates and times without a zone."""
+    """True of numbers, and of dates and times without a zone."""
     scalars, timestamp = _scalar_ids()
     number = kind.id
     return number in scalars or (number == timestamp and kind.tz is None)  # NumPy's datetimes know no time zone.
@@ -180,7 +180,7 @@ def _scalar_ids() -> tuple[frozenset[int], int]:
 
 
 def is_list(kind: Any) -> bool:
-    """Whether values are lists, of one length or not."""
+    """True of lists, of one length or not."""
     import pyarrow.types as kinds
 
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Column, column_of, is_list, is_scalar
+from .columns import DecodedColumn, column_of, is_list, is_scalar
 
 ValueOf = Callable[[Any], Any]
 
@@ -20,7 +20,7 @@ _FEW = 4
 
 
 class Form:
-    """What row groups of the same columns have in common.
+    """The columns that row groups share, and how their values are made.
 
     Args:
         names: the columns of a row.
@@ -48,7 +48,7 @@ class Form:
         return [columns[place] for place in self._places]
 
 
-class Block:
+class DecodedRows:
     """A decoded row group. Thread-safe.
 
     Args:
@@ -86,16 +86,14 @@ class _Unconverted:
             self._columns[number] = _Whole(columns[number])
 
     def more_bytes(self, rows: int) -> int:
-        """How many bytes all columns take more when they are converted: a bit for each null, or flag, becomes a byte."""
+        """The bytes that all columns take more when converted: a bit for each null, or flag, becomes a byte."""
         return rows * self._widened + sum(column.more_bytes for column in self._columns if isinstance(column, _Whole))
 
     def rows(self, rows: list[int]) -> list[dict[str, Any]]:
-        """Rows, value by value."""
         made = list(zip(self._names, self._values, self._columns))
         return [{name: value(column[row]) for name, value, column in made} for row in rows]
 
     def converted(self) -> _Converted:
-        """All columns converted."""
         columns = (column.column if isinstance(column, _Whole) else column_of(column) for column in self._columns)
         return _Converted(dict(zip(self._names, columns)))
 
@@ -114,11 +112,10 @@ class _Whole:
 class _Converted:
     """Columns as NumPy has them."""
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
+    def __init__(self, columns: Mapping[str, DecodedColumn]) -> None:
         self._columns = columns
 
     def rows(self, rows: list[int]) -> list[dict[str, Any]]:
-        """Rows, column by column."""
         if len(rows) == 1:
             return [{name: column.take(rows)[0] for name, column in self._columns.items()}]
         records: list[dict[str, Any]] = [{} for _ in rows]

@@ -55,7 +55,7 @@ def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, s
 
 
 def is_local(filesystem: Any) -> bool:
-    """Whether a pyarrow file system is that of this machine, whose paths Python knows too."""
+    """True of pyarrow's file system of this machine, whose paths Python knows too."""
     return isinstance(filesystem, _local_file_system())
 
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import SourceError
 from ..keys import Keys, check_key, check_keys
-from ..protocol import is_hugging_face
+from ..protocol import fingerprint_of, is_hugging_face
 from .columns import Array
-from .pieces import Finder, Int64s, Places, Rows
+from .pieces import Finder, Int64s, PieceRows, Places
 from .table import Lists, Numbers, TableColumn, table_column
 
 _TABLE_FORMATS = ("arrow", "pandas", "polars")
@@ -106,7 +106,7 @@ class HuggingFaceDataSource:
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """The number of rows and the fingerprint that `datasets` keeps."""
-        return {"kind": "Dataset", "records": self._length, "content": str(self.dataset._fingerprint)[:32]}
+        return fingerprint_of(self.dataset)
 
     @cached_property
     def columns(self) -> Any:
@@ -146,7 +146,7 @@ class HuggingFaceDataSource:
 
     @cached_property
     def _reads_table(self) -> bool:
-        """Whether rows are read here."""
+        """True if rows are read here, not by `datasets`."""
         form, decoded = self.dataset.format, getattr(self.dataset.features, "_column_requires_decoding", None)
         known = form["type"] in (None, "python", "numpy") and not form["format_kwargs"]
         whole = not form["output_all_columns"] or form["columns"] == self.dataset.column_names
@@ -168,13 +168,13 @@ class HuggingFaceDataSource:
         return Finder([len(batch) for batch in self._batches])
 
     @cached_property
-    def _selected(self) -> tuple[Finder, Rows] | None:
+    def _selected(self) -> tuple[Finder, PieceRows] | None:
         """The row of the table for each row of a dataset that was shuffled or selected from."""
         table = self.dataset._indices
         if table is None:
             return None
         chunks = [chunk.to_numpy() for chunk in table.column(0).chunks if len(chunk)]
-        return Finder([len(chunk) for chunk in chunks]), Rows(chunks)
+        return Finder([len(chunk) for chunk in chunks]), PieceRows(chunks)
 
     def _places(self, keys: Int64s) -> Places:
         if self._selected is None:
@@ -192,10 +192,10 @@ class HuggingFaceDataSource:
 
 def _with_columns(dataset: Any) -> HuggingFaceDataSource:
     """A source that has looked through the table, which takes a second for 10,000 chunks: workers are forked after that."""
-    source = HuggingFaceDataSource(dataset)
-    if source._reads_table:
-        source._columns  # noqa: B018  a cached property
-    return source
+    own = HuggingFaceDataSource(dataset)
+    if own._reads_table:
+        own._columns  # noqa: B018  a cached property
+    return own
 
 
 def _kept_type(kind: Any) -> Any:
@@ -237,10 +237,10 @@ class _LastPlaces:
         return places
 
 
-class _Column:
+class _BatchColumn:
     """A column of numbers as far as a batch needs it: an array that is read by keys."""
 
-    def __init__(self, rows: Rows, length: int, dtype: npt.DTypeLike, places: _LastPlaces) -> None:
+    def __init__(self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: _LastPlaces) -> None:
         self._rows = rows
         self._places = places
         self.dtype = np.dtype(dtype)
@@ -255,15 +255,15 @@ class _Column:
         self._rows.take_into(self._places.of(keys), out)
 
 
-def _whole(column: TableColumn, length: int, places: _LastPlaces) -> _Column | None:
+def _whole(column: TableColumn, length: int, places: _LastPlaces) -> _BatchColumn | None:
     """A column to take batches from, which have the dtype that stacking the values would give them."""
     if not isinstance(column, Numbers):
         return None
     dtype = _stacked(column.rows) if column.as_python else column.rows.dtype
-    return None if dtype is None else _Column(column.rows, length, dtype, places)
+    return None if dtype is None else _BatchColumn(column.rows, length, dtype, places)
 
 
-def _stacked(rows: Rows) -> npt.DTypeLike | None:
+def _stacked(rows: PieceRows) -> npt.DTypeLike | None:
     """The dtype of stacked Python numbers; of lists there is none, and that of uint64 depends on the values."""
     if rows.shape or rows.dtype == np.uint64:
         return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
@@ -26,9 +26,9 @@ from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import name_of
 from ..block_cache import BlockCache
-from ..keys import Keys, check_key, check_keys
-from ..parts import part_of, read_by_part
-from ..protocol import ClosesFiles
+from ..file_source import FileSource
+from ..keys import check_key
+from ..parts import part_of
 from ..provenance import FilePlace
 from .files import listing_of, parquet_library, resolve
 from .row_groups import ParquetPart, RowGroups, open_handle, stamp_of_open, unreadable
@@ -43,7 +43,7 @@ _SCATTERED = 8
 """Of so many rows of a row group at least one is wanted, where it is brought ahead of time."""
 
 
-class ParquetDataSource(ClosesFiles):
+class ParquetDataSource(FileSource[dict[str, Any]]):
     """The rows of Parquet files, in the order of the files. Thread-safe, picklable, safe to fork.
 
     A record is a dict of column name to NumPy scalar, read-only NumPy array (lists of numbers), `str`, `bytes`, None
@@ -69,13 +69,9 @@ class ParquetDataSource(ClosesFiles):
     """
 
     reads_ahead: ClassVar[bool] = True
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
 
     _groups: RowGroups
     _cache_bytes: int
-    _ends: npt.NDArray[np.int64]
-    """`int64[row groups]`: the first key after each row group."""
 
     def __init__(
         self,
@@ -103,27 +99,16 @@ class ParquetDataSource(ClosesFiles):
         self._ends = np.cumsum(rows or [0], dtype=np.int64)
         self._cache = BlockCache(self._groups.decode, self._cache_bytes)
 
-    def __len__(self) -> int:
-        return int(self._ends[-1])
-
     @property
     def file_count(self) -> int:
-        """In how many files the records lie."""
         return len(self._groups.files)
 
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]:
         checked = check_key(key, len(self), "ParquetDataSource")
         return self._rows(int(self._ends.searchsorted(checked, side="right")), [checked])[0]
 
-    def __getitems__(self, keys: Keys) -> list[dict[str, Any]]:
-        """The rows of `keys`, in their order; each row group that they touch is looked up once.
-
-        Raises:
-            RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a row group cannot be read, or its file was changed; the message names the file and the key.
-        """
-        checked = check_keys(keys, len(self), "ParquetDataSource")
-        return read_by_part(checked, self._ends, lambda group, some: self._rows(group, some.tolist()))
+    def _read_part(self, group: int, keys: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+        return self._rows(group, keys.tolist())
 
     def _rows(self, group: int, keys: list[int]) -> list[dict[str, Any]]:
         first = int(self._ends[group - 1]) if group else 0
@@ -137,7 +122,6 @@ class ParquetDataSource(ClosesFiles):
             ) from error
 
     def file_place(self, key: int) -> FilePlace:
-        """Where a row lies."""
         ends, groups = self._ends_of_files
         number, row = part_of(key, ends)
         group = part_of(key, self._ends)[0] - (int(groups[number - 1]) if number else 0)
@@ -149,10 +133,8 @@ class ParquetDataSource(ClosesFiles):
         rows = [file.group_rows for file in self._groups.files]
         return np.cumsum(list(map(sum, rows)), dtype=np.int64), np.cumsum(list(map(len, rows)), dtype=np.int64)
 
-    @property
-    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
-        """Takes the keys of rows that will be asked for soon, of files in stores."""
-        return self._announce if isinstance(self._groups.filesystem, StoreFiles) else None
+    def _is_in_store(self) -> bool:
+        return isinstance(self._groups.filesystem, StoreFiles)
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         groups = np.unique(np.searchsorted(self._ends, keys, side="right"))
@@ -169,7 +151,6 @@ class ParquetDataSource(ClosesFiles):
         return {"kind": "ParquetDataSource", "records": len(self), "files": digest, "index": index}
 
     def close(self) -> None:
-        """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
         self._groups.close()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -235,7 +216,7 @@ def _check_names(fields: Iterable[Any], path: str) -> None:
 
 
 def _digest_of_footer(handle: Any) -> str:
-    """Of a file that was found to be Parquet: it ends in the footer's length, 4 bytes, and PAR1."""
+    """A digest of the footer of a Parquet file, which ends in the footer's length, 4 bytes, and PAR1."""
     length = int.from_bytes(handle.read_at(4, handle.size() - 8), "little")
     return hashlib.sha256(handle.read_at(length, handle.size() - 8 - length)).hexdigest()[:16]
 

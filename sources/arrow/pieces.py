@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where rows stand, `int64[rows]` each: in which pieces, and at which rows of these."""
+    """The places of rows, `int64[rows]` each: pieces, and rows in these."""
 
     pieces: Int64s
     rows: Int64s
@@ -42,7 +42,7 @@ class Finder:
         self._starts: Int64s = self._ends - np.asarray(lengths, np.int64)
 
     def places(self, rows: Int64s) -> Places:
-        """Of rows that are counted over all pieces."""
+        """The places of rows that are counted over all pieces."""
         pieces = np.searchsorted(self._ends, rows, side="right")
         return Places(pieces, rows - self._starts[pieces])
 
@@ -108,13 +108,13 @@ def _starts(pieces: Sequence[Array]) -> Int64s:
     return np.cumsum(lengths) - lengths
 
 
-class Rows:
+class PieceRows:
     """Rows of one dtype and shape in many pieces.
 
     Args:
         pieces: C-contiguous arrays `[rows, *shape]` without an axis of length 0 in `shape`; at least one.
 
-    >>> rows = Rows([np.array([[0, 1], [2, 3]]), np.array([[4, 5]])])
+    >>> rows = PieceRows([np.array([[0, 1], [2, 3]]), np.array([[4, 5]])])
     >>> rows.take(Finder([2, 1]).places(np.array([2, 0])))
     array([[4, 5],
            [0, 1]])

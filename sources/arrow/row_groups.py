@@ -22,7 +22,7 @@ from ...files.remote.parallel import in_background
 from ...files.stamps import Stamp, check_unchanged, local_stamp
 from ..block_cache import BlockCache
 from ..parts import part_of
-from .decoded import Block, Form
+from .decoded import DecodedRows, Form
 from .files import is_local, parquet_library
 from .stores import StoreFile, StoreFiles, chunks_of
 
@@ -35,7 +35,7 @@ _PARSED = 7
 
 @dataclass(frozen=True)
 class ParquetPart:
-    """What is known of one file after its footer was read."""
+    """Facts about one file after its footer was read."""
 
     path: str
     stamp: Stamp
@@ -64,8 +64,7 @@ class RowGroups:
         """The number of the file that holds row group `number`, and the group's number in it."""
         return part_of(number, self._ends)
 
-    def decode(self, number: int) -> Block:
-        """Reads and decodes one row group."""
+    def decode(self, number: int) -> DecodedRows:
         number, group = self.place(number)
         with self._readers.lend(number) as reader, self._unchanged(number, reader.handle):
             return reader.block(group)
@@ -131,20 +130,18 @@ class _Reader:
         self._file = parquet_library().ParquetFile(handle, metadata=footer.metadata, pre_buffer=False)
         self.nbytes = footer.nbytes
 
-    def block(self, group: int) -> Block:
-        """Reads and decodes a row group."""
+    def block(self, group: int) -> DecodedRows:
         if isinstance(self.handle, StoreFile):
             self.handle.load(chunks_of(self._footer.metadata.row_group(group), self._columns))
         table = self._file.read_row_group(group, columns=self._footer.asked, use_threads=False)
-        return Block(table, self._footer.form)
+        return DecodedRows(table, self._footer.form)
 
     def close(self) -> None:
-        """Closes the file."""
         self.handle.close()
 
 
 def unreadable() -> tuple[type[BaseException], ...]:
-    """What pyarrow and Python raise for files and values that cannot be read: text that is not UTF-8, dates out of range."""
+    """Errors of pyarrow and Python for files and values that cannot be read: text that is not UTF-8, dates out of range."""
     import pyarrow
 
     return (pyarrow.ArrowException, OSError, UnicodeError, OverflowError)

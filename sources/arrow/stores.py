@@ -36,7 +36,7 @@ class StoreFile(RawFile):
 
     @property
     def stamp(self) -> Stamp:
-        """Of the version that is read."""
+        """The stamp of the version that is read."""
         return self._file.stamp
 
     def load(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -49,11 +49,9 @@ class StoreFile(RawFile):
         self._file.prefetch([offset for offset, _ in ranges], [length for _, length in ranges])
 
     def size(self) -> int:
-        """In bytes."""
         return self._file.size
 
     def read_at(self, length: int, offset: int) -> bytes:
-        """Bytes from `offset` on."""
         for start, data in self._loaded:
             if start <= offset and offset + length <= start + len(data):
                 return data[offset - start : offset - start + length]
@@ -66,7 +64,7 @@ class StoreFile(RawFile):
 
 
 def chunks_of(group: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the chunks of some columns lie in the file, by a row group's metadata."""
+    """The places of some columns' chunks in the file, by a row group's metadata."""
     chunks = [group.column(number) for number in range(group.num_columns)]
     return [
         (

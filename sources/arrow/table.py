@@ -14,22 +14,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from .columns import Array, dense, filled, is_list, is_scalar, plain
-from .pieces import Int64s, Memory, Places, Rows
+from .pieces import Int64s, Memory, PieceRows, Places
 
 
 class TableColumn(Protocol):
     """The values of one column; called from several threads."""
 
-    def values(self, places: Places) -> list[Any]:
-        """Of the rows at `places`, in their order."""
-        ...
+    def values(self, places: Places) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
 class Numbers:
     """Each value is a number, or an array of one shape."""
 
-    rows: Rows
+    rows: PieceRows
     as_python: bool
 
     def values(self, places: Places) -> list[Any]:
@@ -38,15 +36,14 @@ class Numbers:
 
 
 class Ragged:
-    """Where values of unequal length begin and end in the memory of all of them."""
+    """The bounds of values of unequal length in the memory of all of them."""
 
     def __init__(self, offsets: Sequence[Array], contents: Sequence[Array]) -> None:
-        self._offsets = Rows(offsets)
+        self._offsets = PieceRows(offsets)
         self._memory = Memory(contents)
         self.items = self._memory.items
 
     def bounds(self, places: Places) -> tuple[Int64s, Int64s]:
-        """First item, and the one after the last."""
         base = self._memory.starts[places.pieces]
         after = Places(places.pieces, places.rows + 1)  # a piece of n values has n + 1 offsets
         return base + self._offsets.take(places), base + self._offsets.take(after)
@@ -66,7 +63,6 @@ class Lists:
         return [array.tolist() for array in arrays] if self.as_python else arrays
 
     def lengths(self, places: Places) -> Int64s:
-        """The number of items of each value."""
         starts, stops = self.ragged.bounds(places)
         return stops - starts
 
@@ -90,7 +86,7 @@ class Nullable:
     """Another column with None where `is_null`."""
 
     column: TableColumn
-    is_null: Rows
+    is_null: PieceRows
 
     def values(self, places: Places) -> list[Any]:
         values = self.column.values(places)
@@ -123,7 +119,7 @@ def table_column(chunks: Sequence[Any], as_python: bool) -> TableColumn:
         return Objects(chunks)
     if not any(chunk.null_count for chunk in stored):
         return column
-    return Nullable(column, Rows([chunk.is_null().to_numpy(zero_copy_only=False) for chunk in stored]))
+    return Nullable(column, PieceRows([chunk.is_null().to_numpy(zero_copy_only=False) for chunk in stored]))
 
 
 def _without_extension(chunk: Any) -> Any:
@@ -138,7 +134,7 @@ def _numbers(chunks: Sequence[Any], as_python: bool) -> Numbers | None:
     arrays = _all_or_none([filled(chunk) if with_nulls else _of_one_shape(chunk) for chunk in chunks])
     if arrays is None or 0 in arrays[0].shape or (as_python and arrays[0].dtype.kind not in "biuf"):
         return None
-    return Numbers(Rows(arrays), as_python)
+    return Numbers(PieceRows(arrays), as_python)
 
 
 def _of_one_shape(chunk: Any) -> Array | None:

@@ -30,12 +30,12 @@ class EventLoop:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs in this process: not in a fork of the one that made it."""
+        """True if it runs in this process: not in a fork of the one that made it."""
         return self._process == os.getpid()
 
     @property
     def is_here(self) -> bool:
-        """Whether the calling thread is that of the loop."""
+        """True on the loop's own thread."""
         return self._thread is threading.current_thread()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -43,7 +43,7 @@ class EventLoop:
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """What a coroutine returns, or raise what it raises; waits for it. It is cancelled if the wait is interrupted.
+        """Wait for the result of a coroutine, or raise its error. It is cancelled if the wait is interrupted.
 
         Raises:
             RuntimeError: called in the loop's own thread, which would wait for itself.
@@ -64,7 +64,7 @@ class EventLoop:
 
 
 class _Outcome:
-    """What comes of a coroutine."""
+    """The result of a coroutine."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine

@@ -92,7 +92,6 @@ class AsyncSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """That of the source."""
         return fingerprint_of(self.source)
 
     @property
@@ -115,5 +114,5 @@ class AsyncSource:
 
 
 def is_coroutine(source: Any, method: str) -> bool:
-    """Whether a method of a source is one that is awaited."""
+    """True if a method of a source is awaited."""
     return inspect.iscoroutinefunction(getattr(type(source), method, None))

@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ...files.opened import OpenFile
-from ...formats.index import Found, Index, IndexKind, lie_in
+from ...formats.index import FoundRecords, Index, IndexKind, lie_in
 from ...formats.json_lines import line_ranges, parsed
 from .source import IndexedSource, Ranges
 
 
-def _find(file: OpenFile) -> Found:
+def _find(file: OpenFile) -> FoundRecords:
     ranges = line_ranges(file)
-    return Found(len(ranges), {"ranges": ranges})
+    return FoundRecords(len(ranges), {"ranges": ranges})
 
 
-def _fits(found: Found, size: int) -> bool:
+def _fits(found: FoundRecords, size: int) -> bool:
     ranges = found.arrays["ranges"]
     return len(ranges) == found.count and lie_in(ranges[:, 0], ranges[:, 1], size)
 

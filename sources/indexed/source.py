@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable
-from typing import Any, ClassVar, Generic, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +23,10 @@ from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions, StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
 from ...formats.index import SUFFIXES, Index, IndexKind, index_of
-from ..keys import Keys, check_key, check_keys
-from ..parts import by_part, of_each, part_of, read_by_part
-from ..protocol import ClosesFiles
+from ..file_source import FileSource, RecordT
+from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 
-RecordT = TypeVar("RecordT")
 Ranges: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Offsets, and lengths in bytes."""
 
@@ -37,15 +34,13 @@ _NO_DATA = (*SUFFIXES, ".unfinished")
 """Files beside the data that are ours."""
 
 
-class IndexedSource(ClosesFiles, Generic[RecordT]):
+class IndexedSource(FileSource[RecordT]):
     """The records of files, in the order of the files. Thread-safe, picklable, safe to fork.
 
     A subclass says which files it reads, and how records are read from one.
     """
 
     reads_ahead: ClassVar[int] = 4  # one thread waits for the disk while another makes records
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
 
     _kind: ClassVar[IndexKind]
     _patterns: ClassVar[tuple[str, ...]]
@@ -53,8 +48,6 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
 
     _paths: tuple[str, ...]
     _stamps: tuple[Stamp, ...]
-    _ends: npt.NDArray[np.int64]
-    """`int64[files]`: the first key after each file."""
     _digest: str
     """Of the files' indices."""
     _index_dir: str | None
@@ -99,59 +92,34 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
         raise NotImplementedError
 
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
-        """What reading the records at these places takes of the file."""
+        """The ranges of the file that reading the records at these places takes."""
         raise NotImplementedError
 
     def _described(self) -> Any:
-        """What besides the files decides what the records are, in plain values."""
+        """Plain values, besides the files, on which the records depend."""
         return None
-
-    def __len__(self) -> int:
-        return int(self._ends[-1])
 
     @property
     def file_count(self) -> int:
-        """In how many files the records lie."""
         return len(self._paths)
 
-    def __getitem__(self, key: SupportsIndex) -> RecordT:
-        checked = check_key(key, len(self), type(self).__name__)
-        return self.__getitems__(np.array([checked], np.int64))[0]
-
-    def __getitems__(self, keys: Keys) -> list[RecordT]:
-        """The records of `keys`, in their order.
-
-        Raises:
-            RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file cannot be read, or was changed; the message names the file and the key.
-        """
-        checked = check_keys(keys, len(self), type(self).__name__)
-        return read_by_part(checked, self._ends, self._read_file)
-
     def file_place(self, key: int) -> FilePlace:
-        """Where a record lies."""
         number, place = part_of(key, self._ends)
         return FilePlace(self._paths[number], place, self._note(number, place))
 
     def _note(self, number: int, place: int) -> str:
-        """What else tells a record of a file."""
+        """Another name of a record of a file."""
         return ""
 
-    @property
-    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
-        """Takes the keys of records that will be asked for soon, of files in stores."""
-        return self._announce if any(map(is_remote, self._paths)) else None
+    def _is_in_store(self) -> bool:
+        return any(map(is_remote, self._paths))
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         for number, some in by_part(keys, self._ends):
             with self._pool.lend(number) as file:
                 file.prefetch(*self._ranges(self._index(number), self._places(number, some)))
 
-    def _places(self, number: int, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Numbers of records in their file."""
-        return keys - (self._ends[number - 1] if number else 0)
-
-    def _read_file(self, number: int, keys: npt.NDArray[np.int64]) -> list[RecordT]:
+    def _read_part(self, number: int, keys: npt.NDArray[np.int64]) -> list[RecordT]:
         places = self._places(number, keys)
         index = self._index(number)
         with self._pool.lend(number) as file:
@@ -178,7 +146,6 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
         places: npt.NDArray[np.int64],
         error: SourceError,
     ) -> SourceError:
-        """The error of a failed batch, with the first key that cannot be read on its own."""
         for key, place in zip(keys.tolist(), places):
             try:
                 self._read(file, index, np.array([place]))
@@ -194,7 +161,6 @@ class IndexedSource(ClosesFiles, Generic[RecordT]):
         return {"kind": type(self).__name__, "records": len(self), "files": digest, "index": self._digest}
 
     def close(self) -> None:
-        """Closes the open files, those in use when their read ends. The source stays usable: reading reopens them."""
         self._pool.close()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from ...files.opened import OpenFile
 from ...files.streams import stream_of
-from ...formats.index import Arrays, Found, Index, IndexKind, ascends, lie_in
+from ...formats.index import Arrays, FoundRecords, Index, IndexKind, ascends, lie_in
 from ...formats.tar import read_members, read_samples
 from .source import IndexedSource, Ranges
 
 
-def _find(file: OpenFile) -> Found:
+def _find(file: OpenFile) -> FoundRecords:
     with stream_of(file) as stream:
         samples = list(read_samples(read_members(stream, file.path, contents=False), file.path))
     parts = list(chain.from_iterable(samples))
@@ -29,7 +29,7 @@ def _find(file: OpenFile) -> Found:
         "keys": np.frombuffer(b"".join(keys), np.uint8),
         "key_starts": np.cumsum([0, *map(len, keys)], dtype=np.int64),
     }
-    return Found(len(samples), arrays, tuple(words))
+    return FoundRecords(len(samples), arrays, tuple(words))
 
 
 _LAYOUT = {
@@ -42,7 +42,7 @@ _LAYOUT = {
 }
 
 
-def _fits(found: Found, size: int) -> bool:
+def _fits(found: FoundRecords, size: int) -> bool:
     arrays = found.arrays
     numbers, parts = arrays["extensions"], len(arrays["offsets"])
     return (

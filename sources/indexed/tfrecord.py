@@ -14,17 +14,17 @@ from ...files.opened import OpenFile
 from ...files.paths import PathLike, Paths
 from ...files.storage_options import StorageOptionsLike
 from ...formats.example import Decoder
-from ...formats.index import Found, Index, IndexKind, ascends
+from ...formats.index import FoundRecords, Index, IndexKind, ascends
 from ...formats.tfrecord import FRAME_BYTES, HEADER_BYTES, crc_function, first_damaged, record_table, wrong_checksum
 from .source import IndexedSource, Ranges
 
 
-def _find(file: OpenFile) -> Found:
+def _find(file: OpenFile) -> FoundRecords:
     table = record_table(file)
-    return Found(len(table.checksums), {"offsets": table.offsets, "checksums": table.checksums})
+    return FoundRecords(len(table.checksums), {"offsets": table.offsets, "checksums": table.checksums})
 
 
-def _fits(found: Found, size: int) -> bool:
+def _fits(found: FoundRecords, size: int) -> bool:
     offsets, checksums = found.arrays["offsets"], found.arrays["checksums"]
     return len(checksums) == found.count and ascends(offsets, found.count + 1, size, FRAME_BYTES)
 

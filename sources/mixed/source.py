@@ -70,7 +70,7 @@ class MixedSource:
 
     @cached_property
     def _lookups(self) -> list[Any] | None:
-        """What gives a record of each part, where all are in memory; for the same reason."""
+        """Functions that give a record of each part, where all are in memory; for the same reason."""
         lookups = [getattr(source, "lookup", None) for source in self._sources]
         return None if any(part is None for part in lookups) else lookups
 
@@ -128,7 +128,6 @@ class MixedSource:
         return {self._names[part]: indices[parts == part] for part in np.unique(parts).tolist()}
 
     def made_of(self, key: int) -> list[UsedRecord]:
-        """The records behind a key."""
         index, part = divmod(key, len(self._sources))
         return [used.named(self._names[part]) for used in used_records(self._sources[part], index)]
 
@@ -156,14 +155,14 @@ class MixedSource:
 
     @cached_property
     def reads_singly(self) -> bool:
-        """Where a part is read record by record. One that only waits for coroutines reads many by itself."""
+        """True if a part is read record by record. One that only waits for coroutines reads many by itself."""
         return any(
             reads_singly(source) and (self.in_event_loop or not is_in_event_loop(source)) for source in self._sources
         )
 
     @cached_property
     def in_event_loop(self) -> bool:
-        """Where all parts are asynchronous."""
+        """True if all parts are asynchronous."""
         return all(map(is_in_event_loop, self._sources))
 
     @cached_property

@@ -5,6 +5,7 @@ Nothing is read before somebody looks at it. No descriptor of a file on this mac
 
 from __future__ import annotations
 
+import io
 import os
 
 import numpy as np
@@ -12,15 +13,29 @@ import numpy.typing as npt
 
 from ...common.messages import shorten
 from ...errors import SourceError
-from ...files.opened import check_open_file, stamp_of
+from ...files.opened import OpenFile, check_open_file, local_copy, open_file, stamp_of
 from ...files.stamps import Stamp
 from ...files.storage_options import StorageOptions
 from ...files.urls import is_remote
-from .files import Array, DType, MappedTokens, Tokens, check_offsets, map_integers, offsets_path
-from .remote import RemoteTokens, map_remote
+from .files import (
+    MAGIC,
+    Array,
+    DType,
+    MappedTokens,
+    Tokens,
+    check_offsets,
+    map_integers,
+    npy_errors,
+    offsets_path,
+    token_count,
+    tokens_of_header,
+)
 
 Documents = str | int | Array
 """The path of the offsets, the length of a document, or the offsets."""
+
+_HEADER_BYTES = 4096
+"""More than the header of an array with one axis takes."""
 
 _OFFSETS_LOOKED_AT = 4096
 _PIECE = 2048
@@ -79,7 +94,6 @@ class DocumentFile:
         return tokens.many(offsets[places], offsets[places + 1])
 
     def prefetch(self, places: npt.NDArray[np.int64]) -> None:
-        """Begin to bring the documents at these places, of a file in a store."""
         tokens, offsets = self._open()
         tokens.prefetch(offsets[places], offsets[places + 1])
 
@@ -90,7 +104,7 @@ class DocumentFile:
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """How many tokens each document has."""
+        """The number of tokens of each document."""
         return np.diff(self._open()[1]).astype(np.int64, copy=False)
 
     def looked_at(self, pieces: int) -> bytes:
@@ -106,7 +120,7 @@ class DocumentFile:
         self._opened = None
 
     def _open(self) -> tuple[Tokens, Array]:
-        """What is looked at now.
+        """The open files.
 
         Raises:
             SourceError: a file was changed, or cannot be read.
@@ -130,7 +144,7 @@ class DocumentFile:
 
     def _map_offsets(self, path: str) -> Array:
         if is_remote(path):
-            return map_remote(path, self._storage, self._stamps.get(path))
+            return _map_remote(path, self._storage, self._stamps.get(path))
         if not os.path.exists(path) and path == offsets_path(self.path):
             raise SourceError(
                 f"{shorten(self.path)}: where do documents begin? There is no file {shorten(path)}, which TokenWriter writes; "
@@ -162,3 +176,62 @@ def _check(path: str, documents: Documents, tokens: int, offsets: Array) -> None
 def _spread(count: int, most: int) -> npt.NDArray[np.int64]:
     """At most so many of the first `count` places, the first and the last among them."""
     return np.unique(np.arange(most, dtype=np.int64) * (count - 1) // (most - 1)) if count else np.empty(0, np.int64)
+
+
+class RemoteTokens:
+    """Those of a file in a store, read when they are asked for; `Tokens` says what it does.
+
+    Args:
+        path: a URL.
+        dtype: of a raw file; None for a `.npy` file.
+        storage: how it is reached.
+        stamp: the version that is read, None for any.
+
+    Raises:
+        SourceNotFoundError: it is not there.
+        SourceError: it cannot be read, or holds something else.
+    """
+
+    dtype: DType
+
+    def __init__(self, path: str, dtype: DType | None, storage: StorageOptions, stamp: Stamp | None) -> None:
+        self.file: OpenFile = open_file(path, storage, stamp)
+        head = self.file.read(0, min(_HEADER_BYTES, self.file.size))
+        if head.startswith(MAGIC):
+            self.dtype, self._count, self._start = _npy(path, head, dtype)
+            if self._start + self._count * self.dtype.itemsize > self.file.size:
+                raise SourceError(
+                    f"{shorten(path)} has {self.file.size} bytes, fewer than its header says; it is cut off."
+                )
+        else:
+            self._count, self._start = token_count(path, self.file.size, dtype), 0
+            assert dtype is not None, "it was needed to count the tokens"
+            self.dtype = dtype
+
+    def __len__(self) -> int:
+        return self._count
+
+    def many(self, starts: Array, stops: Array) -> list[Array]:
+        size = self.dtype.itemsize
+        read = self.file.read_many(self._start + starts * size, (stops - starts) * size)
+        return [np.frombuffer(data, self.dtype) for data in read]
+
+    def prefetch(self, starts: Array, stops: Array) -> None:
+        size = self.dtype.itemsize
+        self.file.prefetch(self._start + starts * size, (stops - starts) * size)
+
+
+def _map_remote(path: str, storage: StorageOptions, stamp: Stamp | None) -> Array:
+    """The integers of a `.npy` file in a store, from a copy on this machine."""
+    with local_copy(path, storage, stamp) as copy:
+        return map_integers(copy, name=path)
+
+
+def _npy(path: str, head: bytes, dtype: DType | None) -> tuple[DType, int, int]:
+    """Dtype, number of tokens, and where they begin."""
+    file = io.BytesIO(head)
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    with npy_errors(path):
+        shape, _, found = read(file)
+    return (*tokens_of_header(path, shape, found, dtype), file.tell())

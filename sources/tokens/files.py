@@ -36,7 +36,7 @@ class Tokens(Protocol):
     dtype: DType
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of tokens."""
         ...
 
     def many(self, starts: Array, stops: Array) -> list[Array]:
@@ -71,7 +71,7 @@ class MappedTokens:
 
 
 def offsets_path(path: str) -> str:
-    """Where the offsets of a file of tokens are unless the user says something else.
+    """The path of the offsets of a file of tokens, unless the user gives another.
 
     >>> offsets_path("train.npy")
     'train.npy.offsets'
@@ -138,7 +138,7 @@ def map_npy(path: str, name: str) -> np.memmap[Any, Any]:
 
 @contextmanager
 def npy_errors(name: str) -> Iterator[None]:
-    """What NumPy says of a `.npy` file that it cannot read, as an error that names the file.
+    """Turn NumPy's errors about a `.npy` file into one that names the file.
 
     A header is a piece of Python: besides `ValueError`, NumPy lets errors of Python's parser through, and of numbers and sizes.
 
@@ -188,7 +188,7 @@ def tokens_of_header(name: str, shape: tuple[int, ...], found: DType, dtype: DTy
 
 
 def token_count(name: str, size: int, dtype: DType | None) -> int:
-    """How many tokens a raw file has.
+    """Count the tokens of a raw file.
 
     Raises:
         SourceError: it is empty, or is no whole number of them; or nobody knows their dtype.

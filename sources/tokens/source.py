@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +21,8 @@ from ...errors import NoRecordsError, SourceError
 from ...files.paths import PathLike, Paths, find_files, text_of
 from ...files.storage_options import StorageOptionsLike, storage_options_of
 from ...files.urls import is_remote, name_of
-from ..keys import Keys, check_key, check_keys
-from ..parts import by_part, of_each, part_of, read_by_part
-from ..protocol import ClosesFiles
+from ..file_source import FileSource
+from ..parts import by_part, of_each, part_of
 from ..provenance import FilePlace
 from .document_file import DocumentFile, Documents
 from .files import Array, integer_dtype, offsets_path
@@ -39,7 +37,7 @@ _PIECES_LOOKED_AT = 8
 """So many pieces of all files tell two sources apart; of each file at least two."""
 
 
-class TokenSource(ClosesFiles):
+class TokenSource(FileSource[Any]):
     """Documents of tokens, as slices of files that are mapped into memory. Thread-safe, picklable, safe to fork.
 
     A record is a dict with one read-only array of the files' dtype, `{"tokens": tokens[start:stop]}`; it may be empty.
@@ -80,14 +78,9 @@ class TokenSource(ClosesFiles):
     {'tokens': array([4, 5], dtype=uint16)} {'tokens': array([3, 2, 1])}
     """
 
-    array_keys: ClassVar[bool] = True
-    checks_keys: ClassVar[bool] = True
-
     _files: tuple[DocumentFile, ...]
     """In the order of their documents; one that is listed twice is there twice."""
     _name: str | None
-    _ends: npt.NDArray[np.int64]
-    """`int64[files]`: the first key after each file."""
 
     def __init__(
         self,
@@ -122,41 +115,17 @@ class TokenSource(ClosesFiles):
                 _no_documents(found or [shorten(paths)], sum(file.tokens for file in self._files), document_length)
             )
 
-    def __len__(self) -> int:
-        return int(self._ends[-1])
-
-    def __getitem__(self, key: SupportsIndex) -> Any:
-        checked = check_key(key, len(self), "TokenSource")
-        return self.__getitems__(np.array([checked], np.int64))[0]
-
-    def __getitems__(self, keys: Keys) -> list[Any]:
-        """The documents of `keys`, in their order; those of files on this machine are views.
-
-        Raises:
-            RecordKeyError: a key lies outside `[0, len(self))`.
-            SourceError: a file was changed after the source was made, or cannot be read.
-        """
-        checked = check_keys(keys, len(self), "TokenSource")
-        documents, name = read_by_part(checked, self._ends, self._read), self._name
+    def _read_part(self, number: int, keys: npt.NDArray[np.int64]) -> list[Any]:
+        documents, name = self._files[number].read(self._places(number, keys)), self._name
         return documents if name is None else [{name: document} for document in documents]
 
-    def _read(self, number: int, keys: npt.NDArray[np.int64]) -> list[Array]:
-        return self._files[number].read(self._places(number, keys))
-
-    def _places(self, number: int, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Numbers of documents in their file."""
-        return keys - self._ends[number - 1] if number else keys
-
     def file_place(self, key: int) -> FilePlace:
-        """Where a document lies."""
         number, place = part_of(key, self._ends)
         file = self._files[number]
         return FilePlace(file.path, place, tokens=file.bounds(place))
 
-    @property
-    def announce(self) -> Callable[[npt.NDArray[np.int64]], None] | None:
-        """Takes the keys of documents that will be asked for soon, of files in stores."""
-        return self._announce if self.reads_ahead else None
+    def _is_in_store(self) -> bool:
+        return self.reads_ahead
 
     def _announce(self, keys: npt.NDArray[np.int64]) -> None:
         for number, some in by_part(keys, self._ends):
@@ -164,12 +133,12 @@ class TokenSource(ClosesFiles):
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether reading takes time: of a mapped file a record is a view, and the disk is read by what looks at it."""
+        """True of files in stores: of a mapped file a record is a view, and the disk is read by what looks at it."""
         return any(is_remote(file.path) for file in self._files)
 
     @cached_property
     def lengths(self) -> Any:
-        """How many tokens each document has, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
+        """The number of tokens of each document, in the tree of a record: `{"tokens": int64[documents]}`, read-only."""
         lengths = np.concatenate([file.lengths for file in self._files])
         lengths.flags.writeable = False
         return lengths if self._name is None else {self._name: lengths}
@@ -188,7 +157,7 @@ class TokenSource(ClosesFiles):
         return {"kind": "TokenSource", **sums, "content": digest.hexdigest()[:16], **self._names()}
 
     def _names(self) -> dict[str, str]:
-        """Of several files; of one its content alone tells which it is."""
+        """A digest of the names of several files; the content of one alone tells which it is."""
         names = [(name_of(file.path), file.size) for file in self._files]
         return {"files": hashlib.sha256(repr(names).encode()).hexdigest()[:16]} if len(names) > 1 else {}
 
@@ -205,7 +174,7 @@ class TokenSource(ClosesFiles):
 
 
 def _documents(offsets: Any, document_length: int | None) -> Documents | None:
-    """Where documents begin; None: each file has its offsets beside it."""
+    """The beginnings of documents; None: each file has its offsets beside it."""
     if document_length is None:
         return None if offsets is None else _offsets(offsets)
     if offsets is not None:

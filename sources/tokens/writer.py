@@ -173,11 +173,9 @@ class _NpyFile:
         self._unfinished.finish()
 
     def appear(self) -> None:
-        """The file gets its name."""
         self._unfinished.appear()
 
     def discard(self) -> None:
-        """Remove the file, unless it got its name."""
         self._unfinished.discard()
 
     def _header(self) -> bytes:
@@ -187,7 +185,6 @@ class _NpyFile:
 
 
 def _fitting(tokens: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
-    """A document's tokens in the dtype of the file."""
     array = _one_axis(tokens)
     if array.dtype != dtype and not np.can_cast(array.dtype, dtype):
         limits, least, largest = np.iinfo(dtype), int(array.min(initial=0)), int(array.max(initial=0))

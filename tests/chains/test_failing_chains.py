@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import plain, stream, tries
 from plain_model import NothingComesError, PlainModel
-from random_chains import MOST_ELEMENTS, Broken, Recipe, failing_recipes, names_in, stream_of
+from random_programs import MOST_ELEMENTS, Broken, Recipe, failing_recipes, names_in, stream_of
 
 from headrace import ShardOptions
 from headrace.errors import EmptyStreamError

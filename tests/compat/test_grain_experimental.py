@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pipelines import chosen
 
+import headrace
 import headrace.compat.grain as grain
 from headrace.compat.grain import experimental
 
@@ -264,3 +265,11 @@ def test_workers_make_what_a_packing_puts_together(kind):
     for packed_in, made_in, _ in (*first, *rest):
         assert packed_in == {os.getpid()}
         assert made_in.isdisjoint(packed_in)
+
+
+def test_a_step_of_a_mix_of_streams_is_traced():
+    """The elements of step 3, by dataset and key."""
+    streams = [grain.MapDataset.range(10 * n, 10 * n + 6).to_iter_dataset().map(lambda x: x) for n in range(2)]
+    mixed = grain.IterDataset.mix(streams, [1, 2])
+    element = list(mixed)[3]
+    assert [10 * int(record.dataset) + record.key for record in headrace.trace(mixed, 3).records] == [element]

@@ -35,7 +35,7 @@ def test_programs_of_grain_run_unchanged(path):
 
 EIGHT = """
 import sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = [{tests!r}, {tests!r} + "/compat"]
 import test_guides
 
 if __name__ == "__main__":

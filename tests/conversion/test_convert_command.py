@@ -8,7 +8,7 @@ import pytest
 from conversions import RECORDS, content, convert, read, write_tfrecords
 
 import headrace
-from headrace.conversion.progress import Progress
+from headrace.conversion.progress import ConversionProgress
 from headrace.tools.command_line import main
 
 
@@ -116,7 +116,7 @@ class Terminal(io.StringIO):
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
     """Both tell shards, records and their rate, what was read and the time that is left."""
     for stream in (Terminal(), io.StringIO()):
-        with Progress((2, 3), 2e6, "B", True, stream) as progress:
+        with ConversionProgress((2, 3), 2e6, "B", True, stream) as progress:
             progress._told -= 60  # as if the last line had been told a minute ago
             progress._began -= 60
             progress.advance(1000, 1e6)

@@ -219,7 +219,7 @@ def test_what_is_written_beside_the_file_is_new_and_private(tmp_path, monkeypatc
     path, victim, batches = tmp_path / "state.json", tmp_path / "victim", iter(_loader())
     victim.write_text("precious")
     monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
-    for name in ("guessed", str(os.getpid())):
+    for name in ("guessed.unfinished", str(os.getpid())):
         (tmp_path / f"state.json.{name}").symlink_to(victim)
     with pytest.raises(FileExistsError), StateFile(path) as file:
         file.save(batches)
@@ -230,7 +230,7 @@ def test_what_is_written_beside_the_file_is_new_and_private(tmp_path, monkeypatc
     assert victim.read_text() == "precious"
     assert path.stat().st_mode & 0o777 == 0o600
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"state.json", "victim", "state.json.guessed", f"state.json.{os.getpid()}"}
+    assert names == {"state.json", "victim", "state.json.guessed.unfinished", f"state.json.{os.getpid()}"}
 
 
 def test_a_path_that_cannot_be_read_is_a_checkpoint_error(tmp_path):

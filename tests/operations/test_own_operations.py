@@ -32,9 +32,11 @@ class Sums(Operation):
         self.scale = scale
 
     def connect(self, then, context, number):
-        group = []
+        group, first = [], []
 
         def step(element):
+            if not group:
+                first[:] = context.seed, context.position, context.row
             group.append(element)
             if len(group) == self.size:
                 finish()
@@ -44,6 +46,7 @@ class Sums(Operation):
             group.clear()
             try:
                 if taken:
+                    context.seed, context.position, context.row = first
                     then(sum(taken) * self.scale)
             except Exception:
                 context.blame(number)
@@ -137,6 +140,8 @@ def test_random_access_runs_the_step_of_the_engine():
     assert [dataset[index] for index in range(-1, 4)] == [19, 10, 26, 19, 10]
     assert dataset[[0, 1, 2]] == list(dataset) == list(dataset.to_iter_dataset())
     assert repr(dataset) == "MapDataset(Sums, 3 elements)"
+    noisy = dataset.random_map(lambda x, rng: x + rng.random(), seed=1)
+    assert noisy[[0, 1, 2]] == list(noisy.to_iter_dataset())
 
 
 def test_trace_and_stats_name_an_operation_of_ones_own():

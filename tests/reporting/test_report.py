@@ -21,7 +21,7 @@ from headrace.reporting.files import written
 from headrace.reporting.plots import COLOURS, steps_shown
 from headrace.reporting.recording import Recorder, Recording
 from headrace.reporting.report import page
-from headrace.reporting.timeline import Span, Timeline, Track
+from headrace.reporting.timeline import Interval, Timeline, Track
 from headrace.tools.command_line import main
 
 pytest.importorskip("matplotlib")
@@ -115,11 +115,11 @@ def test_a_page_has_no_colour_that_only_suits_light_paper():
 
 def test_the_steps_that_are_shown_wait_as_much_as_all_do():
     """And not the first one, which waits for workers to start, nor those of which some tasks were not taken yet."""
-    waits = [Span("waiting", "wait", 0.0, 90.0)]
+    waits = [Interval("waiting", "wait", 0.0, 90.0)]
     for step in range(40):  # every fourth waits for half of it
         began = 100.0 + 10 * step
-        waits.append(Span("waiting", "wait", began, began + (5.0 if step % 4 == 3 else 0.0)))
-    worker = Track("worker 0", (Span("task", "read", 0.0, 400.0),))
+        waits.append(Interval("waiting", "wait", began, began + (5.0 if step % 4 == 3 else 0.0)))
+    worker = Track("worker 0", (Interval("task", "read", 0.0, 400.0),))
     began, ended = steps_shown(Timeline((Track("your loop", tuple(waits)), worker), ()))
     inside = [wait for wait in waits if began <= wait.began and wait.ended <= ended]
     assert len(inside) == 8

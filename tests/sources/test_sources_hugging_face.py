@@ -14,7 +14,7 @@ from source_conformance import SourceConformance, assert_same
 import headrace
 from headrace.errors import RecordKeyError
 from headrace.sources import HuggingFaceDataSource, MixedSource, as_source, fingerprint_of
-from headrace.sources.arrow.pieces import Finder, Rows
+from headrace.sources.arrow.pieces import Finder, PieceRows
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # What datasets and what it imports say at import is not ours.
@@ -321,7 +321,7 @@ def test_rows_in_pieces_are_those_of_one_array(shift, shape):
     together = np.concatenate(pieces)
     keys = np.random.default_rng(0).integers(0, len(together), 40)
     places = Finder([len(piece) for piece in pieces]).places(keys)
-    rows = Rows(pieces)
+    rows = PieceRows(pieces)
     assert_same(rows.take(places), together[keys])
     out = np.empty((40, *shape), np.float64)
     rows.take_into(places, out)

@@ -405,7 +405,7 @@ ROWS_OF_TYPES = [array for array, _ in VALUES] + [
 def test_a_row_is_the_same_whether_few_or_many_are_asked_for(array):
     """Values that are made one by one have the type and the bits of those of a converted column."""
     form = decoded.Form(["x"], [array.type])
-    few, many = (decoded.Block(pa.table({"x": array}), form) for _ in range(2))
+    few, many = (decoded.DecodedRows(pa.table({"x": array}), form) for _ in range(2))
     rows = [row % len(array) for row in range(8)]
     alone = [few.rows([row])[0]["x"] for row in range(len(array))]
     together = [record["x"] for record in many.rows(rows)][: len(array)]
@@ -427,7 +427,7 @@ def test_a_block_says_how_many_bytes_it_takes_when_it_is_converted():
         "list": pa.array([[1, 2], [3]] * 400),
     }
     made = pa.table(columns)
-    block = decoded.Block(made, decoded.Form(made.column_names, made.schema.types))
+    block = decoded.DecodedRows(made, decoded.Form(made.column_names, made.schema.types))
     converted = sum(column_of(made[name]).nbytes for name in columns)
     assert converted <= block.nbytes <= 1.05 * converted
 

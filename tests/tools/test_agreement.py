@@ -12,11 +12,11 @@ from test_cures import STORE, _store
 from test_diagnose import LOOP, RECORDED, _recorded
 
 import headrace
+from headrace.reporting.machine import processors, taken_by_others
 from headrace.reporting.recording import Recording
 from headrace.reporting.report import page
 from headrace.tools.command_line import main
 from headrace.tools.diagnosis.diagnosis import Diagnosis
-from headrace.tools.diagnosis.machine import processors, taken_by_others
 from headrace.tools.diagnosis.measuring import Look, of_all_loops
 
 LOOPS = {

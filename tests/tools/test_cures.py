@@ -16,7 +16,7 @@ from headrace.loader.options import ReadOptions
 from headrace.tools.diagnosis.diagnosis import Diagnosis
 from headrace.tools.diagnosis.judging.model import step_seconds
 from headrace.tools.diagnosis.judging.verdict import found
-from headrace.tools.diagnosis.measured import Dropped, Measured, Part, Rare, Source
+from headrace.tools.diagnosis.measured import Dropped, Measured, Rare, SourceFacts, WorkPart
 
 
 def options_of(what):
@@ -26,7 +26,7 @@ def options_of(what):
     return ({"read_options": ReadOptions(**reading)} if reading else {}) | numbers
 
 
-STORE = Source("Store", 100_000, reads=16, threads=16, buffer=500, singly=True, random=20e-3, at_work=0.01)
+STORE = SourceFacts("Store", 100_000, reads=16, threads=16, buffer=500, singly=True, random=20e-3, at_work=0.01)
 
 
 def _store(records=32, workers=0, source=STORE, elapsed=None, **more):
@@ -34,7 +34,7 @@ def _store(records=32, workers=0, source=STORE, elapsed=None, **more):
     places = max(workers, 1)
     read_seconds = records * source.random
     elapsed = elapsed or read_seconds / source.reads / places
-    parts = (Part("reading", "reading", places * elapsed, 1), Part("Batch", "stacking", 50e-6))
+    parts = (WorkPart("reading", "reading", places * elapsed, 1), WorkPart("Batch", "stacking", 50e-6))
     numbers = {"waited": elapsed, "unready": elapsed, "records": records, "nbytes": 8 * records, "parts": parts}
     numbers |= {"workers": workers, "source": source, "cores": 2, "step_known": False, "read_seconds": read_seconds}
     return Measured(30, elapsed, **{**numbers, **more})
@@ -62,7 +62,7 @@ def test_more_reads_give_no_more_than_the_processors_and_the_other_work_allow():
     """A record that takes 1 ms of a processor is not read in less, and an operation takes its time."""
     loop = _store(source=dataclasses.replace(STORE, processor=1e-3))
     assert step_seconds(loop, 0, reads=10_000) >= 32e-3
-    works = dataclasses.replace(loop, parts=(*loop.parts, Part("decode", "record", 30e-3, 32)))
+    works = dataclasses.replace(loop, parts=(*loop.parts, WorkPart("decode", "record", 30e-3, 32)))
     assert step_seconds(works, 0, reads=10_000) >= 62e-3
     told = Diagnosis.of(loop).changes
     assert all("num_threads" not in change.what or change.seconds >= 32e-3 for change in told)
@@ -129,7 +129,11 @@ def _work(*parts, **more):
 
 def test_a_filter_that_drops_most_records_is_told_with_what_was_done_for_them():
     """And that it should come first, or choose by keys."""
-    parts = Part("reading", "reading", 0.001), Part("decode", "record", 3.2, 3200), Part("keep", "record", 0.003, 3200)
+    parts = (
+        WorkPart("reading", "reading", 0.001),
+        WorkPart("decode", "record", 3.2, 3200),
+        WorkPart("keep", "record", 0.003, 3200),
+    )
     dropped = Dropped("keep", 0.99, 3.201, 3.2, ("decode",))
     diagnosis = Diagnosis.of(dataclasses.replace(_work(*parts), records=3200, rows=32, dropped=dropped))
     assert (diagnosis.finding.kind, diagnosis.finding.stage) == ("filter", "keep")
@@ -181,7 +185,11 @@ def test_a_flat_map_never_makes_batches_of_no_records():
 
 def test_a_sampler_that_takes_long_is_told_apart_from_reading():
     """Though keys are found before records are read, on the thread that works."""
-    parts = Part("the sampler", "sampler", 16e-3), Part("reading", "reading", 1e-3), Part("Batch", "stacking", 1e-4)
+    parts = (
+        WorkPart("the sampler", "sampler", 16e-3),
+        WorkPart("reading", "reading", 1e-3),
+        WorkPart("Batch", "stacking", 1e-4),
+    )
     diagnosis = Diagnosis.of(_work(*parts, source=STORE))
     assert diagnosis.finding.kind == "sampler"
     assert "the sampler takes 1.0 ms a record" in diagnosis.sentence
@@ -212,7 +220,10 @@ def test_what_a_sampler_takes_for_a_key_is_measured(workers):
 def test_calls_that_wait_for_one_another_are_no_reason_for_more_workers():
     """One alone takes a quarter of the time."""
     loop = dataclasses.replace(
-        _work(Part("decode", "record", 0.4, 16), workers=4, worker_kind="thread"), alone=0.1, elapsed=0.1, waited=0.1
+        _work(WorkPart("decode", "record", 0.4, 16), workers=4, worker_kind="thread"),
+        alone=0.1,
+        elapsed=0.1,
+        waited=0.1,
     )
     diagnosis = Diagnosis.of(loop)
     assert diagnosis.finding.kind == "turns"
@@ -243,7 +254,7 @@ def test_up_to_is_not_exceeded_by_repaired_records(workers, every, slow, buffer,
     assume(long)
     rest = float(np.quantile(tasks, 0.25)) * 240 / sum(tasks)
     rare = Rare("decode", slow, "on record key 1", sum(long) / sum(tasks), len(long) / 240, rest)
-    parts = (Part("decode", "record", sum(tasks) / 240, 16),)
+    parts = (WorkPart("decode", "record", sum(tasks) / 240, 16),)
     loop = Measured(240, elapsed, elapsed, elapsed, 16, 128, parts, 0.0, rare=rare, workers=workers, step_known=False)
     diagnosis = Diagnosis.of(loop)
     assume(diagnosis.finding.kind == "slow record")
@@ -257,7 +268,10 @@ def test_up_to_is_not_exceeded_by_larger_batches(each_batch, each_record, record
     """Of what a batch costs and a record costs, eight times the records share the former: nobody gains more."""
     elapsed = each_batch + each_record * records
     larger = each_batch / 8 + each_record * records
-    parts = (Part("shift", "record", each_record * records, records), Part("between operations", "between", each_batch))
+    parts = (
+        WorkPart("shift", "record", each_record * records, records),
+        WorkPart("between operations", "between", each_batch),
+    )
     loop = Measured(900, elapsed, elapsed, elapsed / 2, records, 128, parts, workers=workers, step_known=False)
     diagnosis = Diagnosis.of(loop)
     assume(diagnosis.finding.kind == "small batches")
@@ -282,15 +296,15 @@ def test_up_to_is_not_exceeded_by_a_source_that_answers_more_reads(served, threa
 
 def test_reading_a_few_rows_of_arrays_in_memory_counts_as_the_cost_of_a_batch():
     """One call reads all rows of a batch: larger batches make it seldom."""
-    arrays = Source("MemorySource", 1_000_000, in_memory=True, columns=True)
-    parts = (Part("reading", "reading", 2.4e-6), Part("between operations", "between", 2.2e-6))
+    arrays = SourceFacts("MemorySource", 1_000_000, in_memory=True, columns=True)
+    parts = (WorkPart("reading", "reading", 2.4e-6), WorkPart("between operations", "between", 2.2e-6))
     loop = Measured(9000, 17e-6, 7.4e-6, 6.8e-6, 2, 16, parts, source=arrays, step_known=False)
     assert found(loop).kind == "small batches"
 
 
 def test_up_to_is_told_with_more_room_where_little_would_be_left():
     """And never less than the user's own step, where that is known."""
-    parts = (Part("sampler", "sampler", 15e-3), Part("Batch", "stacking", 1e-3))
+    parts = (WorkPart("sampler", "sampler", 15e-3), WorkPart("Batch", "stacking", 1e-3))
     loop = Measured(30, 16e-3, 16e-3, 16e-3, 16, 128, parts, step_known=False)
     change = Diagnosis.of(loop).changes[0]
     assert change.at_most

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from planted import PLANTED, wait
 
@@ -18,7 +18,7 @@ from headrace.tools.diagnosis.diagnosis import Diagnosis
 from headrace.tools.diagnosis.judging.changes import NOISE
 from headrace.tools.diagnosis.judging.model import enough_workers, lighter, step_seconds
 from headrace.tools.diagnosis.judging.verdict import found
-from headrace.tools.diagnosis.measured import Feeding, Measured, Part, Rare, Source
+from headrace.tools.diagnosis.measured import Feeding, Measured, Rare, SourceFacts, WorkPart
 
 RECORDED = json.loads((Path(__file__).parent.parent / "planted.json").read_text())
 
@@ -29,9 +29,9 @@ def _recorded(name):
     parts, rare, source, feeding = (plain.pop(part) for part in ("parts", "rare", "source", "feeding"))
     return Measured(
         **plain,
-        parts=tuple(Part(**part) for part in parts),
+        parts=tuple(WorkPart(**part) for part in parts),
         rare=rare and Rare(**rare),
-        source=Source(**source),
+        source=SourceFacts(**source),
         feeding=feeding and Feeding(**feeding),
     )
 
@@ -53,7 +53,7 @@ def test_the_verdict_names_what_was_planted(name):
     json.dumps(diagnosis.to_dict())
 
 
-LOOP = Measured(100, 0.030, 0.020, 0.020, 16, 4096, (Part("decode", "record", 0.040, 16),), at_work=0.0, workers=2)
+LOOP = Measured(100, 0.030, 0.020, 0.020, 16, 4096, (WorkPart("decode", "record", 0.040, 16),), at_work=0.0, workers=2)
 
 
 def test_enough_workers_hide_their_work_and_no_more_are_named():
@@ -114,7 +114,7 @@ def test_what_a_device_feeder_is_waited_for_is_told(feeding, kind):
 
 def test_workers_that_never_rest_are_what_a_feeders_step_waits_for():
     """Though the user waits longer for `transform=` than for the loader: nothing but more workers makes such a step shorter."""
-    slow = Part("slow", "record", 0.0627, 8)
+    slow = WorkPart("slow", "record", 0.0627, 8)
     loop = Measured(40, 0.0325, 0.0311, 0.0114, 8, 32, (slow,), at_work=0.0, workers=2, cores=8)
     diagnosis = Diagnosis.of(dataclasses.replace(loop, feeding=Feeding(0.0121, 0.0, 0.0004, 0.0072)))
     assert diagnosis.finding.stage == "slow"
@@ -124,6 +124,7 @@ def test_workers_that_never_rest_are_what_a_feeders_step_waits_for():
 MOSTLY = st.floats(0.0, 1.0)
 
 
+@example(work=0.0, transform=0.0, hosts=0.0, transfer=0.0, hand_over=0.5, workers=0, records=8, step_known=True)
 @given(MOSTLY, MOSTLY, MOSTLY, MOSTLY, MOSTLY, st.integers(0, 4), st.sampled_from([8, 1024]), st.booleans())
 def test_advice_on_a_feeder_promises_nothing_that_its_table_rules_out(
     work, transform, hosts, transfer, hand_over, workers, records, step_known
@@ -132,7 +133,7 @@ def test_advice_on_a_feeder_promises_nothing_that_its_table_rules_out(
     own, busiest = 0.1, max(work / max(workers, 1), 0.1)
     feeding = Feeding(transform, hosts, transfer, hand_over)
     waited = max(busiest - own, 0.0) + sum(vars(feeding).values())
-    decode = Part("decode", "record", work, 8)
+    decode = WorkPart("decode", "record", work, 8)
     loop = Measured(
         9, own + waited, waited, waited, records, 32, (decode,), 0.0, workers=workers, cores=64, feeding=feeding
     )
@@ -154,7 +155,7 @@ def test_advice_on_a_feeder_promises_nothing_that_its_table_rules_out(
 
 def test_without_workers_the_feeders_thread_works_beside_the_users_step():
     """17.6 ms of work beside a step of 5.7 ms: half of the work is half of the time, not the step and half of the work."""
-    slow = Part("slow", "record", 0.0176, 8)
+    slow = WorkPart("slow", "record", 0.0176, 8)
     loop = Measured(
         40, 0.0179, 0.0122, 0.0114, 8, 32, (slow,), at_work=0.0, cores=8, feeding=Feeding(0.0, 0.0, 0.0, 0.0)
     )
@@ -178,8 +179,8 @@ def test_a_loader_is_diagnosed_with_and_without_a_step():
 
 def test_maps_below_a_mix_are_told_as_part_of_reading():
     """Where they cannot be told apart: no disk is blamed for them."""
-    source = Source("MixedSource", evaluates=True, at_work=0.1)
-    loop = dataclasses.replace(LOOP, parts=(Part("reading", "reading", 0.040),), source=source)
+    source = SourceFacts("MixedSource", evaluates=True, at_work=0.1)
+    loop = dataclasses.replace(LOOP, parts=(WorkPart("reading", "reading", 0.040),), source=source)
     assert found(loop).kind == "reading"
     assert "reading with the maps of the datasets that are mixed takes 2.5 ms a record" in Diagnosis.of(loop).sentence
 
@@ -201,7 +202,7 @@ def test_a_function_that_makes_batches_is_named():
 
 def test_a_slow_sampler_is_not_taken_for_batching():
     """What lies in memory is read in microseconds."""
-    parts = Part("reading", "reading", 0.040, 16), Part("Batch", "stacking", 0.001)
+    parts = WorkPart("reading", "reading", 0.040, 16), WorkPart("Batch", "stacking", 0.001)
     diagnosis = Diagnosis.of(dataclasses.replace(LOOP, parts=parts))
     assert "reading with the sampler's work takes 2.5 ms a record" in diagnosis.sentence
     assert "columns" not in str(diagnosis)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import tries
-from random_chains import Recipe, recipes, stream_of, tokens
+from random_programs import Recipe, recipes, stream_of, tokens
 
 from headrace import ShardOptions
 from headrace.errors import CheckpointError, EmptyStreamError

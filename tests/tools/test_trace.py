@@ -527,3 +527,14 @@ def test_a_program_is_run_up_to_its_first_loop(where, tmp_path, capsys):
     program.write_text("x = 1")
     assert main(["trace", "--run", str(program), "--step", "9"]) == 2
     assert "ran to its end and took no batch from a loader" in capsys.readouterr().err
+
+
+def test_a_mix_of_streams_in_grains_order_is_traced():
+    """By running to the step."""
+    import headrace.compat.grain as grain
+
+    parts = [grain.MapDataset.source(range(start, start + 50)).to_iter_dataset() for start in (0, 100)]
+    mixed = grain.IterDataset.mix(parts, weights=[1, 2])
+    expected = [element for _, element in zip(range(12), mixed)]
+    found = headrace.trace(mixed, step=11)
+    assert [100 * int(record.dataset or 0) + record.key for record in found.records] == [expected[11]]

@@ -1,1 +1,1 @@
-"""Why a step waits for its batch: measured, judged, and told with what would change it."""
+"""Measures a loop, judges what its steps wait for, and proposes what would change that."""

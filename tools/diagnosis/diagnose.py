@@ -1,7 +1,4 @@
-"""Runs a loader for some steps, and says what they wait for.
-
-In: a loader. Out: a `Diagnosis`.
-"""
+"""Runs a loader for some steps, and says what they wait for."""
 
 from __future__ import annotations
 
@@ -70,7 +67,7 @@ def diagnose(loader: Any, *, steps: int = 100, step_seconds: float | None = None
 
 
 def work_alone(loader: Any, steps: int, seconds: float) -> Measured:
-    """What the batches of a loader take, when one thread does all of it; `source.reads` is what the loader itself has ahead.
+    """Measure the batches of a loader in one thread that does all of it; `source.reads` is what the loader itself has ahead.
 
     Raises:
         TypeError, ProgramError: as `diagnose`.
@@ -120,7 +117,7 @@ def _taken(loop: Any, steps: int, own: float, until: float) -> tuple[Look, Look]
 
 
 class Looks:
-    """How far a loop was when it began, when it had got going, and now."""
+    """Looks at a loop: when it began, when it had got going, and now."""
 
     def __init__(self, loop: Any, steps: int) -> None:
         self.loop = loop
@@ -135,7 +132,7 @@ class Looks:
         return int(self.loop.snapshot().steps)
 
     def have_enough(self) -> bool:
-        """Whether it has made so many steps since it got going, and did enough tasks for them."""
+        """It has made the steps that are wanted since it got going, and did enough tasks for them."""
         if self.steps < self._next:
             return False
         look = Look.at_loop(self.loop)
@@ -147,7 +144,7 @@ class Looks:
         return look.tasks - self._looks[1].tasks >= TASKS and look.at > self._not_before
 
     def alike(self, other: Looks) -> bool:
-        """Whether another loop is over the same loader, or over another epoch of it."""
+        """Another loop is over the same loader, or over another epoch of it."""
         return _what_runs(self.loop) == _what_runs(other.loop)
 
     def whole(self) -> tuple[Look, Look]:

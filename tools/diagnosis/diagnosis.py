@@ -1,7 +1,4 @@
-"""What `diagnose` gives: one sentence, a table, and what would change it.
-
-In: what was measured. Out: a frozen value, and its text.
-"""
+"""The verdict as text: one sentence, a table, and what would change it."""
 
 from __future__ import annotations
 
@@ -9,13 +6,11 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.units import format_bytes, format_count, format_seconds
-from .judging.change import Change
+from ...common.units import format_bytes, format_count, format_seconds, format_share
 from .judging.changes import HELPED_BY_WORKERS, changes
-from .judging.model import all_cores_work, enough_workers, share_waited
-from .judging.under_way import possible, slowed, under_way
-from .judging.verdict import Finding, found
-from .measured import Dropped, Measured, Part
+from .judging.model import all_cores_work, enough_workers, possible, share_waited, slowed, under_way
+from .judging.verdict import Change, Finding, found
+from .measured import Dropped, Measured, WorkPart
 
 MOST_PARTS = 6
 MOST_CHANGES = 5
@@ -27,7 +22,7 @@ BUSY = 0.25
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What your step waits for, and what would change that; `print` it.
+    """The verdict on a step, and what would change it; `print` it.
 
     Attributes:
         finding: what is waited for: its `kind`, and its `stage`, such as an operation's name.
@@ -49,7 +44,7 @@ class Diagnosis:
 
     @property
     def sentence(self) -> str:
-        """What is waited for, and what would hide it."""
+        """The finding, and its cure."""
         cure = (self.changes[0].cure if self.changes else "") or self._limit()
         return f"{self._waits()}: {self._cause()}{'; ' * bool(cure)}{cure}."
 
@@ -74,7 +69,7 @@ class Diagnosis:
         return f"Measured: {batch}, {rates}{loops}; this machine has {measured.cores} cores.{start}{self._others()}"
 
     def _others(self) -> str:
-        """What other programs took, if that is much."""
+        """The processors that other programs took, if these were many."""
         others, cores = self.measured.others, self.measured.cores
         if others < BUSY * cores:
             return ""
@@ -93,7 +88,7 @@ class Diagnosis:
         measured = self.measured
         if not measured.step_known:
             return f"Batches come {format_count(1 / measured.elapsed)} a second, one every {format_seconds(measured.elapsed)}"
-        return f"Your step waits {_percent(measured.share_waited)} of its time"
+        return f"Your step waits {format_share(measured.share_waited)} of its time"
 
     def _cause(self) -> str:
         measured, finding = self.measured, self.finding
@@ -141,7 +136,7 @@ class Diagnosis:
     def _told(self, change: Change) -> str:
         measured = self.measured
         times = f"{'up to ' * change.at_most}{measured.elapsed / change.seconds:.1f} times the steps"
-        waits = f", waits {_percent(share_waited(measured, change.seconds))}" if measured.step_known else ""
+        waits = f", waits {format_share(share_waited(measured, change.seconds))}" if measured.step_known else ""
         return f"  {change.what}: {times}, {format_seconds(change.seconds)} each{waits}"
 
 
@@ -178,8 +173,8 @@ def _subject(measured: Measured, finding: Finding) -> str:
     )
 
 
-def _seconds_each(measured: Measured, part: Part) -> float:
-    """Of a call, or a read: those ahead of the work are not waited for as long as they take."""
+def _seconds_each(measured: Measured, part: WorkPart) -> float:
+    """Seconds of a call, or of a read, as long as it takes ahead of the work."""
     if part.kind != "reading":
         return part.seconds / max(part.calls, 1e-9)
     return max(measured.read_seconds, part.seconds) / max(measured.records, 1e-9)
@@ -195,7 +190,7 @@ def _filter(measured: Measured, dropped: Dropped) -> str:
         (*(("reading",) if dropped.before > dropped.operations else ()), *(f"`{name}`" for name in dropped.after))
     )
     each = format_seconds(dropped.before / max(measured.records, 1e-9))
-    return f"`{dropped.name}` drops {_percent(dropped.share)} of the records, after {work} took {each} for each,"
+    return f"`{dropped.name}` drops {format_share(dropped.share)} of the records, after {work} took {each} for each,"
 
 
 def _waiting(measured: Measured, finding: Finding) -> str:
@@ -208,14 +203,14 @@ def _waiting(measured: Measured, finding: Finding) -> str:
 
 
 def _reads(measured: Measured) -> list[str]:
-    """How many reads are under way, where records are read ahead."""
+    """A line on the reads under way, where records are read ahead."""
     if not measured.reads_ahead or not measured.read_seconds:
         return []
     return [f"  {'reads under way':32} {under_way(measured):10.1f}           of {possible(measured):,} possible"]
 
 
 def _rows(measured: Measured) -> str:
-    """What a step is made of: so many records; or rows, of more or fewer records."""
+    """The records of a step; or its rows, where they are of more or fewer records."""
     rows, records = measured.batch, measured.records
     if not measured.rows or 0.5 < records / max(rows, 1e-9) < 2:
         return f"{rows:,.0f} records"
@@ -290,8 +285,8 @@ def _who(measured: Measured) -> str:
     return f"{measured.workers} workers" if measured.workers > 1 else "One worker"
 
 
-def _each(measured: Measured, part: Part) -> str:
-    """What it takes for a record, or a batch."""
+def _each(measured: Measured, part: WorkPart) -> str:
+    """Seconds for a record, or for a batch."""
     if part.kind == "reading" and measured.reads_ahead and measured.read_seconds and measured.records:
         return f"{format_seconds(measured.read_seconds / measured.records)} a record"
     if part.kind in ("batch", "stacking", "packing") or not measured.records:
@@ -304,7 +299,3 @@ def _each(measured: Measured, part: Part) -> str:
 def _line(name: str, seconds: float, whole: float, each: str = "") -> str:
     share = seconds / whole if whole else 0.0
     return f"  {name[:32]:32} {format_seconds(seconds):>10} {share:7.0%}   {each}".rstrip()
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")

@@ -1,4 +1,4 @@
-"""What reading is made of, where a source is a dataset whose own operations are called when it is read: a part of a mix, a zip.
+"""Splits reading into operations, where a source is a dataset whose own are called when it is read: a part of a mix, a zip.
 
 In: a leaf, with such a source. Out: the share of each operation in a read, which is done once more, here.
 """
@@ -18,7 +18,7 @@ from ...loader.plan.leaf import Leaf
 from ...samplers.index_maps import Indices
 from ...sources.mixed.source import MixedSource
 from .facts import PROBE_SECONDS, PROBED, keys_in_order
-from .measured import Measured, Part
+from .measured import Measured, WorkPart
 
 READING = "reading"
 
@@ -33,13 +33,13 @@ class Clock:
     _since: float = field(default_factory=perf_counter)
 
     def begin(self, name: str, records: int) -> None:
-        """One below begins, for so many records; the one above it waits."""
+        """A node below begins, for these records; the one above it waits."""
         self._charge()
         self.records[name] = self.records.get(name, 0) + records
         self._at_work.append(name)
 
     def end(self) -> None:
-        """It has ended; the one above goes on."""
+        """It has ended; the one above continues."""
         self._charge()
         self._at_work.pop()
 
@@ -58,15 +58,12 @@ class Clocked(Node):
 
     @property
     def length(self) -> int:
-        """That of the node."""
         return self.node.length
 
     def place(self, index: int) -> tuple[int, int]:
-        """That of the node: random maps draw by it."""
         return self.node.place(index)
 
     def records(self, indices: Indices) -> Sequence[Any]:
-        """Those of the node."""
         self.clock.begin(self.node.operation.name_in_stats if isinstance(self.node, Applied) else READING, len(indices))
         try:
             return self.node.records(indices)
@@ -88,12 +85,12 @@ def _has_operations(source: Any) -> bool:
     return any(isinstance(node, Applied) for root in _roots(source) for node in _below(root))
 
 
-def _parts(leaf: Leaf, count: int) -> list[Part]:
-    """What a read of so many records is made of, for one of them."""
+def _parts(leaf: Leaf, count: int) -> list[WorkPart]:
+    """The parts of a read of `count` records, for one of them."""
     clock = Clock()
     _clocked(leaf.source, clock).__getitems__(keys_in_order(leaf, leaf.total // 2, count))
     return [
-        Part(name, "reading" if name == READING else "record", seconds / count, clock.records[name] / count)
+        WorkPart(name, "reading" if name == READING else "record", seconds / count, clock.records[name] / count)
         for name, seconds in clock.seconds.items()
         if name in clock.records
     ]
@@ -107,11 +104,11 @@ def _clocked(source: Any, clock: Clock) -> Any:
     return Evaluated(_timed(roots[0], clock), len(source)) if roots else source
 
 
-def _taken_apart(measured: Measured, found: Sequence[Part]) -> Measured:
+def _taken_apart(measured: Measured, found: Sequence[WorkPart]) -> Measured:
     """Reading takes as long as it did, but what was found has its share of it."""
     reading = measured.seconds_of("reading")
     scale = reading / sum(part.seconds for part in found)
-    apart = [Part(part.name, part.kind, part.seconds * scale, part.calls * measured.records) for part in found]
+    apart = [WorkPart(part.name, part.kind, part.seconds * scale, part.calls * measured.records) for part in found]
     moved = sum(part.seconds for part in apart if part.kind == "record")
     others = measured.work - reading - measured.seconds_of("packing")
     at_work = (others * measured.at_work + moved * measured.source.at_work) / (others + moved)

@@ -1,6 +1,6 @@
-"""What a pipeline is made of, as far as a verdict needs it; and how fast its source is, beside its neighbours and alone.
+"""Facts of a pipeline that a verdict needs; and the speed of its source, in the sampler's order and beside neighbours.
 
-In: a pipeline. Out: names and kinds of operations; a `Source`. Records are read only where `timed` is called.
+In: a pipeline. Out: names and kinds of operations; a `SourceFacts`. Records are read only where `timed` is called.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from ...chains.nodes.node import Evaluated
 from ...loader.executors.pace import reads_under_way
 from ...loader.options import ExecutionOptions
+from ...loader.plan.cursor import Subtree
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
-from ...loader.plan.subtree import Subtree as PlanPart
-from ...loader.work.processor import kept_seconds
+from ...loader.work.stopwatch import kept_seconds
 from ...sources.memory import MemorySource
 from ...sources.mixed.source import MixedSource
 from ...sources.protocol import Reader, is_in_event_loop, reader_of, reads_singly
-from .measured import PartKind, Source
+from .measured import PartKind, SourceFacts
 
 PROBED = 16
 """Records that are read to see how fast the source is. Chosen: less than a batch."""
@@ -37,7 +37,7 @@ PROBE_SECONDS = 0.2
 
 
 def kinds_of(pipeline: Pipeline, stage: Stage) -> list[PartKind]:
-    """What each operation of a stage works on."""
+    """The kinds of the operations of a stage."""
     kinds: list[PartKind] = []
     batched = _batched_below(pipeline, stage.input)
     for operation in stage.operations:
@@ -48,16 +48,16 @@ def kinds_of(pipeline: Pipeline, stage: Stage) -> list[PartKind]:
     return kinds
 
 
-def _batched_below(pipeline: Pipeline, below: PlanPart | None) -> bool:
-    """Whether the rows of a part are made of several."""
+def _batched_below(pipeline: Pipeline, below: Subtree | None) -> bool:
+    """The rows of a part are made of several."""
     if below is None:
         return False
     stages = pipeline.stages[below.stages.start : below.stages.stop]
     return any(operation.takes is not None for stage in stages for operation in stage.operations)
 
 
-def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> Source:
-    """What is known of the first source without reading it."""
+def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> SourceFacts:
+    """Facts of the first source that need no reading."""
     leaf = pipeline.leaves[0]
     source, reading = leaf.source, execution.reading
     says = getattr(source, "reads_ahead", True)
@@ -66,7 +66,7 @@ def source_of(pipeline: Pipeline, execution: ExecutionOptions) -> Source:
     reads = 0 if leaf.in_order else reads_under_way(leaf, reading)
     if whole_batches and reads:
         reads = min(reads, 1 + reading.prefetch_buffer_size // max(pipeline.spans[0], 1))
-    return Source(
+    return SourceFacts(
         kind=type(getattr(source, "source", source)).__name__ if is_in_event_loop(source) else type(source).__name__,
         records=0 if pipeline.leaves[0].in_order else len(source),
         files=int(getattr(source, "file_count", 0)),
@@ -88,7 +88,7 @@ def _parts_of(source: Any) -> Iterable[Any]:
     return source.parts.values() if isinstance(source, MixedSource) else (source,)
 
 
-def with_sampler(source: Source, pipeline: Pipeline) -> Source:
+def with_sampler(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
     """With what the sampler takes for the key of a record; as it is, where it cannot be asked here."""
     leaf = pipeline.leaves[0]
     if leaf.in_order or leaf.total < 2 * PROBED:
@@ -103,7 +103,7 @@ def with_sampler(source: Source, pipeline: Pipeline) -> Source:
 
 
 def _key_seconds(leaf: Leaf, number: int, count: int) -> float:
-    """For so many keys, at a place of their own."""
+    """Seconds for `count` keys, at a place of their own."""
     start = number * PROBED % (leaf.total - PROBED)
     positions = leaf.positions(start, start + count)
     began = time.perf_counter()
@@ -111,7 +111,7 @@ def _key_seconds(leaf: Leaf, number: int, count: int) -> float:
     return time.perf_counter() - began
 
 
-def timed(source: Source, pipeline: Pipeline) -> Source:
+def timed(source: SourceFacts, pipeline: Pipeline) -> SourceFacts:
     """With what a record takes in the sampler's order and beside its neighbours, and the share of it at work.
 
     As it is, if it can only be run through, or cannot be read here.
@@ -126,14 +126,14 @@ def timed(source: Source, pipeline: Pipeline) -> Source:
 
 
 class _Took(NamedTuple):
-    """What a record takes."""
+    """The cost of a record."""
 
     seconds: float
     needed: float  # of these, this process was at work, or kept from it
     processor: float  # of these, it was at work
 
 
-def _timed(source: Source, leaf: Leaf) -> Source:
+def _timed(source: SourceFacts, leaf: Leaf) -> SourceFacts:
     """The best of some tries, each at another place."""
     middle = leaf.total // 2
     count = PROBED if _took(leaf, keys_in_order(leaf, middle, 1)).seconds < PROBE_SECONDS else 2
@@ -150,7 +150,7 @@ def _timed(source: Source, leaf: Leaf) -> Source:
 
 
 def keys_in_order(leaf: Leaf, start: int, count: int) -> NDArray[np.int64]:
-    """The keys at so many positions of a leaf, or at its last ones."""
+    """The keys at `count` positions of a leaf, or at its last ones."""
     stop = min(start + count, leaf.total)
     return leaf.record_keys(leaf.positions(stop - count, stop))
 
@@ -163,7 +163,7 @@ def _took(leaf: Leaf, keys: NDArray[np.int64]) -> _Took:
     if not reads_singly(leaf.source):
         return each
     single = (_clocked(read, keys[place : place + 1]).seconds for place in range(len(keys)))
-    return each._replace(seconds=statistics.median(single))
+    return _Took(statistics.median(single), each.needed, each.processor)
 
 
 def _clocked(read: Reader, keys: NDArray[np.int64]) -> _Took:

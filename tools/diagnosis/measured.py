@@ -1,4 +1,4 @@
-"""What is known of a loop before it is judged: plain numbers, each for one step, in seconds unless it is said.
+"""A loop as it was measured, before it is judged: plain numbers, each for one step, in seconds unless it is said.
 
 In: nothing. Out: values that `verdict` and `model` read; a runner, a test or a file can make them.
 """
@@ -21,8 +21,8 @@ HANDED = 25e-6
 
 
 @dataclass(frozen=True)
-class Part:
-    """Something that workers, or without workers the user's thread, do for each step.
+class WorkPart:
+    """A piece of work for each step, of workers or, without any, of the user's thread.
 
     Attributes:
         name: as it is told: an operation's, or what it is.
@@ -60,7 +60,7 @@ class Rare:
 
 @dataclass(frozen=True)
 class Feeding:
-    """What the user waited for in a device feeder, beside the batch of the host; see `loader.device.stats.StepTimes`."""
+    """Waits of the user in a device feeder, beside the batch of the host; see `StepTimes`."""
 
     transforming: float
     agreeing: float
@@ -69,7 +69,7 @@ class Feeding:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFacts:
     """The source that is read.
 
     Attributes:
@@ -174,7 +174,7 @@ class Measured:
     unready: float
     records: float
     nbytes: float
-    parts: tuple[Part, ...]
+    parts: tuple[WorkPart, ...]
     at_work: float = 1.0
     own_processor: float = 0.0
     rare: Rare | None = None
@@ -183,7 +183,7 @@ class Measured:
     worker_kind: str = "process"
     cores: int = 1
     step_known: bool = True
-    source: Source = Source("MemorySource", in_memory=True)
+    source: SourceFacts = SourceFacts("MemorySource", in_memory=True)
     feeding: Feeding | None = None
     start: float = 0.0
     loops: int = 1
@@ -202,7 +202,7 @@ class Measured:
 
     @property
     def share_waited(self) -> float:
-        """Of the time."""
+        """Share of the time."""
         return self.waited / self.elapsed if self.elapsed else 0.0
 
     @property
@@ -212,35 +212,35 @@ class Measured:
 
     @property
     def places(self) -> int:
-        """How many read ahead, each for itself: processes, or actors."""
+        """Places that read ahead, each for itself: processes, or actors."""
         return max(self.workers, 1) if self.worker_kind != "thread" else 1
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether records are read while others are worked on."""
+        """Records are read while others are worked on."""
         return self.source.reads > 0 and not self.source.in_memory
 
     @property
     def work(self) -> float:
-        """Of all workers together."""
+        """Seconds of all workers together."""
         return sum(part.seconds for part in self.parts)
 
     @property
     def processor(self) -> float:
-        """Of `work`, what a processor is needed for."""
+        """Seconds of `work` that need a processor."""
         packing = self.seconds_of("packing")
         return (self.work - self.seconds_of("reading") - packing) * self.at_work + self.reading_processor + packing
 
     @property
     def reading_processor(self) -> float:
-        """What a processor is needed for in reading."""
+        """Seconds of reading that need a processor."""
         if not self.reads_ahead:
             return self.seconds_of("reading") * self.source.at_work
         return self.records * (self.source.processor + HANDED)
 
     @property
     def reads_memory_slowly(self) -> bool:
-        """Whether reading takes longer than memory can: it is the sampler, or a file that is mapped to memory."""
+        """Reading takes longer than memory can: it is the sampler, or a file that is mapped to memory."""
         return self.source.in_memory and self.seconds_of("reading") > SLOW_MEMORY * self.records
 
     @property
@@ -252,5 +252,5 @@ class Measured:
         return max(self.waited - self.unready, 0.0)
 
     def seconds_of(self, *kinds: PartKind) -> float:
-        """Of the parts of some kinds."""
+        """Seconds of the parts of some kinds."""
         return sum(part.seconds for part in self.parts if part.kind in kinds)

@@ -1,7 +1,4 @@
-"""Measures a loop: a look at it when it has got going, another one later, and what happened in between.
-
-In: what a user iterates, an iterator or a device feeder. Out: `Measured`.
-"""
+"""Measures a loop: a look at it when it has got going, another one later, and what happened in between."""
 
 from __future__ import annotations
 
@@ -21,13 +18,12 @@ from ...loader.stats import IteratorStats
 from ...loader.timing.snapshot import Snapshot, StageStats
 from ...loader.timing.times import TaskEvent
 from ...reporting.loops import host_iterator
+from ...reporting.machine import Processors, processors, taken_by_others
 from .evaluated import read_apart
 from .facts import source_of, timed, with_sampler
-from .judging.under_way import slowed
-from .machine import Processors, processors, taken_by_others
-from .measured import Feeding, Measured, Part
-from .slow_reads import slow_reads
-from .work import Work, grown
+from .judging.model import slowed
+from .measured import Feeding, Measured, WorkPart
+from .work import Work, grown, slow_reads
 
 MUCH_READING = 0.25
 """Share of the work: below it, the source is not asked how fast it is."""
@@ -44,7 +40,7 @@ WAITS = 0.5
 
 @dataclass(frozen=True)
 class Look:
-    """How far a loop was at some time."""
+    """A loop at some time."""
 
     at: float
     processor: float  # seconds, of all threads of this process
@@ -54,7 +50,7 @@ class Look:
 
     @property
     def tasks(self) -> int:
-        """How many were done: a block of many elements is one."""
+        """Tasks that were done: a block of many elements is one."""
         return sum(stage.tasks for stage in self.host.stages)
 
     @classmethod
@@ -95,7 +91,7 @@ def alone(loop: Any) -> None:
 
 @dataclass
 class Lock:
-    """How long a thread waits for the interpreter's lock: seconds by which it comes back too late from short sleeps."""
+    """Measures the wait for the interpreter's lock: seconds by which a thread comes back too late from short sleeps."""
 
     late: list[float] = field(default_factory=list)
 
@@ -128,13 +124,13 @@ _NAP = 1e-3
 
 
 def measured(loop: Any, before: Look, after: Look, lock: Lock, step_known: bool) -> Measured:
-    """What happened between two looks at a loop."""
+    """Measure a loop between two looks at it."""
     host = host_of(loop)
     pipeline, execution = host.pipeline, host.execution
     steps = max(after.loop.steps - before.loop.steps, 1)
     tasks = [task for task in after.host.tasks if task.taken > before.at]
     start = _start(before, after, tasks)
-    tasks[:1] = [task._replace(asked=task.asked + start) for task in tasks[:1]]
+    tasks[:1] = [task.asked_later(start) for task in tasks[:1]]
     elapsed, waited = after.loop.elapsed - before.loop.elapsed - start, after.loop.waited - before.loop.waited - start
     elements = sum(grown(before.host, after.host, stage, "rows") for stage in after.host.stages if stage.ends) or steps
     fed, former = after.loop.feeding, before.loop.feeding
@@ -229,7 +225,7 @@ def _with_sampler(loop: Measured) -> Measured:
     parts = [
         replace(part, seconds=max(part.seconds - apart, 0.0)) if part.kind == "reading" else part for part in loop.parts
     ]
-    return replace(loop, parts=(Part("the sampler", "sampler", seconds), *parts))
+    return replace(loop, parts=(WorkPart("the sampler", "sampler", seconds), *parts))
 
 
 def _alone(loop: Measured, work: Work) -> float:
@@ -241,7 +237,7 @@ def _alone(loop: Measured, work: Work) -> float:
 
 
 def _rows(before: Look, after: Look, pipeline: Pipeline) -> float:
-    """That the elements are made of, where there are other numbers of these than of records; 0: as many."""
+    """Rows of the elements, where there are other numbers of these than of records; 0: the same."""
     last = next((stage for stage in reversed(after.host.stages) if stage.ends), None)
     if last is None or last.reads or not pipeline.stages[last.number].groups:
         return 0.0
@@ -249,7 +245,7 @@ def _rows(before: Look, after: Look, pipeline: Pipeline) -> float:
 
 
 def _workers(execution: ExecutionOptions, host: IteratorStats) -> int:
-    """How many there are; where their number is looked for, now; of a cluster, how many were at work."""
+    """Number of workers; where it is looked for, the present one; of a cluster, those that were at work."""
     if isinstance(execution.worker_count, Auto):
         return host.worker_count
     if isinstance(execution.worker_count, str) and host.workers is not None:
@@ -272,7 +268,7 @@ def _feeding(before: Look, after: Look, steps: int) -> Feeding | None:
 
 
 def _unready_share(tasks: Sequence[TaskEvent]) -> float:
-    """Of the waiting for tasks, the part in which workers had not finished them."""
+    """Share of the waiting for tasks in which workers had not finished them."""
     waited = sum(task.taken - task.asked for task in tasks)
     unready = sum(max(0.0, min(task.times.ended, task.taken) - task.asked) for task in tasks)
     return min(unready / waited, 1.0) if waited > 0 else 1.0

@@ -60,17 +60,17 @@ class Loops:
             self._all.append(Looks(loop, self._steps))
 
     def stepped(self) -> bool:
-        """Whether one made a step."""
+        """One of them made a step."""
         return any(each.steps for each in self._all)
 
     def have_enough(self) -> bool:
-        """Whether one has made as many steps as are wanted; where none are expected, the first one is enough."""
+        """One has made the steps that are wanted; where none are expected, the first one is enough."""
         if not self._expected and self.stepped():
             return True
         return any(each.have_enough() for each in self._all[:]) or self._have_enough_together()
 
     def _have_enough_together(self) -> bool:
-        """Whether short loops over one loader, one after the other, have made as many steps as are wanted."""
+        """Short loops over one loader, one after the other, have made the steps that are wanted."""
         alike = [each for each in self._all if each.alike(self._all[-1])]
         return len(alike) > SHORT_LOOPS and sum(each.steps for each in alike) >= self._steps
 
@@ -81,7 +81,7 @@ class Loops:
                 each.loop.close()
 
     def of_users(self) -> list[Looks]:
-        """Those that made a step; what feeds from another one stands for both."""
+        """The loops that made a step; a feeder, and not the loop that it feeds from."""
         inner = {id(host_of(each.loop)) for each in self._all if each.loop is not host_of(each.loop)}
         return [each for each in self._all if id(each.loop) not in inner and each.steps]
 
@@ -89,7 +89,7 @@ class Loops:
 def diagnosed_program(
     program: Program, arguments: Sequence[str], steps: int, seconds: float, step_seconds: float | None = None
 ) -> Diagnosis:
-    """What the steps of a program wait for; if it makes none, how fast its only loader is, or what `step_seconds` wait for.
+    """Judge the steps of a program; if it makes none, its only loader, alone or beside `step_seconds`.
 
     Raises:
         ProgramError: the program fails, has no loop and no loader, makes no step in time, or makes steps of its own beside
@@ -144,7 +144,7 @@ def _of_only_loader(
 
 
 class _UntilEnough:
-    """Runs a program until its loops have made enough steps, or for so many seconds.
+    """Runs a program until its loops have made enough steps, or for `seconds`.
 
     A thread looks, and interrupts the program. Whenever that comes, nobody takes it for somebody's Ctrl-C: before the end of
     the program it is `Enough`, after it nothing. One that goes on in spite of it is ended at last with the process, as
@@ -159,7 +159,7 @@ class _UntilEnough:
         self._ended = threading.Event()
 
     def run(self, program: Callable[[], None]) -> bool:
-        """Whether it was interrupted."""
+        """Run it; True: it was interrupted."""
         thread = threading.Thread(target=self._look, name="headrace-bench", daemon=True)
         former = signal.signal(signal.SIGINT, self._interrupted)
         thread.start()

@@ -1,4 +1,4 @@
-"""What workers did for a step: in each operation, and for rare records.
+"""Splits the work of a step into operations, and finds rare records that take long.
 
 In: what a loop's iterator told at two times. Out: parts, and what rare records cost. One task may be done once more, here,
 with a clock on each operation: where the loop was too short to have timed them, and to find the record that made a task slow.
@@ -7,24 +7,27 @@ with a clock on each operation: where the loop was too short to have timed them,
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
 from ...loader.stats import IteratorStats
 from ...loader.timing.snapshot import StageStats
-from ...loader.timing.times import Look, TaskEvent
+from ...loader.timing.times import OperationTimes, TaskEvent
 from ...loader.work.explain import place
 from ...loader.work.stopwatch import Stopwatch
 from ...loader.work.tasks import SpanTask
 from ...loader.work.worker import Worker
+from ...sources.protocol import reader_of
 from .facts import kinds_of
-from .measured import Dropped, Part, PartKind, Rare
+from .measured import Dropped, Measured, PartKind, Rare, WorkPart
 
 LONG = 5.0
-"""A task is one of the few long ones, if each of its records takes so many times what it takes in the middle one."""
+"""A task, or a read, is a slow one if it takes so many times what the middle one takes for each record."""
 
 LIKE = 3.0
 """… and not so many times less than in the slowest."""
@@ -39,6 +42,13 @@ AGAIN_SECONDS = 5.0
 """A task that took longer is not done again."""
 
 
+READ_SECONDS = 3.0
+"""For which records are read again. Chosen."""
+
+READ_RECORDS = 512
+"""That are read again, at most."""
+
+
 class Looking(Stopwatch):
     """Times every operation."""
 
@@ -48,7 +58,7 @@ class Looking(Stopwatch):
 
 @dataclass(frozen=True)
 class Work:
-    """What a loop's workers did between two looks at it, over so many elements."""
+    """The work of a loop between two looks at it, over `elements`."""
 
     pipeline: Pipeline
     before: IteratorStats
@@ -56,20 +66,20 @@ class Work:
     tasks: Sequence[TaskEvent]
     elements: float
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[WorkPart, ...]:
         """All of it, for one element."""
-        found: dict[tuple[str, PartKind], Part] = {}
+        found: dict[tuple[str, PartKind], WorkPart] = {}
         for stats in self.after.stages:
             for part in self._of_stage(stats):
                 if part.seconds > 0 or part.kind in ("record", "batch"):
                     known = found.get((part.name, part.kind))
                     more = (known.seconds, known.calls) if known else (0.0, 0.0)
-                    found[part.name, part.kind] = Part(
+                    found[part.name, part.kind] = WorkPart(
                         part.name, part.kind, part.seconds + more[0], part.calls + more[1]
                     )
         return tuple(found.values())
 
-    def _of_stage(self, stats: StageStats) -> list[Part]:
+    def _of_stage(self, stats: StageStats) -> list[WorkPart]:
         def seconds(name: str) -> float:
             return grown(self.before, self.after, stats, name) / self.elements
 
@@ -79,17 +89,17 @@ class Work:
         *each, between = self._shares(stats)
         inputs = seconds("inputs")
         return [
-            Part("reading", "reading", reading),
+            WorkPart("reading", "reading", reading),
             *(
-                Part(operation.name_in_stats, kind, inside * share, inputs if kind == "record" else 1.0)
+                WorkPart(operation.name_in_stats, kind, inside * share, inputs if kind == "record" else 1.0)
                 for operation, kind, share in zip(stage.operations, kinds_of(self.pipeline, stage), each)
             ),
-            Part("between operations", "between", inside * between),
-            Part("packing for your process", "packing", packing),
+            WorkPart("between operations", "between", inside * between),
+            WorkPart("packing for your process", "packing", packing),
         ]
 
     def _shares(self, stats: StageStats) -> list[float]:
-        """Of the time that a stage takes without reading and packing, that of each operation, and that between them."""
+        """Shares of a stage's time without reading and packing: of each operation, and last between them."""
         seconds = [operation.seconds for operation in stats.operations]
         between = stats.between
         if not any(operation.timed for operation in stats.operations):
@@ -99,7 +109,7 @@ class Work:
         return [part / whole for part in (*seconds, between)]
 
     def rare(self) -> Rare | None:
-        """What rare records cost: those of the few tasks that take far longer than others; None if there are none."""
+        """The cost of rare records, in the few tasks that take far longer than others; None if there are none."""
         reading = [
             task for task in self.tasks if self.pipeline.stages[task.stage].leaf is not None and task.times.inputs
         ]
@@ -124,7 +134,7 @@ class Work:
         return Rare(operation.name_in_stats, seconds, key, share, len(long) / len(reading), min(quick / whole, 1.0))
 
     def dropped(self) -> Dropped | None:
-        """What a filter leaves out of the records that were read, and what was done for these; None where there is none."""
+        """The records that a filter leaves out, and the work for these; None where there is none."""
         stats = next((stats for stats in self.after.stages if stats.reads), None)
         if stats is None:
             return None
@@ -144,7 +154,7 @@ class Work:
             tuple(part.name for part in before),
         )
 
-    def alone(self, part: Part) -> float:
+    def alone(self, part: WorkPart) -> float:
         """Seconds for an element of an operation, when the task in the middle is done again by nobody else meanwhile.
 
         0: it cannot be done.
@@ -162,8 +172,8 @@ class Work:
                 return min(found, default=0.0) * part.seconds
         return 0.0
 
-    def _again(self, tasks: Sequence[TaskEvent]) -> Look | None:
-        """What is found when the first of the tasks is done again; None where that cannot be done."""
+    def _again(self, tasks: Sequence[TaskEvent]) -> OperationTimes | None:
+        """Do the first of the tasks again; None where that cannot be done."""
         if not tasks or self.pipeline.stages[tasks[0].stage].leaf is None or _took(tasks[0]) > AGAIN_SECONDS:
             return None
         if any(leaf.in_order for leaf in self.pipeline.every_leaf) or self.pipeline.formers:
@@ -196,3 +206,42 @@ def _inside(task: TaskEvent) -> float:
 
 def _each(task: TaskEvent) -> float:
     return _took(task) / task.times.inputs
+
+
+def slow_reads(measured: Measured, leaf: Leaf, tasks: Sequence[TaskEvent]) -> Rare | None:
+    """The slowest read of the task whose records took longest, if it is slow whenever it is read; None if there is none."""
+    reading = [task for task in tasks if task.times.under_way and task.stop > task.start and not task.made_of]
+    if leaf.in_order or not reading:
+        return None
+    slowest = max(reading, key=lambda task: task.times.under_way / (task.stop - task.start))
+    try:
+        return _slowest_read(measured, leaf, range(slowest.start, min(slowest.stop, slowest.start + READ_RECORDS)))
+    except Exception:  # of the user's source: the loop that was measured has told of it, or went without these records
+        return None
+
+
+def _slowest_read(measured: Measured, leaf: Leaf, positions: range) -> Rare | None:
+    until, seconds = time.monotonic() + READ_SECONDS, dict[int, float]()
+    for position in positions:
+        seconds[position] = _read(leaf, position)
+        if time.monotonic() > until:
+            break
+    usual = statistics.median(seconds.values())
+    slow = {position: each for position, each in seconds.items() if each > LONG * usual}
+    if not slow:
+        return None
+    worst = max(slow, key=lambda position: slow[position])
+    again = _read(leaf, worst)
+    if again < LONG * usual:
+        return None  # it was the machine
+    each = measured.read_seconds / measured.records
+    rest = min(usual / each, 1.0)
+    where = place(leaf, leaf.position(worst))
+    return Rare("reading", min(again, slow[worst]), where, 1 - rest, len(slow) / len(seconds), rest)
+
+
+def _read(leaf: Leaf, position: int) -> float:
+    keys = leaf.record_keys(leaf.positions(position, position + 1))
+    began = time.perf_counter()
+    reader_of(leaf.source)(keys)
+    return time.perf_counter() - began

@@ -6,11 +6,10 @@ In: where a run is. Out: a pipeline, a cursor, and the number of its step.
 from __future__ import annotations
 
 from ...errors import TraceError
-from ...loader.plan.cursor import Cursor, cursor_of_join
+from ...loader.plan.cursor import Cursor, Subtree, cursor_of_join
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
 from ...loader.plan.steps.ranges import within
-from ...loader.plan.subtree import Subtree
 from ...loader.state.position import StreamPosition
 
 

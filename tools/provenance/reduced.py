@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from ...loader.plan.cursor import Subtree
 from ...loader.plan.leaf import Leaf
 from ...loader.plan.pipeline import Pipeline
-from ...loader.plan.subtree import Subtree
 from ...operations import Operation
 from ...operations.protocol import Context, Step
 from ...operations.several import in_groups

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from ....chains.iter_dataset import IterDataset as OurIterDataset
-from ....chains.iter_joins import over_leaves, run_through
+from ....chains.iter_joins import merged, over_leaves, run_through
 from ....chains.nodes.node import Node
-from ....chains.nodes.seeds import Seeds, nearest_first
+from ....chains.nodes.seeds import nearest_first
 from ....chains.stream import Stream, stream_of
 from ....loader.plan.compile import compiled
 from ....loader.plan.pipeline import Pipeline
+from ....loader.plan.rules.mix import MixRows
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
 from ....operations.function import as_kind
+from ....samplers.index_maps import Indices
 from ..options import MultiprocessingOptions
 from .at_index import AtIndex, RandomAtIndex
 from .counted import applied, counted, indexed
 from .iterators import DatasetIterator, EngineIterator
-from .seeds import seed_of
+from .orders import Mix, whole_weights
+from .seeds import seed_of, seeds_of, stream_of_dataset
 
 T = TypeVar("T")
 
@@ -122,7 +126,7 @@ class IterDataset(OurIterDataset[T]):
         """
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         in_workers = worker_init_fn if wanted.num_workers else None
-        prefetched = self._fed_by(wanted, in_workers) or super().mp_prefetch(wanted, in_workers)._stream
+        prefetched = self._fed_by(wanted, in_workers) or stream_of_dataset(super().mp_prefetch(wanted, in_workers))
         return self._of(dataclasses.replace(prefetched, seeds=nearest_first([self._stream.seeds])))
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
@@ -155,8 +159,6 @@ class IterDataset(OurIterDataset[T]):
             datasets: in a list, or in a dict by name.
             weights: positive numbers, or a dict of these; None (default): all equal.
         """
-        from .streams import MixedIterDataset
-
         return MixedIterDataset(datasets, weights)
 
 
@@ -167,6 +169,50 @@ def stream_of_node(node: Node, read_options: Any, allow_nones: bool, shard_optio
     return IterDataset._of(dataclasses.replace(stream, tree=tree, seeds=nearest_first([node.seeds])))
 
 
-def seeds_of(dataset: Any) -> Seeds:
-    """The seeds that hold for a dataset of either kind."""
-    return cast(Seeds, dataset._node.seeds if hasattr(dataset, "_node") else dataset._stream.seeds)
+class Named(IterDataset[T]):
+    """A stream that a class makes of others, by the engine."""
+
+    def __init__(self, parents: Any, stream: Stream) -> None:
+        super().__init__(parents)
+        self.__dict__["_stream"] = stream
+
+
+def as_stream(dataset: Any) -> Any:
+    """A dataset of either kind as a stream."""
+    return dataset.to_iter_dataset() if hasattr(dataset, "to_iter_dataset") else dataset
+
+
+@dataclass(frozen=True)
+class MixOfRows:
+    """Grain's order of a mix, of rows."""
+
+    names: tuple[str, ...]
+    weights: tuple[int, ...]
+
+    def places(self, positions: Indices) -> tuple[Indices, Indices]:
+        return Mix((1,) * len(self.weights), self.weights).many(positions)
+
+    def taken(self, rows: int) -> Sequence[int]:
+        """Empty: a trace runs to its step."""
+        return ()
+
+    def without(self, part: int, position: int) -> None:
+        """Such a mix ends with the first of its inputs."""
+
+    def to_values(self) -> Any:
+        return [list(self.names), list(self.weights)]
+
+
+class MixedIterDataset(Named[Any]):
+    """Elements of several streams in Grain's order; a state goes on with other weights, and with streams added or removed."""
+
+    def __init__(self, datasets: Sequence[Any] | Mapping[str, Any], weights: Any) -> None:
+        named = (
+            datasets if isinstance(datasets, Mapping) else {str(number): each for number, each in enumerate(datasets)}
+        )
+        names = tuple(sorted(named) if isinstance(datasets, Mapping) else named)
+        if isinstance(weights, Mapping):
+            weights = [weights[name] for name in names]
+        streams = [as_stream(named[name]) for name in names]
+        rule = MixRows(MixOfRows(names, whole_weights(weights, len(names))))
+        super().__init__(streams, merged([stream_of_dataset(each) for each in streams], names, rule))

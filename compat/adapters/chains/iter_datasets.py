@@ -10,30 +10,18 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from ....chains.iter_joins import cached, limited, repeated, zipped
-from ....chains.rows import rows_of
 from ....chains.stream import Stream
 from ....common.validation import whole_number
 from ....loader.plan.nodes import Apply
 from ....operations import Batch, FlatMap
 from ....operations.function import as_kind
+from ....operations.trees import rows_of
 from .at_index import Below
 from .counted import applied, counted
-from .iter_dataset import IterDataset
+from .iter_dataset import Named, as_stream
+from .seeds import stream_of_dataset
 
 T = TypeVar("T")
-
-
-class Named(IterDataset[T]):
-    """A stream that a class makes of others, by the engine."""
-
-    def __init__(self, parents: Any, stream: Stream) -> None:
-        super().__init__(parents)
-        self.__dict__["_stream"] = stream
-
-
-def as_stream(dataset: Any) -> Any:
-    """A dataset of either kind as a stream."""
-    return dataset.to_iter_dataset() if hasattr(dataset, "to_iter_dataset") else dataset
 
 
 class LimitIterDataset(Named[T]):
@@ -45,21 +33,21 @@ class LimitIterDataset(Named[T]):
     """
 
     def __init__(self, parent: Any, count: int) -> None:
-        super().__init__(parent, limited(parent._stream, count))
+        super().__init__(parent, limited(stream_of_dataset(parent), count))
 
 
 class RepeatIterDataset(Named[T]):
     """All elements, so many times, each time the same; None (default): for ever."""
 
     def __init__(self, parent: Any, num_epochs: int | None = None) -> None:
-        super().__init__(parent, repeated(parent._stream, num_epochs))
+        super().__init__(parent, repeated(stream_of_dataset(parent), num_epochs))
 
 
 class CacheIterDataset(Named[T]):
     """The same elements; a `RepeatIterDataset` after it makes them once."""
 
     def __init__(self, parent: Any) -> None:
-        super().__init__(parent, cached(parent._stream))
+        super().__init__(parent, cached(stream_of_dataset(parent)))
 
 
 class ZipIterDataset(Named[tuple[Any, ...]]):
@@ -74,7 +62,7 @@ class ZipIterDataset(Named[tuple[Any, ...]]):
         if not parents:
             raise ValueError("At least one parent must be provided. Pass ZipIterDataset a list of streams.")
         streams = list(map(as_stream, parents))
-        super().__init__(streams, zipped([each._stream for each in streams], None, strict))
+        super().__init__(streams, zipped(list(map(stream_of_dataset, streams)), None, strict))
 
 
 class TakenApart(FlatMap):
@@ -109,7 +97,7 @@ class RebatchIterDataset(Named[Any]):
     def __init__(self, parent: Any, batch_size: int, drop_remainder: bool = False) -> None:
         size = whole_number("batch_size", batch_size, 1, None, "a positive int")
         self.batch_size = size
-        rows = TakenApart(rows_of, "batch_idx").of(parent._stream)
+        rows = TakenApart(rows_of, "batch_idx").of(stream_of_dataset(parent))
         tree = Apply(rows.tree, (Batch(size, drop_remainder),))
         super().__init__(parent, dataclasses.replace(rows, tree=tree))
 
@@ -119,7 +107,12 @@ class FlatMapIterDataset(Named[Any]):
 
     def __init__(self, parent: Any, transform: Any) -> None:
         function = as_kind(FlatMap, transform).function
-        super().__init__(parent, TakenApart(function, "next_index_in_buffer").of(parent._stream))
+        super().__init__(parent, TakenApart(function, "next_index_in_buffer").of(stream_of_dataset(parent)))
+
+
+def _same(dataset: Any) -> Stream:
+    stream = stream_of_dataset(dataset)
+    return stream.on(stream.tree)
 
 
 class ThreadPrefetchIterDataset(Named[T]):
@@ -127,7 +120,7 @@ class ThreadPrefetchIterDataset(Named[T]):
 
     def __init__(self, parent: Any, *, prefetch_buffer_size: int) -> None:
         whole_number("prefetch_buffer_size", prefetch_buffer_size, 0, None, "a number of elements")
-        super().__init__(parent, parent._stream.on(parent._stream.tree))
+        super().__init__(parent, _same(parent))
 
 
 class WithOptionsIterDataset(Named[T]):
@@ -135,7 +128,7 @@ class WithOptionsIterDataset(Named[T]):
 
     def __init__(self, parent: Any, options: Any) -> None:
         self.options = options
-        super().__init__(parent, parent._stream.on(parent._stream.tree))
+        super().__init__(parent, _same(parent))
 
 
 def multithread_prefetch(ds: Any, num_threads: int, buffer_size: int, sequential_slice: bool = False) -> Any:

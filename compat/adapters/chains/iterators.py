@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from ....common.fields import replaced
 from ....common.messages import a_kind_of
 from ....errors import JoinError, StructureError
 from ....loader import DataLoaderIterator
@@ -47,7 +48,7 @@ class DatasetIterator(Generic[T], Iterator[T], ABC):
     def set_state(self, state: dict[str, Any]) -> None:
         """Go to where this or another iterator of the dataset stood."""
 
-    def _state_later(self) -> Callable[[], dict[str, Any]]:
+    def state_later(self) -> Callable[[], dict[str, Any]]:
         """A function that gives the present state later; taking it is cheap where states are."""
         state = self.get_state()
         return lambda: state
@@ -98,7 +99,7 @@ class EngineIterator(DatasetIterator[T]):
         """The state after the last element that the user received: a dict of JSON values, for any number of workers."""
         return self.run.state_dict()
 
-    def _state_later(self) -> Callable[[], dict[str, Any]]:
+    def state_later(self) -> Callable[[], dict[str, Any]]:
         mark = self.run._here()
         return lambda: mark.state.to_dict()
 
@@ -111,7 +112,7 @@ class EngineIterator(DatasetIterator[T]):
         if not isinstance(self._elements, DataLoaderIterator):
             self.run = self._begin()
             self._elements = iter(self.run)
-        pipeline = self.run._pipeline
+        pipeline = self.run.pipeline
         read = chain_state_after(state, self._tree, pipeline) if is_grains(state) else LoaderState.from_dict(state)
         self.run._go_to(read, strict=not is_of_another_mix(read, pipeline))
 
@@ -130,12 +131,12 @@ class EngineIterator(DatasetIterator[T]):
         self._steps()
         run = self.run
         state = run._here().state
-        position = index * run._pipeline.stages[0].unit
-        cursor = state.cursor._replace(positions=(position,), skips=(0,) * len(state.cursor.skips))
+        position = index * run.pipeline.stages[0].unit
+        cursor = replaced(state.cursor, positions=(position,), skips=(0,) * len(state.cursor.skips))
         run._go_to(dataclasses.replace(state, cursor=cursor, step=index))
 
     def _steps(self) -> int:
-        if not self.run._pipeline.aligned:
+        if not self.run.pipeline.aligned:
             raise NotImplementedError(
                 "after a filter, a flat map, or several datasets, elements have no index; use get_state() and set_state()."
             )

@@ -25,7 +25,7 @@ from ..sources import NoRecords
 from ..wording import reword
 from .at_index import RandomAtIndex
 from .orders import Mix, Shuffle, whole_weights
-from .seeds import seed_of, shuffle_seed_of
+from .seeds import node_of, seed_of, shuffle_seed_of
 
 if TYPE_CHECKING:
     from .iter_dataset import IterDataset
@@ -151,7 +151,7 @@ class Chain(MapDataset[T], OurChain[T]):
 
 def _nodes(method: str, datasets: Any) -> dict[str, Node]:
     listed, _ = as_named(method, datasets, OurMapDataset)
-    return {str(number): dataset._node for number, dataset in enumerate(listed)}
+    return {str(number): node_of(dataset) for number, dataset in enumerate(listed)}
 
 
 def _chosen(named: dict[str, Node], choice: Choice) -> MapDataset[Any]:

@@ -18,6 +18,7 @@ from ....common.validation import whole_number
 from ....operations.transforms import fan_out_of
 from .map_dataset import Chain
 from .orders import WindowShuffle
+from .seeds import node_of
 
 
 class _Named(Chain[Any]):
@@ -38,7 +39,7 @@ class WindowShuffleMapDataset(_Named):
 
     def __init__(self, parent: OurMapDataset[Any], *, window_size: int, seed: int) -> None:
         window = whole_number("window_size", window_size, 1, None, "a positive int")
-        super().__init__(Reordered(parent._node, WindowShuffle(window, seed, len(parent))))
+        super().__init__(Reordered(node_of(parent), WindowShuffle(window, seed, len(parent))))
 
 
 class ZipMapDataset(_Named):
@@ -62,7 +63,7 @@ class FlatMapMapDataset(_Named):
     """
 
     def __init__(self, parent: OurMapDataset[Any], transform: Any) -> None:
-        super().__init__(FlatMapped(parent._node, fan_out_of(transform, None)))
+        super().__init__(FlatMapped(node_of(parent), fan_out_of(transform, None)))
 
 
 def _nodes_of_one_length(datasets: Sequence[OurMapDataset[Any]]) -> tuple[Node, ...]:
@@ -72,4 +73,4 @@ def _nodes_of_one_length(datasets: Sequence[OurMapDataset[Any]]) -> tuple[Node, 
     lengths = [len(dataset) for dataset in listed]
     if len(set(lengths)) > 1:
         raise ValueError(f"All parents must have the same length. They have {lengths[:20]}; slice the longer ones.")
-    return tuple(dataset._node for dataset in listed)
+    return tuple(node_of(dataset) for dataset in listed)

@@ -1,19 +1,33 @@
-"""Seeds, as Grain makes them of those that were set before.
-
-In: seeds that hold for a dataset, and how many datasets below each stands. Out: a seed.
-"""
+"""The chain behind a dataset of either kind, and the seeds that Grain makes of those set before in it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from ....chains.nodes.node import Node
 from ....chains.nodes.seeds import Seeds
+from ....chains.stream import Stream
 from ....common.validation import whole_number
 from ....errors import SeedError
 
 _HIGHEST = (1 << 32) - 1
+
+
+def node_of(own: Any) -> Node:
+    """The node of a dataset with random access."""
+    return cast(Node, own._node)
+
+
+def stream_of_dataset(own: Any) -> Stream:
+    """The stream of a dataset without."""
+    return cast(Stream, own._stream)
+
+
+def seeds_of(dataset: Any) -> Seeds:
+    """The seeds that hold for a dataset of either kind."""
+    return (node_of if hasattr(dataset, "_node") else stream_of_dataset)(dataset).seeds
 
 
 def seed_of(method: str, seed: Any, seeds: Seeds) -> int:

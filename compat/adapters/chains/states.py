@@ -15,6 +15,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ....common.fields import replaced
 from ....common.messages import short_repr
 from ....errors import CheckpointError
 from ....loader.plan.compile import compiled, line_of
@@ -166,7 +167,7 @@ def _of_line(tree: Node, state: Any) -> Cursor:
         if others:
             raise _of_many(of_workers)
     cursor = _of_leaf(base.leaf, state, tree) if isinstance(base, Read) else _of_join(base, state, taken)
-    return cursor._replace(skips=(*cursor.skips, *skips))
+    return replaced(cursor, skips=(*cursor.skips, *skips))
 
 
 def _first_of_stream(tree: Node) -> int:
@@ -234,7 +235,7 @@ def _of_cache(tree: Node, state: Any) -> Cursor:
             "another."
         )
     position = min(given * pipeline.stages[0].unit, pipeline.leaf.total)
-    return cursor_of_join([pipeline.start._replace(positions=(position,))], (given,))
+    return cursor_of_join([replaced(pipeline.start, positions=(position,))], (given,))
 
 
 def _count(value: Any) -> int:

@@ -5,52 +5,14 @@ In: streams. Out: one. An interleave, whose streams are made when their turn com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ....chains.iter_joins import merged
 from ....common.validation import whole_number
-from ....loader.plan.rules.mix import MixRows
-from ....samplers.index_maps import Indices
 from .at_index import ShuffledWindows
 from .counted import applied, counted
-from .iter_dataset import IterDataset
-from .iter_datasets import Named, as_stream
+from .iter_dataset import IterDataset, Named, as_stream
 from .iterators import DatasetIterator
-from .orders import Mix, whole_weights
-
-
-@dataclass(frozen=True)
-class MixOfRows:
-    """Grain's order of a mix, of rows."""
-
-    names: tuple[str, ...]
-    weights: tuple[int, ...]
-
-    def places(self, positions: Indices) -> tuple[Indices, Indices]:
-        return Mix((1,) * len(self.weights), self.weights).many(positions)
-
-    def without(self, part: int, position: int) -> None:
-        """Such a mix ends with the first of its inputs."""
-
-    def to_values(self) -> Any:
-        return [list(self.names), list(self.weights)]
-
-
-class MixedIterDataset(Named[Any]):
-    """Elements of several streams in Grain's order; a state goes on with other weights, and with streams added or removed."""
-
-    def __init__(self, datasets: Sequence[Any] | Mapping[str, Any], weights: Any) -> None:
-        named = (
-            datasets if isinstance(datasets, Mapping) else {str(number): each for number, each in enumerate(datasets)}
-        )
-        names = tuple(sorted(named) if isinstance(datasets, Mapping) else named)
-        if isinstance(weights, Mapping):
-            weights = [weights[name] for name in names]
-        streams = [as_stream(named[name]) for name in names]
-        rule = MixRows(MixOfRows(names, whole_weights(weights, len(names))))
-        super().__init__(streams, merged([each._stream for each in streams], names, rule))
+from .seeds import stream_of_dataset
 
 
 class WindowShuffleIterDataset(Named[Any]):
@@ -58,7 +20,7 @@ class WindowShuffleIterDataset(Named[Any]):
 
     def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
         window = whole_number("window_size", window_size, 1, None, "a positive int")
-        stream, unit = counted(parent._stream)
+        stream, unit = counted(stream_of_dataset(parent))
         super().__init__(parent, applied(ShuffledWindows(window, seed, unit), stream))
 
 

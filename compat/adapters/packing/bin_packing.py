@@ -186,7 +186,7 @@ class BinIterator(DatasetIterator[Any]):
     def __init__(self, parent: DatasetIterator[Any], pack: BinPack) -> None:
         super().__init__(parent)
         self._pack = pack
-        self._begin(parent._state_later(), 0, 0)
+        self._begin(parent.state_later(), 0, 0)
 
     def _begin(self, start: Callable[[], dict[str, Any]], emitted: int, counter: int) -> None:
         self._start, self._emitted, self._counter = start, emitted, counter
@@ -227,7 +227,7 @@ class BinIterator(DatasetIterator[Any]):
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        before = self._parent._state_later()
+        before = self._parent.state_later()
         return next(self._parent, None), before
 
     def get_state(self) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class ConcatThenSplitIterator(DatasetIterator[Any]):
 
     def _note(self) -> None:
         """Keep the parts of the state."""
-        self._before = self._parent._state_later() if self._rest is None else self._rest.before
+        self._before = self._parent.state_later() if self._rest is None else self._rest.before
         self._starts = None if self._rest is None else dict(self._rest.starts)
         self._delivered = 0
 
@@ -143,7 +143,7 @@ class ConcatThenSplitIterator(DatasetIterator[Any]):
     def _take(self) -> _Piece | None:
         """The next document that is to be put together with others."""
         while True:
-            before = self._parent._state_later()
+            before = self._parent.state_later()
             features = next(self._parent, None)
             if features is None:
                 self._ended = True

@@ -9,7 +9,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from ....loader.plan.compile import compiled
 from ..chains.iter_dataset import IterDataset
+from ..chains.seeds import stream_of_dataset
 
 
 class Packing(IterDataset[Any]):
@@ -20,9 +22,9 @@ class Packing(IterDataset[Any]):
 
         None where that does not pay: nothing is done to them but reading, or they are run through in order, too.
         """
-        parent = self._parent
-        if not parent._stream.operations or any(leaf.in_order for leaf in parent._pipeline.leaves):
+        parent, stream = self._parent, stream_of_dataset(self._parent)
+        if not stream.operations or any(leaf.in_order for leaf in compiled(stream.tree).leaves):
             return None
         fed = copy.copy(self)
-        fed._parents = (parent.mp_prefetch(options, worker_init_fn),)
+        fed.__dict__["_parents"] = (parent.mp_prefetch(options, worker_init_fn),)
         return fed

@@ -24,10 +24,12 @@ from typing import Any
 
 from ....common.messages import first_few
 from ....errors import HostsError, ShardingError
-from ..tuned import BLOCK
 from .store import Store
 from .template import from_text, to_text
 from .verdict import Go, Offer, Refuse, Verdict, decide
+
+BLOCK = 64
+"""Steps whose messages between hosts are deleted together."""
 
 _feeder_numbers: dict[str, int] = Counter()
 """How many feeders there were, by the name of their processes."""

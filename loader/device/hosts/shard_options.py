@@ -11,7 +11,7 @@ from typing import Any
 
 from ....errors import ShardingError
 from ....samplers import ShardOptions
-from ..extra import jax_for
+from ..options import jax_for
 
 
 def shard_options_for(sharding: Any, *, drop_remainder: bool = False, process_index: int | None = None) -> ShardOptions:

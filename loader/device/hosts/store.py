@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ....errors import HostsError
-from ..tuned import WAIT_MS
+
+WAIT_MS = 200
+"""Milliseconds between two looks of a waiting process whether it should stop."""
 
 
 class Store:

@@ -1,1 +1,1 @@
-"""What executors with workers elsewhere share: who does what, how much at a time, and what becomes of a dead worker's tasks."""
+"""The executor with workers elsewhere: one loop, and the rules of who does what and of a dead worker's tasks."""

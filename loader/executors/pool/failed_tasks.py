@@ -1,4 +1,4 @@
-"""What becomes of a task that ended its worker: it is divided, or given up.
+"""A task that ended its worker is divided, or given up.
 
 In: the task. Out: its parts, or a block that says what failed, by positions and record keys.
 """
@@ -22,7 +22,7 @@ from ...work.tasks import Block, Blocks, Failure, GroupTask, RowOrigins, SpanTas
 
 
 def parts_of(task: Task, pipeline: Pipeline) -> Sequence[Task]:
-    """What of a task can be tried on its own: of several units, or elements of a window, any may have ended the worker."""
+    """Parts of a task, each to be tried alone: of several units, or elements of a window, any may have ended the worker."""
     stage = pipeline.stages[task.stage]
     if isinstance(task, GroupTask) and not stage.groups:
         return single_rows(task)
@@ -47,7 +47,7 @@ def inputs_of(task: Task) -> Sequence[Task]:
 
 
 def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Block:
-    """What comes of a task that ended its workers too often."""
+    """The block of a task that ended its workers too often."""
     told_of = _told(task, blocks, pipeline)
     error = WorkerCrashedError(f"a worker {reason} at the same task: {told_of}.")
     tags = None if pipeline.aligned else RowOrigins()

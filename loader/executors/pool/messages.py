@@ -28,15 +28,15 @@ def message_of(tasks: Sequence[Task], blocks: Mapping[int, Block], rows_of: Call
             first, last = ranges.get(block, (start, stop))
             ranges[block] = min(first, start), max(last, stop)
 
-    def moved(rows: RowRange) -> RowRange:
-        first = ranges[rows.block][0]
-        return RowRange(rows.block, rows.start - first, rows.stop - first)
-
     named = [
         NamedRows(number, first, last, blocks[number].tags.part(first, last), rows_of(blocks[number]))  # type: ignore[union-attr]
         for number, (first, last) in ranges.items()
     ]
-    return Message([GroupTask(task.stage, tuple(map(moved, task.rows)), *task[2:]) for task in groups], named)
+    moved = [
+        tuple([RowRange(block, start - ranges[block][0], stop - ranges[block][0]) for block, start, stop in task.rows])
+        for task in groups
+    ]
+    return Message([GroupTask(task.stage, rows, *task[2:]) for task, rows in zip(groups, moved)], named)
 
 
 def pack_tasks(tasks: Iterable[Task]) -> list[Packed]:
@@ -58,7 +58,7 @@ def pack_header(block: Block) -> Packed:
     """The header of a block to be sent."""
     tags = None if block.tags is None else block.tags.packed()
     error = None if block.failure is None else errors.encode(block.failure.error)
-    times = None if block.times is None else block.times.packed()
+    times = block.times
     return (
         block.count,
         tags,
@@ -67,7 +67,7 @@ def pack_header(block: Block) -> Packed:
         block.notices,
         block.stand,
         block.waited,
-        times,
+        None if times is None else tuple(times) if times.look is None else times.packed(),
         block.seconds,
         block.nbytes,
     )
@@ -80,6 +80,7 @@ def unpack_block(header: Packed, rows: Any) -> Block:
     block.rows, block.count = rows, count
     block.failure = None if error is None else errors.EncodedFailure(error)
     block.skipped, block.notices, block.stand = skipped, notices, stand
-    block.times = None if times is None else TaskTimes.unpacked(times)
+    if times is not None:
+        block.times = TaskTimes._make(times) if times[-1] is None else TaskTimes.unpacked(times)
     block.waited, block.seconds, block.nbytes = waited, seconds, nbytes
     return block

@@ -45,7 +45,7 @@ def pickled(value: Any, name: str) -> tuple[bytes, list[memoryview]]:
 
 
 def _culprit(value: Any, name: str, depth: int = 0) -> str:
-    """Which part of `value`, called `name`, cannot be pickled."""
+    """Name the part of `value`, called `name`, that cannot be pickled."""
     for label, part in _parts(value) if depth < _MAX_DEPTH else ():
         try:
             cloudpickle.dumps(part)
@@ -55,7 +55,7 @@ def _culprit(value: Any, name: str, depth: int = 0) -> str:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What pickling a value would pickle, as far as it can be named."""
+    """The parts of a value that pickle would visit, as far as they can be named."""
     if isinstance(value, (list, tuple)):
         yield from ((f"[{index}]", item) for index, item in enumerate(value))
     if isinstance(value, dict):

@@ -107,7 +107,7 @@ Action: TypeAlias = Spawn | Give[J] | Kill | Finish[J] | Divide[J] | GiveUp[J] |
 
 
 class _Worker(Generic[J]):
-    """What the pool knows of a worker: its jobs in the order in which it does them."""
+    """A worker as the pool knows it: its jobs in the order in which it does them."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -119,7 +119,7 @@ class _Worker(Generic[J]):
         self.late: J | None = None  # the job for which it is being killed
 
     def has_room(self, job: Job, depth: int) -> bool:
-        """Whether it has begun, and may be given a job. One at which a worker ended has its worker for itself."""
+        """True if it has begun, and may be given a job. One at which a worker ended has its worker for itself."""
         is_tried = job.tries > 0 or (bool(self.jobs) and self.jobs[0].tries > 0)
         return self.ready and self.messages < (1 if is_tried else depth)
 
@@ -203,7 +203,7 @@ class WorkerPool(Generic[J]):
             self._depth = max(self._depth, depth)
 
     def knows(self, worker: int) -> bool:
-        """Whether it is one of the workers: not if it was let go."""
+        """True if it is one of the workers: not if it was let go."""
         return worker in self._workers
 
     @property
@@ -213,7 +213,7 @@ class WorkerPool(Generic[J]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether all jobs are done."""
+        """True if all jobs are done."""
         return not self._waiting and not any(worker.jobs for worker in self._workers.values())
 
     @property
@@ -244,7 +244,7 @@ class WorkerPool(Generic[J]):
         return actions
 
     def _worker_for(self, job: J) -> _Worker[J] | None:
-        """Of the workers that may be given jobs, that which has the least to do, or had the job before in the series."""
+        """The worker with the least to do of those that have room; or the one that had the last job of the series."""
         workers: Iterable[_Worker[J]] = self._workers.values()
         if self._leaving:
             workers = [worker for worker in workers if worker.number not in self._leaving]
@@ -316,7 +316,7 @@ class WorkerPool(Generic[J]):
         return [Warn(f"{event}; another one is made"), *self.spawn_missing()]
 
     def lost(self, workers: Iterable[int], event: str | None, now: float) -> list[Action[J]]:
-        """What none of their jobs is to blame for has ended workers; all that they had answered is known.
+        """Workers have ended through no fault of their jobs; all that they had answered is known.
 
         The user is told of the `event`; None: that was done. Other workers may have waited for what was lost: their jobs
         have the whole time again.

@@ -13,7 +13,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -24,7 +24,7 @@ from ...timing.observer import Observer
 from ...work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task, input_count
 from ..pace import Budget, Pace, limits_of, tasks_ahead
 from ..protocol import Executor, window_of
-from ..transport import AllEnded, Answered, Ended, Event, Lost, Room, Rows, Store, Transport
+from ..transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, Rows, Store, Transport
 from .failed_tasks import given_up, inputs_of, parts_of
 from .messages import message_of
 from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
@@ -56,7 +56,7 @@ class PooledHandle(Job):
         self.suspects: Sequence[PooledHandle] = ()  # its inputs, each tried alone to find the one that ends workers
 
     def ready(self) -> bool:
-        """Whether the answer has come; looks at what has arrived."""
+        """True if the answer has come; handles events."""
         if self.block is None:
             self._executor.handle_events(wait=False)
             self._look_at_suspects()
@@ -89,7 +89,7 @@ class RowsWithTask:
         self.again: PooledHandle | None = None  # the task, while it is done again
 
     def are_lost(self) -> bool:
-        """Whether the rows are lost; takes those of the task that was done again, or raises why it could not be."""
+        """True if the rows are lost; takes those of the task that was done again, or raises why it could not be."""
         if self.again is not None and (block := self.again.block) is not None:
             self.again = None
             if not isinstance(block.rows, RowsWithTask):
@@ -124,7 +124,9 @@ class PooledExecutor(Executor):
         options: ExecutionOptions,
         observer: Observer,
         transport: Transport,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock  # the simulator has another one
         self._pipeline = pipeline
         self._observer = observer
         self._transport = transport
@@ -141,6 +143,8 @@ class PooledExecutor(Executor):
         self._stalled: list[Sequence[PooledHandle]] = []  # tasks that name rows that are made again
         self._next_task = 0
         self._pool: WorkerPool[PooledHandle] = WorkerPool(transport.worker_count, options.timeout, transport.depth)
+        self._inputs: dict[int, int] = {}  # by stage, until something changes them …
+        self._windows: dict[int, int] = {}  # … likewise
         self._rows_of = attrgetter("rows.rows" if transport.may_lose_rows else "rows")
         self._actions: deque[Action[PooledHandle]] = deque()
         self._acting = False
@@ -154,23 +158,26 @@ class PooledExecutor(Executor):
     def resize(self, workers: int, buffer: int) -> None:
         """Have so many workers, at least 1, and so many batches ahead for each."""
         self._worker_count, self._buffer_size = workers, buffer
+        self._windows.clear()
         self._act(self._pool.resize(workers))
         self._act(self._pool.let_go())
 
     def has_begun(self) -> bool:
-        """Whether a worker is ready to work; looks at what has arrived."""
+        """True if a worker is ready to work; handles events."""
         self.handle_events(wait=False)
         return self._pool.ready_count > 0
 
     def is_idle(self) -> bool:
-        """Whether every task that it was given is done; looks at what has arrived."""
+        """True if every task that it was given is done; handles events."""
         self.send_gathered()
         self.handle_events(wait=False)
         return self._pool.is_idle
 
     def inputs(self, stage: int) -> int:
         """As many as take some time, and have rows that are small beside what holds them."""
-        inputs = self._pace.inputs(stage)
+        inputs = self._inputs.get(stage)
+        if inputs is None:
+            inputs = self._inputs[stage] = self._pace.inputs(stage)
         if self._budget is None:
             return inputs
         one = self._pipeline.stages[stage]
@@ -182,6 +189,12 @@ class PooledExecutor(Executor):
 
     def window(self, stage: int) -> int:
         """As many tasks as keep the workers busy, and as their rows have room for; more where workers wait for records."""
+        known = self._windows.get(stage)
+        if known is None or self._budget is not None or self._follows_room:
+            known = self._windows[stage] = self._window(stage)
+        return known
+
+    def _window(self, stage: int) -> int:
         if self._follows_room:
             self._worker_count = max(self._pool.ready_count, 1)
         workers, inputs = self._worker_count, self.inputs(stage)
@@ -198,7 +211,8 @@ class PooledExecutor(Executor):
     def submit(self, task: Task, blocks: Blocks = NO_BLOCKS) -> PooledHandle:
         """Take a task. Small groups are gathered, until there are enough for a message or somebody waits."""
         series = task.stage if task.stage in self._in_order else None
-        handle = self._handle(task, blocks, series is None and self._is_divisible(task), series)
+        inputs = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
+        handle = self._handle(task, blocks, series is None and self._is_divisible(task, inputs), series)
         if isinstance(task, SpanTask):
             self._assign([handle])
             return handle
@@ -211,12 +225,12 @@ class PooledExecutor(Executor):
         number, self._next_task = self._next_task, self._next_task + 1
         return PooledHandle(self, number, divisible, self._pace.expected_seconds(task), task, blocks, series)
 
-    def _is_divisible(self, task: Task) -> bool:
-        stage, inputs = self._pipeline.stages[task.stage], input_count(task)
+    def _is_divisible(self, task: Task, inputs: int) -> bool:
+        stage = self._pipeline.stages[task.stage]
         return inputs > stage.unit or (stage.window is not None and task.only is None and inputs > 1)
 
     def _assign(self, handles: Sequence[PooledHandle]) -> None:
-        self._act(self._pool.assign(handles, time.monotonic()))
+        self._act(self._pool.assign(handles, self._clock()))
 
     def send_gathered(self) -> None:
         """Give the groups that were gathered to a worker."""
@@ -231,8 +245,7 @@ class PooledExecutor(Executor):
         seconds: float | None = 0.0
         if wait:
             self.send_gathered()
-            late_at = self._pool.late_at()
-            seconds = None if self._timeout is None else max(late_at - time.monotonic(), 0.0) + 0.001
+            seconds = None if self._timeout is None else max(self._pool.late_at() - self._clock(), 0.0) + 0.001
         try:
             events = self._transport.poll(seconds)
         except Exception:
@@ -241,7 +254,7 @@ class PooledExecutor(Executor):
         for event in events:
             self._handle_event(event)
         if self._timeout is not None:
-            self._act(self._pool.look(time.monotonic()))
+            self._act(self._pool.look(self._clock()))
 
     def _handle_event(self, event: Event) -> None:
         match event:
@@ -258,7 +271,7 @@ class PooledExecutor(Executor):
                 self._budget.set_store(name, nbytes)
             case Room(workers):
                 self._follows_room, self._observer.worker_count = True, workers
-        self._act(self._pool.after(event, time.monotonic()))
+        self._act(self._pool.after(event, self._clock()))
         if isinstance(event, Answered):
             stalled, self._stalled = self._stalled, []
             for handles in stalled:
@@ -311,10 +324,13 @@ class PooledExecutor(Executor):
             for rows in lost:
                 self.make_again(rows)
             return
-        self._transport.send(worker, message_of([handle.task for handle in handles], blocks, self._rows_of))
+        tasks = [handle.task for handle in handles]
+        self._transport.send(worker, message_of(tasks, blocks, self._rows_of) if blocks else Message(tasks))
 
     def _finish(self, handle: PooledHandle, block: Block) -> None:
-        self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes)
+        if self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes):
+            self._inputs.clear()
+            self._windows.clear()
         if self._budget is not None:
             self._budget.note(handle.task.stage, input_count(handle.task), block.count, block.nbytes)
         if self._transport.may_lose_rows:
@@ -345,7 +361,7 @@ class PooledExecutor(Executor):
         return suspect
 
     def block_given_up(self, handle: PooledHandle) -> Block:
-        """What comes of a task that was given up."""
+        """The block of a task that was given up."""
         return given_up(handle.task, handle.blocks, self._pipeline, handle.gave_up)
 
     def close(self) -> None:

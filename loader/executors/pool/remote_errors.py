@@ -67,7 +67,7 @@ def encode(error: BaseException) -> bytes:
 
 
 def _copies(error: BaseException) -> Iterator[Any]:
-    """What may be pickled in place of an exception, the nearest to it first; the last one always can."""
+    """Stand-ins to pickle in place of an exception, the nearest to it first; the last one always can be."""
     yield error
     yield _Rebuilt(type(error), error.args, _attributes(error))
     for kind in type(error).__mro__:
@@ -94,7 +94,7 @@ def _that_comes_back(copy: Any, error: BaseException) -> bytes | None:
 
 
 def _attributes(error: BaseException) -> dict[str, Any]:
-    """What an exception holds beside its arguments, as far as it can be pickled."""
+    """All that an exception holds beside its arguments, as far as it can be pickled."""
     held = dict(vars(error))
     for kind in type(error).__mro__:
         for name, member in vars(kind).items():

@@ -16,9 +16,9 @@ from ...options import ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.explain import explained, maker_for, place, told
 from ...work.stopwatch import stopwatches
-from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RowOrigins, SpanTask, Task
+from ...work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
 from ...work.worker import Worker
-from ..reads import NOT_AHEAD, AheadOfWork, ReadAhead
+from ..reads import ReadAhead
 from .messages import Packed, pack_header
 
 T = TypeVar("T")
@@ -50,14 +50,14 @@ class TaskRunner(Generic[T]):
         self._ahead = ReadAhead(pipeline, options.reading)
         self.reads_ahead = self._ahead.helps
 
-    def begin(self, tasks: Sequence[Task]) -> AheadOfWork:
+    def begin(self, tasks: Sequence[Task]) -> RecordsAhead | None:
         """Begin to read the records of a message's tasks."""
-        return self._ahead.begin(tasks[0])
+        return self._ahead.begin(tasks[0]) if self.reads_ahead else None
 
-    def run(self, task: Task, blocks: Blocks = NO_BLOCKS, reading: AheadOfWork = NOT_AHEAD) -> tuple[Packed, T]:
+    def run(self, task: Task, blocks: Blocks = NO_BLOCKS, reading: RecordsAhead | None = None) -> tuple[Packed, T]:
         """Do a task: its header, and its rows."""
         began = perf_counter()
-        block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading.records)
+        block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading)
         try:
             block, (rows, block.nbytes) = _encoded(block, task, self._pipeline, self._encode)
         except Exception as failure:
@@ -65,8 +65,8 @@ class TaskRunner(Generic[T]):
             rows, _ = self._encode([])
         ended = perf_counter()
         block.seconds = ended - began
-        if block.times is not None:
-            block.times = block.times.until(ended)
+        if (times := block.times) is not None:
+            block.times = times._replace(packing=ended - times.ended, ended=ended)
         return pack_header(block), rows
 
 

@@ -181,11 +181,11 @@ class Channel:
             return self.socket.recvmsg_into([self._buffer], room)
 
     def readable(self) -> bool:
-        """Whether `receive` would return at once."""
+        """True if `receive` would return at once."""
         return bool(self._has_message.poll(0))
 
     def writable(self) -> bool:
-        """Whether `send` would return at once: there is room for several packets, or the other end is gone."""
+        """True if `send` would return at once: there is room for several packets, or the other end is gone."""
         return bool(self._has_room.poll(0))
 
     def close(self) -> None:

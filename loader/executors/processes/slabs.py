@@ -172,7 +172,7 @@ class SlabRows:
 
     def load(self) -> list[Any]:
         """The rows, decoded. The leases are theirs from now on."""
-        rows = decode(self.encoded, lambda name: self.leases[name][1])
+        rows = decode(self.encoded, {name: memory for name, (_, memory) in self.leases.items()}.__getitem__)
         return list(rows.elements(0, len(rows))) if isinstance(rows, StackedRows) else rows
 
 
@@ -186,14 +186,13 @@ class Slabs:
         self._note_bytes = note_bytes  # called with how many are mapped more, or fewer
         self._keep_descriptors = keep_descriptors
         self._mapped: dict[SlabName, MappedSlab] = {}
-        self._released: dict[int, list[int]] = {}
+        self._released: dict[int, list[Slab]] = {}
         self._introduced: dict[int, set[SlabName]] = {}
         self._forgotten: dict[int, list[SlabName]] = {}
 
-    def take(self, worker: int, done: Done, descriptors: Sequence[int]) -> list[Leases]:
-        """Lease the slabs that each answer is on; those that are new come with their descriptors."""
-        lent = [lent for _, _, lent in done.answers]
-        sizes = dict(chain.from_iterable(lent)) if done.introduced else {}
+    def take(self, worker: int, done: Done, descriptors: Sequence[int]) -> list[SlabRows]:
+        """The rows of each answer, with leases of their slabs; those that are new come with their descriptors."""
+        sizes = dict(chain.from_iterable(lent for _, _, lent in done.answers)) if done.introduced else {}
         for number, descriptor in zip(done.introduced, descriptors):
             name = (worker, number)
             slab = MappedSlab(attach_shared(descriptor, sizes[number]), number, descriptor)
@@ -202,21 +201,14 @@ class Slabs:
             if not self._keep_descriptors:
                 os.close(descriptor)
                 slab.descriptor = -1
-        released = self._released.setdefault(worker, [])
-
-        def take_back(slab: Slab) -> None:
-            released.append(slab.number)
-
-        leases: list[Leases] = [
-            {(worker, number): self._leased(self._mapped[worker, number], take_back) for number, _ in each}
-            for each in lent
-        ]
+        take_back = self._released.setdefault(worker, []).append
+        rows = []
+        for _, encoded, each in done.answers:
+            slabs = [self._mapped[worker, number] for number, _ in each]
+            leases = {(worker, slab.number): (slab, np.asarray(Lease(slab, take_back))) for slab in slabs}
+            rows.append(SlabRows(encoded, leases))
         self._drop((worker, number) for number in done.dropped)
-        return leases
-
-    @staticmethod
-    def _leased(slab: MappedSlab, take_back: Callable[[Slab], None]) -> tuple[MappedSlab, NDArray[np.uint8]]:
-        return slab, np.asarray(Lease(slab, take_back))
+        return rows
 
     def take_released(self, worker: int) -> list[int]:
         """Numbers of the worker's slabs whose leases have ended since the last call."""
@@ -224,9 +216,14 @@ class Slabs:
         if not released:
             return []
         count = len(released)
-        taken = released[:count]
+        taken = [slab.number for slab in released[:count]]
         del released[:count]
         return taken
+
+    @property
+    def workers_with_released(self) -> list[int]:
+        """The workers of slabs whose leases have ended."""
+        return [worker for worker, released in self._released.items() if released]
 
     def introduce(self, worker: int, rows: Sequence[Any]) -> tuple[dict[SlabName, int], list[SlabName], list[int]]:
         """Slabs of rows that a worker is to read: their sizes, and names and descriptors of those it has not seen."""

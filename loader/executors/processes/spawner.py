@@ -107,13 +107,13 @@ class Spawner:
 
     @property
     def last_end(self) -> str:
-        """How the last one ended."""
+        """The end of the last one, in words."""
         if self._was_stopped:
             return "was stopped by a signal, and killed as it could make none"
         return f"was terminated unexpectedly {'' if self._status is None else description(self._status)}".rstrip()
 
     def _reaped(self, flags: int) -> bool:
-        """Whether it has ended."""
+        """True if it has ended."""
         try:
             number, status = os.waitpid(self._process or 0, flags)
         except ChildProcessError:  # who reaps all children of this process has reaped it
@@ -130,7 +130,7 @@ class Spawner:
 
 
 def description(status: int) -> str:
-    """How a process ended.
+    """The end of a process, in words.
 
     >>> description(3 << 8)
     'with exit code 3'

@@ -21,7 +21,7 @@ from ..pool.messages import pack_tasks, unpack_block
 from ..transport import AllEnded, Answered, Ended, Event, Message, Ready, Transport
 from .channel import Broken, Channel, Done, Exited, Returned, RunTasks
 from .payload import Payload
-from .slabs import SlabRows, Slabs
+from .slabs import Slabs
 from .spawner import Spawner, description
 
 LOOK_AFTER_SECONDS = 1.0
@@ -94,10 +94,10 @@ class ProcessTransport(Transport):
         if remote is None:
             return
         released = self._slabs.take_released(worker)
-        tasks = pack_tasks(message.tasks)
         if not isinstance(message.tasks[0], GroupTask):
-            self._post(remote, RunTasks(tasks, [], {}, [], [], released))
+            self._post(remote, RunTasks([tuple(task) for task in message.tasks], [], {}, [], [], released))
             return
+        tasks = pack_tasks(message.tasks)
         rows = [
             (each.block, each.rows.encoded, each.first, each.last, each.tags.packed())  # type: ignore[attr-defined]
             for each in message.named
@@ -146,9 +146,9 @@ class ProcessTransport(Transport):
 
     def _return_slabs(self) -> None:
         """Tell workers of slabs whose leases have ended, so that they use them again while they are in the caches."""
-        for worker in self._workers.values():
-            if released := self._slabs.take_released(worker.number):
-                self._post(worker, Returned(released))
+        for number in self._slabs.workers_with_released:
+            if (worker := self._workers.get(number)) is not None:
+                self._post(worker, Returned(self._slabs.take_released(number)))
 
     def _hear(self, worker: _Remote) -> None:
         """Take one message of a worker."""
@@ -158,9 +158,8 @@ class ProcessTransport(Transport):
             worker.ended = True
         elif isinstance(received[0], Done):
             done, descriptors = received
-            leases = self._slabs.take(worker.number, done, descriptors)
-            answers = zip(done.answers, leases)
-            blocks = [unpack_block(header, SlabRows(rows, leased)) for (header, rows, _), leased in answers]
+            rows = self._slabs.take(worker.number, done, descriptors)
+            blocks = [unpack_block(header, some) for (header, _, _), some in zip(done.answers, rows)]
             self._events.append(Answered(worker.number, blocks))
         elif isinstance(received[0], Ready):
             self._events.append(received[0])

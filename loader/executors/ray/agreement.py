@@ -37,7 +37,7 @@ class Release(NamedTuple):
 
 @cache
 def release_here() -> Release:
-    """That of this process, as it was when this was asked first."""
+    """The release of this process, as it was when this was asked first."""
     return Release(metadata.version(PACKAGE), source_digest(Path(__file__).parents[3]), np.__version__)
 
 
@@ -60,7 +60,7 @@ def _sources(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def mismatch(here: Release, there: Release) -> str | None:
-    """What two processes differ in, so that they might make different streams; None: in nothing."""
+    """The difference of two processes for which they might make different streams; None: there is none."""
     if here.version != there.version:
         return f"it runs {there.version} of headrace, and this process {here.version}"
     if here.source and there.source and here.source != there.source:
@@ -69,7 +69,7 @@ def mismatch(here: Release, there: Release) -> str | None:
 
 
 def numpy_mismatch(here: Release, there: Release) -> str | None:
-    """What is worth a warning: NumPy's generators may give other numbers after a release that is no bug fix."""
+    """A difference that is worth a warning: NumPy's generators may give other numbers after a release that is no bug fix."""
     if not there.numpy or _feature_release(here.numpy) == _feature_release(there.numpy):
         return None
     return f"it runs NumPy {there.numpy}, and this process {here.numpy}"
@@ -80,7 +80,7 @@ def _feature_release(version: str) -> list[str]:
 
 
 def identity_of(pipeline: Pipeline) -> str:
-    """What identifies source and operations now, as text; "" if they do not tell it here."""
+    """The identity of source and operations now, as text; "" if they do not tell it here."""
     try:
         now = Identity.of([leaf.source for leaf in pipeline.leaves], pipeline.operations)
         return json.dumps([now.source, now.operations], sort_keys=True)

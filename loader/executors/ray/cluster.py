@@ -138,7 +138,7 @@ def _lasting(begin: Callable[[], None]) -> None:
 
 
 def reachable(address: str) -> bool:
-    """Whether somebody listens at "host:port"."""
+    """True if somebody listens at "host:port"."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
@@ -182,7 +182,7 @@ class Cluster:
         self._looked = now if not lost else now - LOOK_SECONDS / 2
 
     def wait_for_head(self) -> None:
-        """What is asked of a cluster whose head is gone may never be answered.
+        """Wait for the head: without it, a question may never be answered.
 
         Raises:
             ClusterLostError: it does not come back.
@@ -225,11 +225,11 @@ class Cluster:
         return found and (found[1] or "")
 
     def has(self, node: str) -> bool:
-        """Whether a node is there, and answers: Ray notices only after some time that it does not."""
+        """True if a node is there, and answers: Ray notices only after some time that it does not."""
         return any(one["NodeID"] == node for one in self._nodes()) and answers(self._address_of(node))
 
     def silent(self, nodes: Iterable[str]) -> list[str]:
-        """Which of these nodes have not answered for some seconds. Does not wait; is asked from time to time."""
+        """Those of these nodes that have not answered for some seconds. Does not wait; is asked from time to time."""
         addresses = {node: address for node in nodes if (address := self._address_of(node))}
         silent = self._pings.silent(addresses.values(), time.monotonic())
         return [node for node, address in addresses.items() if address in silent]
@@ -255,7 +255,7 @@ class Cluster:
             self._asked = workers
 
     def room(self, needs: Mapping[str, float]) -> int:
-        """How many workers with these needs the nodes have room for, if nobody else is there. At least one."""
+        """Workers with these needs that the nodes have room for, if nobody else is there. At least one."""
         return max(sum(_room(one["Resources"], needs) for one in self._nodes()), 1)
 
     def stores(self) -> dict[str, float]:
@@ -277,7 +277,7 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def needs_of(ray_options: Mapping[str, Any]) -> dict[str, float]:
-    """What a worker needs of a node, by the names that nodes have for it.
+    """The needs of a worker, by the names that nodes have for them.
 
     >>> needs_of({"num_cpus": 2, "resources": {"decoder": 1}})
     {'CPU': 2, 'decoder': 1}

@@ -20,7 +20,7 @@ HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 
 def answers(address: str) -> bool:
-    """Whether somebody at "host:port" says something at once; waits `CONNECT_SECONDS` twice at most."""
+    """True if somebody at "host:port" says something at once; waits `CONNECT_SECONDS` twice at most."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS) as connection:
@@ -76,7 +76,7 @@ class _Ping:
         self._socket.connect_ex(where)
 
     def is_answered(self, now: float) -> bool:
-        """Whether it is; sends what could not be sent yet. A refusal is no answer: it is asked again."""
+        """True if it is; sends what could not be sent yet. A refusal is no answer: it is asked again."""
         try:
             if not self._said:
                 self._socket.sendall(HELLO)  # cannot be done while it connects

@@ -19,6 +19,7 @@ from ....operations.trees import flatten
 from ...work.slabs import SlabPool
 from ...work.stacked_rows import RowStack, StackedRows, side_by_side
 from ...work.stopwatch import bytes_of
+from ...work.tasks import PackedTags
 
 IN_THE_PICKLE = 512
 """Bytes of the largest array that is copied into the pickle of a block. Chosen: as of arrays that get no place on slabs."""
@@ -28,6 +29,10 @@ STACKED_BELOW = 16 << 10
 
 StoredRows = tuple[bytes, list[Any]]
 """A pickle, and the memory of its large arrays: `PickleBuffer`s on the way to the store, Ray's buffers on the way back."""
+
+
+NamedStored = tuple[int, int, int, PackedTags]
+"""As `NamedRows`: number of a block that goes along, which of its rows, and their tags."""
 
 
 class View:
@@ -45,7 +50,7 @@ _VIEWS: WeakSet[View] = WeakSet()
 
 
 class Held:
-    """What must not be given back in a forked child, which shares the connection to the store with its parent."""
+    """Holds objects that a forked child must not give back, as it shares the connection to the store with its parent."""
 
     _held: tuple[Any, ...] = ()
 
@@ -143,7 +148,7 @@ class RayRows:
 
     @property
     def lost(self) -> bool:
-        """Whether the node is gone that had them, or Ray has lost them."""
+        """True if the node is gone that had them, or Ray has lost them."""
         return self.node in self._gone
 
     def load(self) -> list[Any] | None:

@@ -33,8 +33,7 @@ from ..pool.pickled import pickled
 from ..transport import Answered, Ended, Event, Lost, Message, Ready, Room, Store, Transport
 from .agreement import Begun, Checked
 from .cluster import LOOK_SECONDS, Cluster, join, needs_of
-from .rows import LOST, OF_THIS_PROCESS, RayRows, as_list, loaded, memory_of
-from .worker import NamedStored, RayWorker
+from .rows import LOST, OF_THIS_PROCESS, NamedStored, RayRows, as_list, loaded, memory_of
 
 LOGGER = logging.getLogger("headrace")
 
@@ -70,14 +69,14 @@ class _Remote:
 
 
 class RayTransport(Transport):
-    """Workers that are actors."""
+    """Workers that are actors, of the class `worker`."""
 
     may_lose_rows = True
 
-    def __init__(self, pipeline: Pipeline, options: ExecutionOptions) -> None:
+    def __init__(self, pipeline: Pipeline, options: ExecutionOptions, worker: type) -> None:
         self.depth = 1 + options.worker_buffer_size
         ray_options = {"num_cpus": 1, **(options.ray_options or {})}
-        self._actors, self._needs = _described(ray_options, max(self.depth, _calls(pipeline, options)))
+        self._actors, self._needs = _described(worker, ray_options, max(self.depth, _calls(pipeline, options)))
         join(options.address, options.workers)
         self._cluster = Cluster()
         self._grows = options.worker_count == "cluster"
@@ -286,20 +285,20 @@ class RayTransport(Transport):
 
 
 def _calls(pipeline: Pipeline, options: ExecutionOptions) -> int:
-    """How many calls an actor takes at a time: who waits for its turn has its records read meanwhile."""
+    """Calls that an actor takes at a time: records of those that wait for their turn are read meanwhile."""
     limits = limits_of(pipeline, several=True)
     ahead = [tasks_ahead(pipeline, options.reading, stage, limits[stage].least) for stage in limits]
     return min(1 + max(ahead), MAX_CALLS)
 
 
-def _described(ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
-    """What makes actors, and what each needs. Ray looks at most options here, before a cluster is joined or started.
+def _described(worker: type, ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, dict[str, float]]:
+    """The maker of actors, and the needs of each. Ray looks at most options here, before a cluster is joined or started.
 
     Raises:
         ValueError: options that Ray does not know, or values that it refuses.
     """
     try:
-        return ray.remote(RayWorker).options(**ray_options, max_concurrency=concurrency), needs_of(ray_options)
+        return ray.remote(worker).options(**ray_options, max_concurrency=concurrency), needs_of(ray_options)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"ray_options={short_repr(dict(ray_options))} cannot be passed on to Ray ({shorten(error, 150)}); pass arguments "
@@ -308,7 +307,7 @@ def _described(ray_options: Mapping[str, Any], concurrency: int) -> tuple[Any, d
 
 
 def _description(error: RayError) -> str:
-    """How a worker ended, in Ray's words."""
+    """The end of a worker, in Ray's words."""
     text = str(error)
     _, found, detail = text.partition("Worker exit detail: ")
     return f"(Ray says: {shorten(detail.partition(' Some common causes')[0] if found else text, 200)})"

@@ -21,15 +21,12 @@ import ray
 from ...options import INSIDE_A_TASK, ExecutionOptions
 from ...plan.pipeline import Pipeline
 from ...work.slabs import SlabPool
-from ...work.tasks import Block, PackedTags, RowOrigins
+from ...work.tasks import Block, RowOrigins
 from ..pool import remote_errors as errors
 from ..pool.messages import Packed, unpack_task
 from ..pool.task_runner import TaskRunner
 from .agreement import Begun, identity_of, release_here
-from .rows import StoredRows, loaded, stored, to_write_to
-
-NamedStored = tuple[int, int, int, PackedTags]
-"""Rows `[first, last)` of a block that goes along: its number, which of them, and their tags."""
+from .rows import NamedStored, StoredRows, loaded, stored, to_write_to
 
 
 class RayWorker:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import plain, tries
-from random_chains import failing_recipes, recipes
+from random_programs import failing_recipes, recipes
 from test_failing_chains import SHARDS, failing, held, leaving_out
 from test_random_chains import opened, taken
 

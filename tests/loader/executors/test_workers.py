@@ -26,7 +26,7 @@ from headrace.errors import PicklingError, TooManyErrorsError, WorkerCrashedErro
 from headrace.loader.executors.processes import slabs
 from headrace.loader.executors.processes.channel import Channel, Returned, RunTasks
 from headrace.loader.executors.processes.slabs import attach_shared, create_shared
-from headrace.loader.executors.processes.worker import WorkerProcess
+from headrace.loader.executors.processes.zygote import WorkerProcess
 from headrace.loader.executors.transport import Ready
 from headrace.loader.interrupts import wait_until
 from headrace.loader.options import ExecutionOptions

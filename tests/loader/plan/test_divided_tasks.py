@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import plain, tries
 from plain_model import NothingComesError, PlainModel
-from random_chains import Broken, failing_recipes, stream_of
+from random_programs import Broken, failing_recipes, stream_of
 
 from headrace.errors import EmptyStreamError
 from headrace.loader.executors.pace import limits_of
 from headrace.loader.executors.pool.failed_tasks import parts_of
 from headrace.loader.stream.flow import Flow
-from headrace.loader.stream.skipped import SkippedRecords
+from headrace.loader.stream.stage_output import SkippedRecords
 from headrace.loader.timing.observer import Observer
 from headrace.loader.work.tasks import NO_BLOCKS, Block
 from headrace.loader.work.worker import Worker

@@ -1,10 +1,12 @@
 """Streams that come together run on the same engine: workers, states and other shards as for one line of operations."""
 
+import itertools
+
 import pytest
 from pipelines import stream
-from trees import TREES, InTurn, Joined, Together, apply, flat, iterate, mix, numbers, three
+from trees import TREES, InTurn, Joined, ZipRows, apply, flat, iterate, mix, numbers, three
 
-from headrace import NoSharding, ShardOptions
+from headrace import Filter, NoSharding, ShardOptions, WindowShuffle
 from headrace.errors import CheckpointError, JoinError
 
 ONE = NoSharding()
@@ -84,7 +86,7 @@ def test_a_mix_takes_rows_in_proportion():
 @pytest.mark.parametrize(("counts", "wording"), [((5, 3), "argument 2 is shorter"), ((3, 5), "argument 1 is shorter")])
 def test_a_strict_zip_of_unequal_lengths_says_which_is_shorter(counts, wording):
     """After the elements that there are."""
-    node = apply(Joined((numbers(0, counts[0]), numbers(10, counts[1])), InTurn(2)), Together(2))
+    node = apply(Joined((numbers(0, counts[0]), numbers(10, counts[1])), InTurn(2)), ZipRows(2))
     iterator = iterate(node)
     assert len([next(iterator) for _ in range(3)]) == 3
     with pytest.raises(JoinError, match=wording):
@@ -99,6 +101,16 @@ def test_last_records_of_a_mix_tells_them_by_dataset():
     assert {name: found.tolist() for name, found in keys.items()} == (
         {"a": [element], "b": []} if element < 100 else {"a": [], "b": [element - 100]}
     )
+
+
+@pytest.mark.parametrize("steps", [[lambda x: x], [Filter(lambda x: x % 3), WindowShuffle(4, seed=1)]])
+def test_last_records_of_an_element_of_a_group_are_its_own(steps):
+    """Not those of all rows that one task was about: neither after a mix, nor in a window that is shuffled."""
+    node = apply(mix(numbers(0, 40, name="a"), numbers(100, 40, name="b"), weights=[1, 1]), *steps)
+    iterator = iterate(node)
+    for element in itertools.islice(iterator, 20):
+        found = iterator.last_records()
+        assert found["a"].tolist() + (100 + found["b"]).tolist() == [element]
 
 
 def test_a_failure_after_a_mix_names_dataset_and_key():

@@ -11,7 +11,7 @@ from headrace import Batch, Filter, load
 from headrace.loader.executors.pace import limits_of
 from headrace.loader.plan.pipeline import Pipeline
 from headrace.loader.stream.flow import Flow
-from headrace.loader.stream.skipped import SkippedRecords
+from headrace.loader.stream.stage_output import SkippedRecords
 from headrace.loader.timing.observer import Observer
 from headrace.loader.work.stopwatch import Stopwatch
 from headrace.loader.work.tasks import NO_BLOCKS, GroupTask, SpanTask

@@ -115,18 +115,21 @@ def test_dir_shows_what_is_for_users():
     shared = state | {
         "close",
         "epoch",
+        "host_iterator",
         "last_records",
         "part_epochs",
         "part_records",
+        "passed",
         "records_at",
         "skipped_count",
+        "snapshot",
         "start_prefetch",
         "stats",
         "step",
     }
     with iter(loader.to_device(DEVICE)) as feeder:
         assert _shown(feeder) == shared | {"mask"}
-    assert _shown(iter(loader)) == shared
+    assert _shown(iter(loader)) == shared | {"execution", "pipeline"}
     assert _shown(headrace.checkpoint) == set(headrace.checkpoint.__all__)
     assert _shown(loader) == {"epochs", "find", "records_at", "skip", "to_device", "with_batch_size"}
 

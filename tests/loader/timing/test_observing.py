@@ -18,9 +18,8 @@ from headrace import Batch, DataLoader, Filter, IndexSampler, IterDataset, MapDa
 from headrace.loader.iterator import DataLoaderIterator
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.timing.observer import Observer
-from headrace.loader.timing.times import Look, Slowest, TaskTimes
-from headrace.loader.work.processor import needed_seconds
-from headrace.loader.work.stopwatch import bytes_of
+from headrace.loader.timing.times import OperationTimes, SlowestCall, TaskTimes
+from headrace.loader.work.stopwatch import bytes_of, needed_seconds
 
 WORKERS = [(0, "process"), (2, "thread"), (1, "process")]
 
@@ -211,7 +210,11 @@ def test_reads_under_way_are_counted_whoever_reads(options):
 
 def test_times_cross_processes_as_they_are():
     """As plain tuples, with what was timed one by one or without."""
-    for look in (None, Look(1, 2.0, 3.0, 0.0, (4.0,), None), Look(1, 2.0, 3.0, 0.0, (4.0,), Slowest(5.0, 6, 7))):
+    for look in (
+        None,
+        OperationTimes(1, 2.0, 3.0, 0.0, (4.0,), None),
+        OperationTimes(1, 2.0, 3.0, 0.0, (4.0,), SlowestCall(5.0, 6, 7)),
+    ):
         times = TaskTimes(1, 2.0, 3.0, 0.5, 0.0, 4, 5, 6, 0.7, 1, look)
         assert TaskTimes.unpacked(times.packed()) == times
     assert (times.moved(10.0).began, times.moved(10.0).ended) == (12.0, 13.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace import Filter, MapTransform
-from headrace.loader.work.fused import FusedMapFilter
+from headrace.loader.work.fused import FusedMapFilter, plain_at_front
 
 RECORDS = 12
 
@@ -30,7 +30,7 @@ def _operations(failing: int | None, record: int, error: type[Exception]) -> lis
 
 def test_what_is_left_says_which_record_it_comes_from():
     """Elements and the numbers of their records agree after any filters."""
-    passage = FusedMapFilter(_operations(None, 0, ValueError), iter(range(RECORDS)), RECORDS)
+    passage = FusedMapFilter(plain_at_front(_operations(None, 0, ValueError)), iter(range(RECORDS)), RECORDS)
     elements = list(passage.elements)
     assert elements == [0, 2, 6, 8] == passage.numbers(len(elements)).tolist()
     assert passage.ended
@@ -42,7 +42,7 @@ def test_what_is_left_says_which_record_it_comes_from():
 )
 def test_a_failure_is_told_from_the_end_and_blamed_on_the_operation_that_it_arose_in(failing, record, error):
     """Whichever operation fails, on the first or on the last record that comes to it, is the one at fault."""
-    passage = FusedMapFilter(_operations(failing, record, error), iter(range(RECORDS)), RECORDS)
+    passage = FusedMapFilter(plain_at_front(_operations(failing, record, error)), iter(range(RECORDS)), RECORDS)
     elements = []
     try:
         elements.extend(passage.elements)
@@ -57,5 +57,5 @@ def test_a_record_goes_through_all_before_the_next_begins():
     """No operation works on several records before the next one gets the first of them."""
     log = []
     maps = [MapTransform(lambda element, name=name: log.append((name, element)) or element) for name in "ab"]
-    assert list(FusedMapFilter(maps, iter([1, 2]), 2).elements) == [1, 2]
+    assert list(FusedMapFilter(plain_at_front(maps), iter([1, 2]), 2).elements) == [1, 2]
     assert log == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]

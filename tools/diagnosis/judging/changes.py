@@ -1,19 +1,23 @@
-"""What would change a loop, each with the effect that it would have. Pure.
-
-In: what was measured, and what was found. Out: changes: that which cures what was found first, then by their effect.
-"""
+"""Proposes changes of a loop, each with its effect. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from ..measured import Measured, Part, PartKind
-from .change import Change
-from .model import HAND_OVER, enough_workers, lighter, share_waited, step_seconds
-from .more_reads import more_reads
-from .under_way import slowed
-from .verdict import Finding
+from ..measured import Measured, PartKind, WorkPart
+from .model import (
+    CLOSE,
+    HAND_OVER,
+    UNLIMITED,
+    enough_reads,
+    enough_workers,
+    lighter,
+    share_waited,
+    slowed,
+    step_seconds,
+)
+from .verdict import Change, Finding
 
 WORTH = 1.05
 """A change that makes less than this many times the steps is left out."""
@@ -36,8 +40,12 @@ SMALL, COLD = 1 / 6, 1.6
 and data are not in the caches. Measured by `benchmarks/cures.py`."""
 
 
+DEFAULT_BUFFER = 500
+"""Records that are read ahead, unless somebody says otherwise."""
+
+
 def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
-    """What is worth doing; the first one is the cure."""
+    """The changes that are worth it; the first one is the cure."""
     now = measured.elapsed
     known = [change for change in _known(measured, finding) if change.seconds * WORTH < now]
     first = [change for change in known if change.cure][:1]
@@ -88,8 +96,9 @@ def _more_workers(measured: Measured) -> Iterator[Change]:
 
 
 def effect(measured: Measured, what: str, seconds: float) -> str:
-    """What a change does, as the end of a sentence."""
-    return f"{what} would {'hide it' if _hides(measured, seconds) else f'give {_times(measured, seconds)}'}"
+    """The effect of a change, as the end of a sentence."""
+    does = "hide it" if _hides(measured, seconds) else f"give {measured.elapsed / seconds:.1f} times the batches"
+    return f"{what} would {does}"
 
 
 def _hides(measured: Measured, seconds: float) -> bool:
@@ -97,7 +106,7 @@ def _hides(measured: Measured, seconds: float) -> bool:
 
 
 def _limit(measured: Measured, count: int) -> str:
-    """What stands beside a number of workers that have no more cores."""
+    """A note beside a number of workers that fill all cores."""
     used = measured.processor / measured.work * count if measured.work else 0.0
     return f" (all that {measured.cores} cores can)" if measured.worker_kind != "ray" and used >= measured.cores else ""
 
@@ -120,7 +129,7 @@ def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
 
 
 def at_most(measured: Measured, what: str, cure: str = "") -> Change:
-    """What would be gained, if nothing else were in the way.
+    """The gain, if nothing else were in the way.
 
     Workers and the loop never wait for each other, a read takes no longer than alone, and our own work takes no time.
 
@@ -196,12 +205,40 @@ def _of_groups(measured: Measured, finding: Finding) -> Iterator[Change]:
 def _of_small_files(measured: Measured, finding: Finding) -> Iterator[Change]:
     what = "few large files: headrace convert SOURCE TARGET"
     yield at_most(lighter(measured, 0.0, "reading"), what, "`headrace convert` makes few large ones")
-    yield from more_reads(measured, None)
+    yield from _more_reads(measured, None)
 
 
 def _of_waiting_source(measured: Measured, finding: Finding) -> Iterator[Change]:
-    yield from more_reads(measured, effect)
+    yield from _more_reads(measured, effect)
     yield from _nearer(measured)
+
+
+def _more_reads(measured: Measured, effect: Callable[[Measured, str, float], str] | None) -> Iterator[Change]:
+    """As many as hide the reading, or as help; where the step is not known, four times as many. `effect` ends the sentence."""
+    goal = CLOSE * step_seconds(measured, measured.workers, reads=UNLIMITED)
+    count = enough_reads(measured, goal)
+    if count <= measured.source.reads:
+        return
+    what, brief = _reading_options(measured, count)
+    seconds = step_seconds(measured, measured.workers, reads=count)
+    yield Change(what, seconds, cure="" if effect is None else effect(measured, brief, seconds))
+
+
+def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
+    """The options for `count` reads under way in each place: for a list, and for a sentence."""
+    source = measured.source
+    buffer = count * max(round(measured.records), 1) if source.whole_batches else count
+    options = []
+    if not source.in_event_loop and source.threads < count:
+        options.append(f"num_threads={count}")
+    if source.buffer < buffer and (source.in_event_loop or buffer > DEFAULT_BUFFER or source.buffer):
+        options.append(f"prefetch_buffer_size={buffer}")
+    brief = ", ".join(options)
+    what = [f"read_options=ReadOptions({brief})"] if options else []
+    if source.most_reads is not None and source.most_reads < count:
+        allows = f"reads_ahead = {count}"
+        what, brief = [f"{allows} in {source.kind}", *what], f"{allows}{', ' * bool(brief)}{brief}"
+    return f"{' and '.join(what)}, instead of {source.reads} reads at a time", brief
 
 
 def _nearer(measured: Measured) -> Iterator[Change]:
@@ -282,20 +319,16 @@ def _of_small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
     seconds = (
         max(measured.elapsed / LARGER, records) / _noise(measured) / NOISE
     )  # arrays of more rows cost less each row, too
+    seconds = max(seconds, measured.own / _noise(measured) if measured.step_known else 0.0)
     larger = LARGER * max(rows, 1)
     cure = "larger batches would cost less each record"
     yield Change(f"batches of {larger:,} records (the numbers are for {rows:,} of them)", seconds, True, cure)
 
 
 def _of_lock(measured: Measured, finding: Finding) -> Iterator[Change]:
-    unlocked = dataclasses.replace(
-        measured,
-        worker_kind="process",
-        parts=tuple(
-            dataclasses.replace(part, seconds=part.seconds * _processor_share(measured)) for part in measured.parts
-        ),
-        at_work=1.0,
-    )
+    share = measured.processor / measured.work if measured.work else 1.0
+    parts = tuple(dataclasses.replace(part, seconds=part.seconds * share) for part in measured.parts)
+    unlocked = dataclasses.replace(measured, worker_kind="process", parts=parts, at_work=1.0)
     seconds = step_seconds(unlocked, measured.workers)
     cure = 'worker_kind="process" would let all cores work'
     yield Change('worker_kind="process"', seconds, cure=cure)
@@ -308,15 +341,11 @@ def _of_turns(measured: Measured, finding: Finding) -> Iterator[Change]:
     yield at_most(free, what, "more workers would not help, but a call that shares nothing with the others")
 
 
-def _processor_share(measured: Measured) -> float:
-    return measured.processor / measured.work if measured.work else 1.0
-
-
 def _of_transform(measured: Measured, finding: Finding) -> Iterator[Change]:
     """The workers get that work, too; without workers the feeder's thread would still have it."""
     assert measured.feeding is not None, "it is a feeder's"
     took = measured.feeding.transforming
-    parts = (*measured.parts, Part("transform=", "batch", took))
+    parts = (*measured.parts, WorkPart("transform=", "batch", took))
     moved = dataclasses.replace(_with_feeding(measured, transforming=0.0), parts=parts)
     seconds = step_seconds(moved, max(measured.workers, 1))
     seconds = max(seconds, measured.elapsed - took) if measured.workers else seconds
@@ -363,7 +392,3 @@ _OF: dict[str, Callable[[Measured, Finding], Iterator[Change]]] = {
         "half the bytes: uint8, made float on the device", "fewer bytes would shorten it", "transfer", 0.5
     ),
 }
-
-
-def _times(measured: Measured, seconds: float) -> str:
-    return f"{measured.elapsed / seconds:.1f} times the batches"

@@ -1,18 +1,20 @@
-"""How long a step would take, were something else than it is. Arithmetic on what was measured.
-
-In: what was measured, and a change. Out: seconds of a step.
+"""Computes the length of a step after a change, from what was measured.
 
 A step takes as long as the slowest of those who work at the same time: the user's thread, which takes batches over and does the
 user's own work; the workers, who share their work; the reads under way, who share the reading; and the processors, which do
 what of that work is not waiting. Workers in a Ray cluster bring processors of their own.
+
+A source that waits gives a step's records in the time that their reads take, divided by how many are under way. Each place
+that works reads ahead for itself: a worker process, or the user's process. Reads that take far longer among others than alone
+wait for one another, and more of them at a time gain nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from ..measured import Measured, PartKind
-from .under_way import reading_seconds
 
 HAND_OVER = 1e-4
 """Seconds that a batch costs the user's thread when a worker made it, where this was not measured. Measured by `mnist`."""
@@ -27,6 +29,24 @@ MOST_WORKERS = 512
 
 UNLIMITED = 1 << 40
 """Reads under way, where reading takes no time."""
+
+MOST_THREADS, MOST_COROUTINES = 256, 4096
+"""Reads under way in a place that are proposed, at most. Chosen: more threads take more time than they save."""
+
+AT_ONCE = 4
+"""Times as many reads as now are proposed at most, where the user's step is not known."""
+
+ROOM = 1.1
+"""Times as many as the average needs: reads differ."""
+
+SLOWED = 2.0
+"""A read that takes so many times as long among others as alone waits for them."""
+
+LAGS = 0.2
+"""Share of their time: places that wait for longer have as many reads under way as they get."""
+
+MOST_LAG = 2.0
+"""At most so many times fewer reads are under way than may be, as far as is believed."""
 
 
 def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) -> float:
@@ -94,17 +114,92 @@ def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") 
 
 
 def all_cores_work(measured: Measured) -> bool:
-    """Whether the processors of this machine have hardly anything left to give."""
+    """The processors of this machine have hardly anything left to give."""
     needed = measured.processor + measured.own_processor
     return measured.worker_kind != "ray" and needed > FULL * measured.cores * measured.elapsed
 
 
 def share_waited(measured: Measured, seconds: float) -> float:
-    """Of a step of so many seconds."""
+    """Share of a step of this length."""
     return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
 
 
 def _feeding(measured: Measured) -> float:
-    """What a device feeder does while nobody else works at the batch."""
+    """Seconds of a device feeder while nobody else works at the batch."""
     fed = measured.feeding
     return 0.0 if fed is None else fed.transforming + fed.agreeing + fed.transfer
+
+
+def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
+    """Reads that may be under way at a time in all places; with other numbers of workers, or of reads in each."""
+    each = measured.source.reads if reads is None else reads
+    return max(each, 1) * places(measured, measured.workers if workers is None else workers)
+
+
+def places(measured: Measured, workers: int) -> int:
+    """Number of places that read ahead: each process, or actor, for itself."""
+    return 1 if measured.worker_kind == "thread" else max(workers, 1)
+
+
+def under_way(measured: Measured) -> float:
+    """Reads under way, on average."""
+    return measured.read_seconds / measured.elapsed if measured.elapsed else 0.0
+
+
+def reading_seconds(measured: Measured, workers: int, reads: int | None = None) -> float:
+    """Seconds of a step in which its records can be read; 0 where nobody reads ahead: then it is work as other work."""
+    if not measured.reads_ahead and not reads:
+        return 0.0
+    seconds = measured.read_seconds * lag(measured) / possible(measured, workers, reads)
+    if is_limited(measured) and places(measured, workers) <= measured.places:
+        seconds = max(seconds, measured.read_seconds / max(under_way(measured), 1e-9))
+    return seconds
+
+
+def waits_for_reads(measured: Measured) -> bool:
+    """Places that work wait for records that are read ahead."""
+    return measured.reads_ahead and measured.seconds_of("reading") > LAGS * max(measured.workers, 1) * measured.elapsed
+
+
+def lag(measured: Measured) -> float:
+    """Possible reads for each that was under way, while places waited for them."""
+    if not waits_for_reads(measured):
+        return 1.0
+    return min(max(possible(measured) / max(under_way(measured), 1e-9), 1.0), MOST_LAG)
+
+
+def slowed(measured: Measured) -> float:
+    """Length of a read among others, for one alone; 1 where that is not known."""
+    alone = measured.source.random
+    if not (measured.source.singly and alone and measured.records and measured.reads_ahead):
+        return 1.0
+    return measured.read_seconds / measured.records / alone
+
+
+def is_limited(measured: Measured) -> bool:
+    """Reads wait for one another, and not for the processors or the interpreter."""
+    at_work = measured.reading_processor / measured.places
+    return slowed(measured) > SLOWED and at_work < measured.elapsed / 2 and under_way(measured) > SLOWED
+
+
+def served(measured: Measured) -> float:
+    """Reads at a time that a source with a limit serves."""
+    return max(under_way(measured) / slowed(measured), 1.0)
+
+
+def most_reads(measured: Measured) -> int:
+    """Reads that are proposed for a place, at most."""
+    return MOST_COROUTINES if measured.source.in_event_loop else MOST_THREADS
+
+
+def enough_reads(measured: Measured, goal: float) -> int:
+    """Reads in each place that read the records of a step in `goal` seconds; those that are proposed, at most."""
+    needed = measured.read_seconds * lag(measured) / measured.places / max(goal, 1e-9)
+    now = max(measured.source.reads, 1)
+    most = most_reads(measured) if measured.step_known else min(most_reads(measured), AT_ONCE * now)
+    return min(_rounded(needed * ROOM), max(most, now))
+
+
+def _rounded(count: float) -> int:
+    """Up to a multiple of 4: 37.2 reads are 40."""
+    return max(4 * math.ceil(count / 4 - 1e-9), 4)

@@ -1,15 +1,12 @@
-"""Which part of a loop the user waits for. Pure.
-
-In: what was measured. Out: one finding: what kind of thing it is, and what it is called.
-"""
+"""Finds the part of a loop that the user waits for. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..measured import Measured, Part
-from .under_way import is_limited, waits_for_reads
+from ..measured import Measured, WorkPart
+from .model import is_limited, waits_for_reads
 
 Kind: TypeAlias = Literal[
     "step",
@@ -77,7 +74,7 @@ LOCKED = 2.5e-3
 
 @dataclass(frozen=True)
 class Finding:
-    """What is waited for.
+    """The thing that is waited for.
 
     Attributes:
         kind: see `Kind`.
@@ -87,11 +84,28 @@ class Finding:
 
     kind: Kind
     stage: str
-    part: Part | None = None
+    part: WorkPart | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something to do.
+
+    Attributes:
+        what: to do, as it stands in a list.
+        seconds: of a step after it.
+        at_most: it is not known how much of the time it saves: a step takes so long where it saves all.
+        cure: how it ends the sentence on what was found, "5 workers would hide it"; "" for one that does not.
+    """
+
+    what: str
+    seconds: float
+    at_most: bool = False
+    cure: str = ""
 
 
 def found(measured: Measured) -> Finding:
-    """What the user waits for the longest.
+    """Find what the user waits for the longest.
 
     >>> found(Measured(100, 0.01, 0.0001, 0.0, 32, 4096, ())).stage
     'your step'
@@ -114,19 +128,19 @@ def found(measured: Measured) -> Finding:
     return _of_work(measured)
 
 
-def _largest_operation(measured: Measured) -> tuple[str, Part | None]:
+def _largest_operation(measured: Measured) -> tuple[str, WorkPart | None]:
     part = max(measured.parts, key=lambda part: part.seconds, default=None)
     return (part.name, part) if part else ("operations", None)
 
 
 def _takes_turns(measured: Measured) -> bool:
-    """Whether the calls of the largest operation wait for one another."""
+    """The calls of the largest operation wait for one another."""
     _, part = _largest_operation(measured)
     return part is not None and 0 < measured.alone * IN_TURN < part.seconds
 
 
 def _is_small(measured: Measured) -> bool:
-    """Whether it is the number of batches that takes the time: what each of them costs, however few records it has."""
+    """The number of batches takes the time: each costs something, however few records it has."""
     each = measured.seconds_of("between", "stacking", "packing") + measured.hand_over * measured.workers
     if measured.source.columns and not measured.reads_memory_slowly:
         each += measured.seconds_of("reading")  # one call for a batch
@@ -153,7 +167,7 @@ def _of_feeder(measured: Measured) -> Finding | None:
 
 
 def _workers_never_rest(measured: Measured) -> bool:
-    """Whether the workers decide how long a step is, whatever else is waited for meanwhile."""
+    """The workers decide how long a step is, whatever else is waited for meanwhile."""
     return measured.workers > 0 and measured.work > BUSY * measured.workers * measured.elapsed
 
 
@@ -180,14 +194,14 @@ def _of_work(measured: Measured) -> Finding:
 
 
 def _works_in_vain(measured: Measured) -> bool:
-    """Whether most of the work is for records that a filter then leaves out."""
+    """Most of the work is for records that a filter then leaves out."""
     dropped = measured.dropped
     return (
         dropped is not None and dropped.share > FILTERED and dropped.before * dropped.share > FILTERED * measured.work
     )
 
 
-def _rare_part(measured: Measured) -> Part | None:
+def _rare_part(measured: Measured) -> WorkPart | None:
     """The operation that takes far longer for rare records, if much of the time goes into these."""
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
@@ -198,7 +212,7 @@ def _rare_part(measured: Measured) -> Part | None:
     return found
 
 
-def _stacking_of_memory(measured: Measured) -> Part | None:
+def _stacking_of_memory(measured: Measured) -> WorkPart | None:
     """The batch, where records that lie in memory are gathered one by one and stacked, and little else is done."""
     batch = next((part for part in measured.parts if part.kind == "stacking"), None)
     gathered = measured.seconds_of("reading", "stacking", "between")
@@ -219,7 +233,7 @@ def _sort_of_reading(measured: Measured) -> Kind:
     return "limited source" if is_limited(measured) else "waiting source"
 
 
-def _of_operations(measured: Measured, largest: Part) -> Finding:
+def _of_operations(measured: Measured, largest: WorkPart) -> Finding:
     if largest.kind != "batch":
         each = max(
             (part for part in measured.parts if part.kind == "record"), key=lambda part: part.seconds, default=None

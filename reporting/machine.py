@@ -1,17 +1,16 @@
-"""What other programs take of the processors that this one may use.
+"""Measures what this process, those that it started, and others use of the machine, as far as Linux tells.
 
-In: nothing. Out: seconds. Where the system does not tell, other programs take nothing.
+Of memory that several processes share, a part counts for each.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
-
-from ...reporting.memory import started_by
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 
@@ -20,7 +19,7 @@ _AT_WORK = (0, 1, 2, 5, 6, 7)
 
 
 class Processors(NamedTuple):
-    """What the processors that this process may use had done by some time, in seconds."""
+    """Seconds that the processors of this process had worked by some time."""
 
     at: float
     busy: float  # all of them together, for any program
@@ -39,7 +38,7 @@ def processors() -> Processors | None:
 
 
 def taken_by_others(before: Processors | None, after: Processors | None) -> float:
-    """How many processors other programs took between two times, on average.
+    """Processors that other programs took between two times, on average.
 
     >>> taken_by_others(Processors(10.0, 100.0, 3.0), Processors(12.0, 103.0, 4.0))
     1.0
@@ -56,8 +55,39 @@ def _own() -> float:
 
 
 def _seconds_of(process: int) -> float:
-    """Of a process, and of those of its children that have ended; 0 if it has ended itself."""
+    """Seconds of a process, and of its children that have ended; 0 if it has ended itself."""
     with suppress(OSError, ValueError, IndexError):
         after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, after_name[11:15])) * _TICK
     return 0.0
+
+
+def memory() -> tuple[int, int] | None:
+    """Bytes of this process, and of those that it started; None where the system does not tell."""
+    own = os.getpid()
+    try:
+        return _bytes_of(own), sum(_bytes_of_one_that_may_end(child) for child in started_by(own))
+    except (OSError, ValueError):
+        return None
+
+
+def _bytes_of(process: int) -> int:
+    for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) << 10
+    raise ValueError("no Pss")
+
+
+def _bytes_of_one_that_may_end(process: int) -> int:
+    with suppress(OSError, ValueError):
+        return _bytes_of(process)
+    return 0
+
+
+def started_by(process: int) -> Iterator[int]:
+    """The processes that one started, and those that they started."""
+    for thread in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, thread.read_text().split()):
+                yield child
+                yield from started_by(child)

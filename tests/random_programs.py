@@ -1,4 +1,7 @@
-"""Random chains: recipes that hypothesis draws, and the datasets that they are recipes of.
+"""Random programs: recipes drawn from one generator, and the chains and loaders that are made of them.
+
+`drawn` takes its choices from a `random.Random`: from a seed, or from hypothesis, which makes failures small. `plain_model`
+says what a program gives.
 
 Elements are tokens, numbers of which no two records have one in common, or arrays of these. What a chain adds to a token is
 below one; so the tokens that came out of it can be compared, however they were grouped, with those that should have.
@@ -7,6 +10,7 @@ below one; so the tokens that came out of it can be compared, however they were 
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -14,7 +18,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from headrace import IterDataset, MapDataset, NoSharding, ShardOptions
+from headrace import (
+    Batch,
+    DataLoader,
+    Filter,
+    FlatMap,
+    IndexSampler,
+    IterDataset,
+    MapDataset,
+    MapTransform,
+    MapWithIndexTransform,
+    NoSharding,
+    Pack,
+    RandomMapTransform,
+    ShardOptions,
+    WindowShuffle,
+)
 
 MOST_NODES = 8
 MOST_ELEMENTS = 60
@@ -47,6 +66,11 @@ class Recipe(NamedTuple):
 def tokens(element: Any) -> np.ndarray:
     """The tokens of an element."""
     return np.floor(np.ravel(element))
+
+
+def total(element: Any) -> float:
+    """The sum of an element of any shape."""
+    return float(np.sum(element))
 
 
 def counted(elements: Any) -> Counter[float]:
@@ -108,6 +132,10 @@ def _keeps(x):
     return np.ndim(x) > 0 or int(x) % 3 != 0
 
 
+def _keeps_some(x):
+    return int(total(x)) % 3 != 0
+
+
 def _copies(x):
     return [np.float64(token) for token in np.ravel(x) for _ in range(int(token) % 3)]
 
@@ -118,6 +146,10 @@ def _gathered(elements):
 
 def _document(x):
     return np.repeat(tokens(x), 2)
+
+
+def _tokens_of(row):
+    return row["tokens"]
 
 
 def _packed(row):
@@ -156,6 +188,7 @@ BEFORE: dict[str, Callable[[Any, int], Any]] = {
     "window_shuffle": lambda d, n: d.window_shuffle(n, seed=n),
     "block_shuffle": lambda d, n: d.block_shuffle(n, seed=n),
     "slice": lambda d, n: d[n // 3 :: 1 + n // 4],
+    "backwards": lambda d, n: d[::-1],
     "repeat": lambda d, n: d.repeat(1 + n // 3, reseed_each_epoch=bool(n % 2)),
     "batch": lambda d, n: d.batch(n, batch_fn=_gathered),
     "drop": lambda d, n: d.batch(min(n, len(d)), drop_remainder=True, batch_fn=_gathered) if len(d) else d,
@@ -177,6 +210,11 @@ AFTER: dict[str, Callable[[Any, int], Any]] = {
     "cache": lambda d, n: d.cache(),
     "own": lambda d, n: Passed(d).map(lambda x: x),
 }
+SUMMED: dict[str, Callable[[Any, int], Any]] = {
+    "stack": lambda d, n: d.map(total).batch(n),
+    "keep few": lambda d, n: d.filter(_keeps_some),
+}
+"""Methods of streams whose results depend on how elements are grouped, so that tokens cannot be counted."""
 
 
 class Broken(Exception):  # noqa: N818
@@ -231,6 +269,30 @@ FAILING: dict[str, Callable[[Any, int, bool], Any]] = {
     "fails to batch": lambda d, n, broken: d.batch(n, batch_fn=_fails_to_gather(n, broken)),
 }
 """Methods of streams that fail, until somebody repairs them."""
+OPERATIONS: dict[str, Callable[[int], list[Any]]] = {
+    "map": lambda n: [MapTransform(_shift)],
+    "random_map": lambda n: [RandomMapTransform(_noise)],
+    "map_with_index": lambda n: [MapWithIndexTransform(_index)],
+    "filter": lambda n: [Filter(_keeps)],
+    "keep few": lambda n: [Filter(_keeps_some)],
+    "flat_map": lambda n: [FlatMap(_copies)],
+    "batch": lambda n: [Batch(n, batch_fn=_gathered)],
+    "drop": lambda n: [Batch(n, drop_remainder=True, batch_fn=_gathered)],
+    "stack": lambda n: [MapTransform(total), Batch(n)],
+    "window_shuffle": lambda n: [WindowShuffle(n, seed=n)],
+    "pack": lambda n: [
+        MapTransform(_document),
+        Pack(2 * n + 1, "first_fit", window=1 + n // 2),
+        MapTransform(_tokens_of),
+    ],
+}
+"""The same as operations of a loader."""
+FAILING_OPERATIONS: dict[str, Callable[[int], list[Any]]] = {
+    "fails": lambda n: [MapTransform(_fails(n, True))],
+    "fails to keep": lambda n: [Filter(_fails_to_keep(n, True))],
+    "fails midway": lambda n: [FlatMap(_fails_midway(n, True))],
+    "fails to batch": lambda n: [Batch(n, batch_fn=_fails_to_gather(n, True))],
+}
 JOINED_BEFORE: dict[str, Callable[[list[Any], int], Any]] = {
     "concatenate": lambda ds, n: MapDataset.concatenate(ds),
     "select": lambda ds, n: _selected(ds),
@@ -262,28 +324,75 @@ def _schedule(datasets, n):
     return [(0, [1] * len(datasets)), (n, _weights(datasets, n)), (3 * n, [2] * len(datasets))]
 
 
-def _steps(names: Any, joins: Any, inputs: Any, most: int) -> Any:
-    one = st.builds(Step, st.sampled_from(sorted(names)), st.integers(1, 8), st.just(()))
-    if not joins:
-        return st.lists(one, max_size=most).map(tuple)
-    others = st.lists(inputs, min_size=1, max_size=2).map(tuple)
-    several = st.builds(Step, st.sampled_from(sorted(joins)), st.integers(1, 8), others)
-    return st.lists(st.one_of(one, one, several), max_size=most).map(tuple)
+def _steps(chance: random.Random, names: list[str], joins: list[str], inputs: Callable[[], Recipe], most: int) -> Any:
+    steps = []
+    for _ in range(chance.randint(0, most)):
+        if joins and chance.randint(0, 2) == 2:
+            others = tuple(inputs() for _ in range(chance.randint(1, 2)))
+            steps.append(Step(chance.choice(joins), chance.randint(1, 8), others))
+        else:
+            steps.append(Step(chance.choice(names), chance.randint(1, 8)))
+    return tuple(steps)
+
+
+def drawn(
+    chance: random.Random, before: Iterable[str] = BEFORE, after: Iterable[str] = AFTER, most_records: int = 25
+) -> Recipe:
+    """A chain of at most eight nodes, of some methods with random access and some of streams."""
+    names, streams = sorted(before), sorted(after)
+
+    def plain() -> Recipe:
+        return Recipe(chance.randint(1, most_records), _steps(chance, names, [], plain, 2), ())
+
+    def small() -> Recipe:
+        return plain()._replace(after=_steps(chance, streams, [], plain, 2))
+
+    first = _steps(chance, names, sorted(JOINED_BEFORE), plain, 3)
+    if streams:
+        recipe = Recipe(chance.randint(1, most_records), first, _steps(chance, streams, sorted(JOINED), small, 4))
+    else:
+        recipe = Recipe(chance.randint(1, most_records), first, ())
+    while _nodes(recipe) > MOST_NODES:
+        recipe = recipe._replace(**({"after": recipe.after[1:]} if recipe.after else {"before": recipe.before[1:]}))
+    return recipe
 
 
 def recipes(before: Iterable[str] = BEFORE, after: Iterable[str] = AFTER) -> Any:
-    """Chains of up to eight nodes, of some methods with random access and some of streams."""
-    names, streams, counts = list(before), list(after), st.integers(1, 25)
-    plain = st.builds(Recipe, counts, _steps(names, (), None, 2), st.just(()))
-    small = st.builds(Recipe, counts, _steps(names, (), None, 2), _steps(streams, (), None, 2))
-    whole = st.builds(Recipe, counts, _steps(names, JOINED_BEFORE, plain, 3), _steps(streams, JOINED, small, 4))
-    return whole.filter(lambda recipe: 0 < _nodes(recipe) <= MOST_NODES)
+    """Drawn by hypothesis."""
+    return st.randoms(use_true_random=False).map(lambda chance: drawn(chance, before, after))
 
 
 def failing_recipes() -> Any:
     """Chains that have a method that fails, above joins and below."""
-    after = [*(AFTER.keys() - {"own"}), *FAILING]
-    return recipes(after=sorted(after)).filter(lambda recipe: bool(names_in(recipe) & FAILING.keys()))
+    after = [*((AFTER | SUMMED).keys() - {"own"}), *FAILING]
+    return recipes(after=after).filter(lambda recipe: bool(names_in(recipe) & FAILING.keys()))
+
+
+def loader_recipes(names: Iterable[str] = OPERATIONS) -> Any:
+    """Recipes of loaders: a list of operations."""
+    choices = sorted(names)
+
+    def recipe(chance: random.Random) -> Recipe:
+        return Recipe(chance.randint(1, 60), (), _steps(chance, choices, [], lambda: None, 5))
+
+    return st.randoms(use_true_random=False).map(recipe)
+
+
+def operations_of(recipe: Recipe) -> list[Any]:
+    """Those of its loader."""
+    made = OPERATIONS | FAILING_OPERATIONS
+    return [operation for step in recipe.after for operation in made[step.name](step.n)]
+
+
+def sampler_of(recipe: Recipe, shard: ShardOptions = ONE, num_epochs: int = 1) -> IndexSampler:
+    """Shuffles all records."""
+    return IndexSampler(recipe.count, shard, shuffle=True, seed=7, num_epochs=num_epochs)
+
+
+def loader_of(recipe: Recipe, sampler: IndexSampler, **options: Any) -> DataLoader:
+    """The loader of a recipe over tokens."""
+    source = np.arange(recipe.count, dtype=np.float64)
+    return DataLoader(data_source=source, sampler=sampler, operations=operations_of(recipe), **options)
 
 
 def _nodes(recipe: Recipe) -> int:
@@ -327,7 +436,8 @@ def _stream(recipe: Recipe, firsts: Iterator[int], broken: bool) -> IterDataset:
         if step.name in FAILING:
             stream = FAILING[step.name](stream, step.n, broken)
         else:
-            stream = JOINED[step.name]([stream, *others], step.n) if others else AFTER[step.name](stream, step.n)
+            methods = AFTER | SUMMED
+            stream = JOINED[step.name]([stream, *others], step.n) if others else methods[step.name](stream, step.n)
     return stream
 
 

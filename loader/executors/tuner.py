@@ -13,7 +13,11 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
+
+TUNING_SECONDS = 24.0
+"""After which nothing more is tried. The last stretch may take some seconds more."""
 
 GAIN = 1.05
 """What more workers must bring to be kept. Chosen: more than speeds differ by chance from second to second, mostly."""
@@ -26,7 +30,7 @@ MOST_BUFFER = 4
 
 
 class Setting(NamedTuple):
-    """How the work is done.
+    """A number of workers, and how far they work ahead.
 
     Attributes:
         workers: 0: in the calling thread.
@@ -38,7 +42,7 @@ class Setting(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """What some seconds with one setting gave.
+    """Some seconds with one setting.
 
     Attributes:
         seconds: how long it was.
@@ -78,7 +82,7 @@ class Tuner:
         next(self._tries)
 
     def note(self, stretch: Stretch) -> Setting:
-        """What the setting gave; the one from now on."""
+        """Note a stretch with the setting; return the next setting."""
         if self.settled:
             return self.setting
         if self.setting.workers:
@@ -103,7 +107,7 @@ class Tuner:
         return self._most_bytes is None or self._bytes_each * _ahead(setting) <= self._most_bytes
 
     def _settings(self) -> Iterator[Setting]:
-        """What is tried, one after the other; between two of them `_best` is brought up to date."""
+        """Settings to try, one after the other; between two of them `_best` is brought up to date."""
         yield self._best
         workers, failed = max(2 * self._best.workers, 2), self._most + 1
         while workers <= self._most:
@@ -129,3 +133,43 @@ class Tuner:
 def _ahead(setting: Setting) -> int:
     """Batches that may be in memory at a time."""
     return setting.workers * (1 + setting.buffer)
+
+
+Standing = tuple[float, int, int, float]
+"""Seconds, inputs, tasks, and seconds that the user waited."""
+
+NOTHING: Standing = (0.0, 0, 0, 0.0)
+
+
+@dataclass
+class Found:
+    """Findings so far.
+
+    Attributes:
+        tuner: has the setting, and what is tried next.
+        seconds_left: in which more may be tried.
+        measured: of a stretch that an epoch's end cut short: it goes on in the next epoch.
+    """
+
+    tuner: Tuner
+    seconds_left: float = TUNING_SECONDS
+    measured: Standing = NOTHING
+
+
+class Tuning:
+    """Findings of one loader's executors. One of them has it at a time; others begin anew."""
+
+    def __init__(self) -> None:
+        self._found: Found | None = None
+
+    def take(self) -> Found | None:
+        """The findings; None: there are none, or another executor has them."""
+        found, self._found = self._found, None
+        return found
+
+    def give_back(self, found: Found) -> None:
+        """For the next epoch."""
+        self._found = found
+
+    def __reduce__(self) -> tuple[type[Tuning], tuple[()]]:
+        return type(self), ()

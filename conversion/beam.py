@@ -11,13 +11,13 @@ from typing import Any
 
 import cloudpickle
 
-from ...common.messages import first_few, short_repr, shorten
-from ...errors import ConversionError, MissingExtraError, PicklingError
-from ..job import Job, Shard
-from ..shards import convert_shard
+from ..common.messages import first_few, short_repr, shorten
+from ..errors import ConversionError, MissingExtraError, PicklingError
+from .job import ConversionJob, Shard
+from .shards import convert_shard
 
 
-def run_on_beam(job: Job, shards: Sequence[Shard], runner: str, options: Sequence[str]) -> None:
+def run_on_beam(job: ConversionJob, shards: Sequence[Shard], runner: str, options: Sequence[str]) -> None:
     """Convert shards on a runner of Beam.
 
     Args:

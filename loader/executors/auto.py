@@ -12,15 +12,27 @@ from operator import sub
 from time import perf_counter
 from typing import Protocol
 
-from ...options import Auto, ExecutionOptions
-from ...plan.pipeline import Pipeline
-from ...timing.observer import Observer
-from ...work.tasks import NO_BLOCKS, Blocks, Task
-from ..inline import InlineExecutor
-from ..protocol import Executor, Handle
-from .tuned import LEAST_TASKS, LONGEST_SECONDS, POLL_SECONDS, STRETCH_SECONDS, TUNING_SECONDS, WARM_SECONDS
-from .tuner import Stretch, Tuner
-from .tuning import NOTHING, Found, Standing, Tuning
+from ..options import Auto, ExecutionOptions
+from ..plan.pipeline import Pipeline
+from ..timing.observer import Observer
+from ..work.tasks import NO_BLOCKS, Blocks, Task
+from .inline import InlineExecutor
+from .protocol import Executor, Handle
+from .tuner import NOTHING, TUNING_SECONDS, Found, Standing, Stretch, Tuner, Tuning
+
+# All chosen: together they keep what is promised, that the search ends within 30 seconds.
+
+WARM_SECONDS = 0.4
+"""After a change, before anything is measured: what was made before it is delivered, and tasks grow to their length."""
+
+STRETCH_SECONDS = 1.0
+"""For which the speed is measured."""
+
+LEAST_TASKS, LONGEST_SECONDS = 8, 4.0
+"""A stretch goes on until so many tasks came, but no longer than that."""
+
+POLL_SECONDS = 0.05
+"""Between two looks at what is not ready yet."""
 
 
 class Team(Executor, Protocol):
@@ -30,10 +42,10 @@ class Team(Executor, Protocol):
         """Have so many workers, at least 1, and so many batches ahead for each."""
 
     def has_begun(self) -> bool:
-        """Whether a worker is ready to work."""
+        """True if a worker is ready to work."""
 
     def is_idle(self) -> bool:
-        """Whether every task that it was given is done."""
+        """True if every task that it was given is done."""
 
 
 class AutoExecutor(Executor):
@@ -80,7 +92,7 @@ class AutoExecutor(Executor):
         return self._working.inputs(stage)
 
     def window(self, stage: int) -> int:
-        """Of whoever is at work; of more than one task, as that may be more in a moment."""
+        """That of the executor at work; more than one task, as the number may grow in a moment."""
         return max(2, self._working.window(stage))
 
     @property
@@ -191,6 +203,6 @@ class AutoExecutor(Executor):
 
 
 def _may_work_here(pipeline: Pipeline, options: ExecutionOptions) -> bool:
-    """Whether tasks can be done in the calling thread as well as by a team, in any order, and whether the user minds."""
+    """True if tasks can be done in the calling thread as well as by a team, in any order, and no option needs workers."""
     wants_workers = options.worker_init_fn is not None or options.timeout is not None
     return pipeline.aligned and not pipeline.leaf.in_order and not wants_workers

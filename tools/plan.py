@@ -1,20 +1,25 @@
-"""How many workers and nodes a step needs. Arithmetic, without a cluster.
+"""`headrace plan PROGRAM.py[:name] --step-seconds S`: measures what a batch takes, and says how many workers hide it.
 
-In: what a step's batch takes, and what machines there are. Out: numbers of workers and nodes, and how long a step is with them.
-
-A step takes as long as the slowest of those who work at the same time: the user's thread, which takes the batch over and
-makes the step; the workers, who share their work; the cores that they run on; and the network into this machine.
+The batch is measured as for a verdict. The arithmetic needs no cluster: a step takes as long as the slowest of those who work
+at the same time, which are the user's thread, which takes the batch over and makes the step; the workers, who share their
+work; the cores that they run on; and the network into this machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import json
 import math
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from ...common.units import format_bytes, format_seconds
+from ..common.units import format_bytes, format_seconds, format_share
+from .bench import positive, seconds, steps, whole
+from .programs import Program, told_of
 
 HEADROOM = 0.1
 """Share of workers and cores beyond what the average needs: tasks differ, and their results are wanted in order. Checked by
@@ -29,7 +34,7 @@ LISTED = 8
 
 @dataclass(frozen=True)
 class Needs:
-    """What the batch of one step takes.
+    """The batch of one step, and the step.
 
     Attributes:
         work: seconds of workers.
@@ -48,7 +53,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Machines:
-    """What there is.
+    """The machines at hand.
 
     Attributes:
         cores: of this machine, for workers.
@@ -63,7 +68,7 @@ class Machines:
 
 @dataclass(frozen=True)
 class Plan:
-    """What hides the work of a step.
+    """Workers and nodes that hide the work of a step.
 
     Attributes:
         workers: how many; with fewer, the step waits.
@@ -123,17 +128,12 @@ class Plan:
 
     def _table(self) -> list[str]:
         needs, machines = self.needs, self.machines
-        step = self.needs.step + self.needs.hand_over
-        there = machines.cores_per_node * self.nodes or machines.cores
-        rows = [
-            ("cores at work", f"{needs.processor / step:.1f}", f"{there}"),
-            (
-                "network, into this machine",
-                f"{format_bytes(needs.nbytes / step)}/s",
-                f"{format_bytes(machines.bandwidth)}/s",
-            ),
-        ]
-        return [f"{'':30} {'needed':>12} {'there is':>12}", *(_row(*row) for row in rows[: 2 if self.nodes else 1])]
+        step, there = needs.step + needs.hand_over, machines.cores_per_node * self.nodes or machines.cores
+        rows = [("", "needed", "there is"), ("  cores at work", f"{needs.processor / step:.1f}", f"{there}")]
+        if self.nodes:
+            needed, there_is = (f"{format_bytes(rate)}/s" for rate in (needs.nbytes / step, machines.bandwidth))
+            rows.append(("  network, into this machine", needed, there_is))
+        return [f"{name:30} {needed:>12} {there:>12}" for name, needed, there in rows]
 
     def _steps(self) -> Iterator[tuple[int, int, float, float]]:
         """Nodes, workers, seconds and share waited of a step, with each number of nodes up to the plan's.
@@ -150,15 +150,14 @@ class Plan:
     def _others(self) -> list[str]:
         """The step with each number of nodes, in words."""
         lines = ["", "With so many workers:"]
-        for nodes, workers, seconds, share in self._steps():
-            waits = f"{share:.0%}".replace("%", " %")
+        for nodes, workers, step, share in self._steps():
             where = f"on {_nodes(nodes)}" if nodes else "on this machine"
-            lines.append(f"  {workers:4} {where:18} {format_seconds(seconds):>10} a step, waits {waits}")
+            lines.append(f"  {workers:4} {where:18} {format_seconds(step):>10} a step, waits {format_share(share)}")
         return lines
 
 
 def step_seconds(needs: Needs, machines: Machines, workers: int, nodes: int) -> float:
-    """Seconds of a step with so many workers, on nodes, or with none on this machine."""
+    """Seconds of a step with these workers; 0 nodes mean this machine."""
     cores = machines.cores_per_node * nodes or machines.cores
     network = needs.nbytes / machines.bandwidth if nodes else 0.0
     return max(needs.step + needs.hand_over, needs.work / workers, needs.processor / cores, network)
@@ -177,5 +176,48 @@ def _nodes(count: int) -> str:
     return f"{count} node{'s' * (count > 1)}"
 
 
-def _row(name: str, needed: str, there: str) -> str:
-    return f"  {name:28} {needed:>12} {there:>12}"
+def add_plan(tools: Any) -> None:
+    """Add the command `plan`."""
+    parser = tools.add_parser(
+        "plan", help="PROGRAM.py[:name] --step-seconds S: how many workers and nodes hide its work"
+    )
+    parser.add_argument("program", help="PROGRAM.py, or PROGRAM.py:name of a loader or of a function that makes one")
+    parser.add_argument(
+        "--step-seconds", type=seconds, required=True, metavar="S", help="what a step on the accelerator takes"
+    )
+    parser.add_argument("--cores", type=whole, metavar="N", help="of this machine, for workers; default: all but one")
+    parser.add_argument(
+        "--cores-per-node", type=whole, default=16, metavar="N", help="of a node of a cluster (default 16)"
+    )
+    parser.add_argument(
+        "--bandwidth", type=_gbit, default=10.0, metavar="GBIT", help="of the network, in Gbit/s (default 10)"
+    )
+    parser.add_argument("--steps", type=steps, default=20, metavar="N", help="batches to measure (default 20)")
+    parser.add_argument("--seconds", type=seconds, default=60.0, help="to measure for at most (default 60)")
+    parser.add_argument("--json", action="store_true", help="print the numbers for other programs")
+    parser.set_defaults(run=_plan)
+
+
+def _gbit(text: str) -> float:
+    return positive(text, "Gbit/s, such as 10")
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from .diagnosis.diagnose import work_alone
+    from .diagnosis.judging.model import worker_seconds
+
+    program = Program.parsed(options.program)
+    with redirect_stdout(sys.stderr), program.loader(options.after_dashes) as loader, told_of(program.path):
+        loop = work_alone(loader, options.steps, options.seconds)
+    cores = options.cores or max(loop.cores - 1, 1)  # one is for the user's thread
+    machines = Machines(cores, options.cores_per_node, options.bandwidth / 8 * 1e9)
+    work = max(worker_seconds(loop), loop.processor)
+    plan = Plan.of(Needs(work, loop.processor, loop.nbytes, options.step_seconds), machines)
+    if options.json:
+        print(json.dumps(plan.to_dict() | {"records": loop.records}))
+        return 0
+    first, *others = str(plan).splitlines()
+    batch = f"{loop.records:,.0f} records ({format_bytes(loop.nbytes)}) takes {format_seconds(work)} of a worker"
+    reads = f", which has {loop.source.reads} reads under way" if loop.reads_ahead else ""
+    print(first, f"Measured: a batch of {batch}{reads}, {format_seconds(loop.processor)} of a core.", *others, sep="\n")
+    return 0

@@ -1,0 +1,222 @@
+"""Runs parts of a job, in this process or in workers. In: a function, a job and arguments. Out: results, as they come.
+
+Threads of `concurrent.futures` share out the parts; each has a worker do one, and waits for it.
+`ProcessPoolExecutor` cannot do it: its workers import the user's `__main__`, live on when the parent is killed, and die
+without a word by which signal and at which part; and a process of `multiprocessing` is left behind.
+
+    parent → worker: the function and the job, once; then an argument for each part; nothing more: the end
+    worker → parent: `Said`, of which the last one of a part has its result
+
+Workers are fresh interpreters, and end when their parent does: a thread of theirs waits for the next part at all times.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+import cloudpickle
+
+from ..common.messages import shorten
+from ..errors import PicklingError, WorkerCrashedError
+from ..loader.executors.pool.remote_errors import decode, encode
+from ..loader.interrupts import Uninterrupted
+from .job import ConversionJob, Report, Work
+
+REPORT_SECONDS = 0.2
+"""The time between two reports of progress, at least."""
+
+_PROGRAM = "from headrace.conversion.processes import main; main()"
+_GRACE_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Said:
+    """Progress since the worker said something last; when a part is done, also its result, or its error as bytes."""
+
+    records: int = 0
+    weight: float = 0.0
+    is_done: bool = False
+    value: Any = None
+    error: bytes | None = None
+
+
+def run(
+    work: Work, job: ConversionJob, arguments: Sequence[Any], workers: int, report: Report
+) -> Generator[Any, None, None]:
+    """Do a part of a job for each argument.
+
+    Args:
+        work: does one part; a function that can be imported.
+        job: shared by all parts.
+        arguments: one for each part.
+        workers: number of processes; 0 for none, and the calling thread.
+        report: receives progress, from one thread at a time.
+
+    Raises:
+        Exception: whatever a part raised; the others are given up.
+        WorkerCrashedError: a worker ended.
+        PicklingError: the job cannot be sent to workers.
+    """
+    if not workers:
+        yield from (work(job, argument, report) for argument in arguments)
+        return
+    payload = _payload(work, job)
+    one_at_a_time = threading.Lock()
+    idle: SimpleQueue[_Interpreter] = SimpleQueue()
+
+    def told(records: int, weight: float) -> None:
+        with one_at_a_time:
+            report(records, weight)
+
+    def part(argument: Any) -> Any:
+        worker = idle.get()
+        try:
+            return worker.do(argument, told)
+        finally:
+            idle.put(worker)
+
+    team: list[_Interpreter] = []
+    threads = ThreadPoolExecutor(workers, "headrace-convert")
+    try:
+        for _ in range(min(workers, len(arguments))):
+            _Interpreter(team)
+        for worker in team:
+            worker.send(payload)
+            idle.put(worker)
+        for future in as_completed([threads.submit(part, argument) for argument in arguments]):
+            yield future.result()
+    finally:
+        with Uninterrupted():
+            for worker in team:
+                worker.kill()  # the threads wait for them
+            threads.shutdown(cancel_futures=True)
+            for worker in team:
+                worker.close()
+
+
+def _payload(work: Work, job: ConversionJob) -> bytes:
+    try:
+        data: bytes = cloudpickle.dumps((work, job))
+    except Exception as error:
+        raise PicklingError(
+            f"the source, or a function, cannot be sent to workers: {shorten(error)}; pass workers=0 to use this process."
+        ) from error
+    return data
+
+
+class _Interpreter:
+    """The parent's side of a worker, for one thread at a time; it adds itself to a team."""
+
+    def __init__(self, team: list[_Interpreter]) -> None:
+        with Uninterrupted():
+            self._channel, theirs = multiprocessing.Pipe()
+            with theirs:
+                self._process = _started(theirs.fileno())
+            team.append(self)
+
+    def send(self, data: bytes, part: Any = None) -> None:
+        """Have it do a part, which the data are of."""
+        try:
+            self._channel.send_bytes(data)
+        except OSError:
+            raise self._crashed(part) from None
+
+    def do(self, part: Any, report: Report) -> Any:
+        """The result of a part; waits for it."""
+        self.send(cloudpickle.dumps(part), part)
+        while True:
+            try:
+                said: Said = self._channel.recv()
+            except (EOFError, OSError):
+                raise self._crashed(part) from None
+            report(said.records, said.weight)
+            if said.error is not None:
+                raise decode(said.error)
+            if said.is_done:
+                return said.value
+
+    def _crashed(self, part: Any) -> WorkerCrashedError:
+        status = self._process.wait()
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
+        hint = " (the system may have run out of memory: use fewer workers)" if -status == signal.SIGKILL else ""
+        made = shorten(getattr(part, "name", part))
+        return WorkerCrashedError(
+            f"a worker ended by {how}{hint} while it made {made}. What was whole stays; run the same again."
+        )
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.wait(_GRACE_SECONDS)
+
+    def close(self) -> None:
+        """Let go of it; no thread waits for it any more."""
+        self._channel.close()
+
+
+def _started(descriptor: int) -> subprocess.Popen[bytes]:
+    """A fresh interpreter, born with SIGINT blocked, until it ignores that."""
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    environment = {**os.environ, "PYTHONPATH": paths, "TOKENIZERS_PARALLELISM": "false"}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        command = [sys.executable, "-P", "-c", _PROGRAM, str(descriptor)]
+        return subprocess.Popen(command, pass_fds=[descriptor], env=environment, stdin=subprocess.DEVNULL)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def main() -> None:
+    """Be a worker, on the descriptor that is the first argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    channel = Connection(int(sys.argv[1]))
+    try:
+        work, job = pickle.loads(channel.recv_bytes())
+    except EOFError:
+        return
+    except Exception as error:  # a module of the user's that cannot be imported here
+        channel.send(Said(error=encode(error)))
+        return
+    arguments: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, arguments), daemon=True).start()
+    while True:
+        channel.send(_done(work, job, arguments.get(), channel))
+
+
+def _listen(channel: Connection, arguments: SimpleQueue[Any]) -> None:
+    try:
+        while True:
+            arguments.put(channel.recv())
+    except (EOFError, OSError):
+        os.kill(os.getpid(), signal.SIGKILL)  # at once, whatever is being done: nobody waits for it any more
+
+
+def _done(work: Work, job: ConversionJob, argument: Any, channel: Connection) -> Said:
+    records, weight, last = 0, 0.0, time.monotonic()
+
+    def report(more: int, heavier: float) -> None:
+        nonlocal records, weight, last
+        records, weight = records + more, weight + heavier
+        if time.monotonic() >= last + REPORT_SECONDS:
+            channel.send(Said(records, weight))
+            records, weight, last = 0, 0.0, time.monotonic()
+
+    try:
+        value = work(job, argument, report)
+    except Exception as error:
+        return Said(records, weight, error=encode(error))
+    return Said(records, weight, True, value)

@@ -1,0 +1,57 @@
+"""The options of a feeder, which all its parts read; and the import of jax, which nothing makes before a feeder is described.
+
+In: the user's arguments. Out: the same, checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...common.messages import a_kind_of, short_repr
+from ...common.validation import one_of, whole_number
+from ...errors import MissingExtraError
+
+
+def jax_for(what: str) -> Any:
+    """The module `jax`, which `what` needs.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import jax
+    except ImportError as error:
+        raise MissingExtraError(f'{what} needs jax; pip install "headrace[jax]".') from error
+    return jax
+
+
+@dataclass(frozen=True, eq=False)
+class FeederOptions:
+    """The attributes of a `DeviceLoader`, which documents them."""
+
+    source: Iterable[Any]
+    sharding: Any
+    host_buffer: int = 4
+    device_buffer: int = 2
+    transform: Callable[[Any], Any] | None = None
+    on_unsupported: Literal["error", "keep"] = "error"
+    on_uneven: Literal["error", "drop", "pad"] = "error"
+    pinned_host: bool = False
+
+    def __post_init__(self) -> None:
+        jax_for("to_device")
+        from .shardings import as_shardings
+
+        if not isinstance(self.source, Iterable):
+            raise TypeError(
+                f"{short_repr(self.source)} is {a_kind_of(self.source)}; pass a loader, or an iterable of batches."
+            )
+        for name in ("host_buffer", "device_buffer"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, None, "a positive int"))
+        if self.transform is not None and not callable(self.transform):
+            raise TypeError(f"transform={short_repr(self.transform)} must be a function from a batch to a batch.")
+        one_of("on_unsupported", self.on_unsupported, "error", "keep")
+        one_of("on_uneven", self.on_uneven, "error", "drop", "pad")
+        object.__setattr__(self, "sharding", as_shardings(self.sharding))

@@ -1,1 +1,0 @@
-"""Finds out how many workers a pipeline is best done with, while it runs."""
