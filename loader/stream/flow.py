@@ -39,7 +39,8 @@ Runs: TypeAlias = StageOutput | JoinedRuns | CacheWriter | CacheReader | Unfinis
 class Flow:
     """One run of a pipeline, from a cursor on, without the ranges of local positions in `unread`.
 
-    With `planned`, rows are put in groups as former shards' are, whose ends all shards must find at the same row.
+    With `planned`, groups of rows, and tasks of sources that are run through, have the length of the plan: what all shards find
+    for themselves must be the same place, whatever time the tasks of each take.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Flow:
             return self._joined(part, start, size, former)
         stage = self._pipeline.stages[part.stage]
         if stage.leaf is not None and self._pipeline.leaves[stage.leaf].in_order:
-            results_: Results = InOrder(self._pipeline, stage, start, self._executor)
+            results_: Results = InOrder(self._pipeline, stage, start, self._executor, self._planned)
             return self._runs_of(results_, self._pipeline.leaves[stage.leaf], start, stage)
         requests: Pull[Request]
         if stage.input is None:

@@ -5,6 +5,7 @@ In: the cursor to start from. Out: (request, block) in order. One task is at wor
 
 from __future__ import annotations
 
+import sys
 from time import perf_counter
 
 from ...errors import WorkerCrashedError
@@ -20,7 +21,7 @@ from .rows import Request, span_request
 class InOrder:
     """Has tasks run one after the other."""
 
-    def __init__(self, pipeline: Pipeline, stage: Stage, start: Cursor, executor: Executor) -> None:
+    def __init__(self, pipeline: Pipeline, stage: Stage, start: Cursor, executor: Executor, planned: bool) -> None:
         assert stage.leaf is not None, "a stage on a source"
         self._stage = stage
         self._leaf = stage.leaf
@@ -29,7 +30,7 @@ class InOrder:
         self._position = start.positions[0]
         self._note: JoinState = start.notes[0]
         self._submitted: tuple[SpanTask, Handle, float] | None = None  # and when
-        self._singly_until = 0  # positions before it are tried one unit after the other
+        self._singly_until = sys.maxsize if planned else 0  # positions before it are tried one unit after the other
         self._lost: int | None = None  # the position of the last unit that ended its workers
         self._ended: Ended | None = None
 

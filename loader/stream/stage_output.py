@@ -70,6 +70,8 @@ class StageOutput:
         self._results = results
         self._skip = start.skips[-1]
         self._before = 0  # rows of the task that is being done piece by piece
+        self._held: Rows | None = None  # of such a task: the last ones may be those of its end
+        self._after_held: Rows | Ended | None = None
         self._skipped = skipped
         self._notices = Notices()
         self._guard = EmptyStreamGuard(leaf, start)
@@ -86,10 +88,15 @@ class StageOutput:
 
     def next(self, wait: bool) -> Rows | Ended | None:
         """The next rows, at least one."""
+        if self._after_held is not None:
+            found, self._after_held = self._after_held, None
+            return found
         while True:
             result = self._results.next(wait)
-            if result is None or isinstance(result, Ended):
-                return result
+            if result is None:
+                return None
+            if isinstance(result, Ended):
+                return self._released(result)
             request, block = result
             number = next(self._numbers)
             sums = self._sums
@@ -103,18 +110,43 @@ class StageOutput:
             if block.notices:
                 self._notices.warn(block.notices)
             if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
-                return Ended(failure)
+                return self._released(Ended(failure))
             skip, before = self._skipped_rows(request, block) if self._skip else 0, self._before
             self._before = before + block.count if request.pieces_left else 0
+            rows = request.rows(NumberedBlock(number, block), skip, before) if block.count > skip else None
+            if request.pieces_left or self._held is not None:
+                rows = self._of_piece(request, rows, block.failure is not None)
             if block.count:
                 self._guard.end(request)
-                if block.count > skip:
-                    return request.rows(NumberedBlock(number, block), skip, before)
+            if rows is not None:
+                return rows
+            if block.count:
                 continue
             if block.failure is not None:
                 continue  # the results tell it next; how much came before it says nothing about what passes
             if (failure := self._guard.go_on(request)) is not None:
                 return Ended(failure)
+
+    def _of_piece(self, request: Request, rows: Rows | None, failed: bool) -> Rows | None:
+        """The rows to give now. The last ones so far wait: if no others come, the unit ends with them."""
+        held = self._held
+        if rows is None:
+            if held is not None and not request.pieces_left:
+                held.origin.open, self._held = failed, None
+                return held
+            return None
+        self._held = rows if request.pieces_left else None
+        if held is None or self._held is not None:
+            return held if self._held is not None else rows
+        self._after_held = rows
+        return held
+
+    def _released(self, ended: Ended) -> Rows | Ended:
+        """The rows that wait, and then the end."""
+        if self._held is None:
+            return ended
+        held, self._held, self._after_held = self._held, None, ended
+        return held
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
         """The number of the first rows that were delivered before a restore."""
