@@ -122,7 +122,7 @@ def column_of(values, output):
     """What a Parquet file gives for these values of its column."""
     file = io.BytesIO()
     writer = output.open(file)
-    writer.write(output.encode([{"a": value} for value in values]))
+    writer.extend(output.encode([{"a": value} for value in values]))
     writer.close()
     column = pq.read_table(io.BytesIO(file.getvalue()))["a"]
     if str(column.type).startswith(("timestamp[ns]", "duration[ns]")):  # Python has no nanoseconds
