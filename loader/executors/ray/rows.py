@@ -66,7 +66,7 @@ class Held:
 
 
 OF_THIS_PROCESS: WeakSet[Any] = WeakSet()
-"""Transports, which have references to what is in the store."""
+"""Transports and rows, which have references to what is in the store."""
 
 os.register_at_fork(before=Held.hold, after_in_parent=Held.let_go)
 
@@ -145,6 +145,7 @@ class RayRows:
         self.node = node
         self._gone = gone  # nodes, by their ids
         self._fetch = fetch
+        OF_THIS_PROCESS.add(self)
 
     @property
     def lost(self) -> bool:
