@@ -18,6 +18,7 @@ from ..timing.observer import Observer
 from ..work.notices import Notices
 from ..work.tasks import Block, Failure, GroupTask, SpanTask, input_count
 from .ordered import Results
+from .provenance import Provenance
 from .pull import Ended
 from .rows import NumberedBlock, Request, Rows
 
@@ -132,6 +133,7 @@ class StageOutput:
         held = self._held
         if rows is None:
             if held is not None and not request.pieces_left:
+                assert isinstance(held.origin, Provenance), "rows of a piece are those of one block"
                 held.origin.open, self._held = failed, None
                 return held
             return None
