@@ -172,6 +172,8 @@ def _endless(tree: Node) -> Node:
     base = _line(tree)[-1]
     if not isinstance(base, Read) or base.leaf.in_order or not isinstance(base.leaf.sampler, ChainOrder):
         return Joined((tree,), Again(None))
+    if not base.leaf.total:  # there is no next epoch of nothing
+        return Joined((tree,), Again(None))
     return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.endless()))
 
 

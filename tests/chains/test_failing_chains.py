@@ -20,6 +20,8 @@ RUNS: list[dict[str, Any]] = [
     {"worker_count": 2, "worker_kind": "thread"},
     {"worker_count": 2},
 ]
+pytestmark = pytest.mark.filterwarnings("ignore:.*this is a slice of a shuffled dataset")
+
 ENDS_EARLY = frozenset({"limit", "mix", "mix repeat", "zip"})
 """Methods that may leave elements of what is below them; whether those fail is found out or not."""
 SHARDS = [ShardOptions(0, 1), ShardOptions(1, 2)]

@@ -286,3 +286,10 @@ def test_a_dataset_inside_a_window_keeps_its_place_in_a_mix():
         else:
             second.set_state(first.get_state(), strict=False)
             assert sorted([*seen, *second]) == [*range(10), *range(100, 105), *range(200, 205)]
+
+
+def test_a_mix_that_repeats_takes_nothing_from_an_empty_dataset():
+    """It ends when the turn of that one comes; no element of a slice without elements is made up."""
+    empty = MapDataset.range(1)[1:].to_iter_dataset()
+    mix = IterDataset.mix([MapDataset.range(5, 8).to_iter_dataset(), empty], when_exhausted="repeat")
+    assert list(mix) == list(IterDataset.mix([MapDataset.range(5, 8).to_iter_dataset(), empty]))

@@ -31,6 +31,8 @@ from random_programs import (
 from headrace import ShardOptions
 from headrace.errors import CheckpointError, EmptyStreamError, NothingPassesError
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*this is a slice of a shuffled dataset")
+
 
 def opened(recipe: Recipe, shard: ShardOptions = ONE, **options: Any) -> Any:
     """An iterator of a chain; None if it has not a single element."""

@@ -268,20 +268,6 @@ def test_every_task_of_a_short_run_is_timed_when_it_is_asked_for(worker_kind):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", PLANTED)
-def test_planted_pipelines_are_found_out_when_they_run(name, tmp_path):
-    """As measured now; a machine that is busy with something else gets three tries."""
-    for attempt in range(3):
-        folder = tmp_path / str(attempt)
-        folder.mkdir()
-        plant = PLANTED[name](folder)
-        diagnosis = headrace.diagnose(plant.loader, steps=plant.steps, step_seconds=plant.step_seconds)
-        if (diagnosis.finding.kind, diagnosis.finding.stage) == (plant.kind, plant.stage):
-            return
-    raise AssertionError(str(diagnosis))
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(("workers", "worker_kind"), [(0, "process"), (1, "process"), (2, "thread")])
 def test_what_more_workers_give_is_predicted(workers, worker_kind):
     """Within a quarter of what is then measured, wherever more workers are the cure."""
