@@ -201,6 +201,13 @@ TRIED = {
         for batch in (1, 32, 512)
         for workers in (0, 2)
     },
+    "an operation that waits, with a step": Program(
+        functools.partial(headrace.load, range(100_000), transformations=[slow] * 3, batch_size=8),
+        "operation",
+        "slow",
+        20,
+        step_seconds=20e-3,
+    ),
     "a store, with a step": Program(
         functools.partial(waiting, Store(), 32, worker_count=1), "waiting source", "reading", 60, step_seconds=15e-3
     ),

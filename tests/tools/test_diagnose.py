@@ -267,27 +267,6 @@ def test_every_task_of_a_short_run_is_timed_when_it_is_asked_for(worker_kind):
         assert sum(task.times.rows for task in batches.stats().tasks) == 100
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("workers", "worker_kind"), [(0, "process"), (1, "process"), (2, "thread")])
-def test_what_more_workers_give_is_predicted(workers, worker_kind):
-    """Within a quarter of what is then measured, wherever more workers are the cure."""
-
-    def loader(count):
-        return headrace.load(
-            range(10_000), transformations=[wait] * 3, batch_size=8, worker_count=count, worker_kind=worker_kind
-        )
-
-    for _ in range(3):
-        diagnosis = headrace.diagnose(loader(workers), steps=20, step_seconds=0.02)
-        assert diagnosis.finding.stage == "wait"
-        cure = diagnosis.changes[0]
-        count = int(cure.what.partition("=")[2])
-        then = headrace.diagnose(loader(count), steps=20, step_seconds=0.02).measured.elapsed
-        if 0.75 <= cure.seconds / then <= 1.25:
-            return
-    raise AssertionError(f"{cure} was predicted, and a step takes {then}")
-
-
 def _twice(number):
     return wait(number)
 
