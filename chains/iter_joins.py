@@ -168,11 +168,11 @@ def _named(tree: Node, name: str) -> Node:
 
 
 def _endless(tree: Node) -> Node:
-    """A tree whose source goes on with its next epoch; what is made of several, or has one epoch, begins anew."""
+    """A tree whose source goes on with its next epoch; what is made of several, is empty, or has one epoch, begins anew."""
     base = _line(tree)[-1]
     if not isinstance(base, Read) or base.leaf.in_order or not isinstance(base.leaf.sampler, ChainOrder):
         return Joined((tree,), Again(None))
-    if not base.leaf.total:  # there is no next epoch of nothing
+    if not base.leaf.sampler.length:
         return Joined((tree,), Again(None))
     return over_leaves(tree, lambda leaf: dataclasses.replace(leaf, sampler=leaf.sampler.endless()))
 
