@@ -151,7 +151,7 @@ def __getattr__(name: str) -> Any:
             module = import_module(f"{__name__}.{room}")
             if name in module.__all__:
                 return getattr(module, name)
-    raise import_module(f"{__name__}.migration_hints.package").no_attribute(name)
+    raise import_module(f"{__name__}.migration_hints.hints").no_attribute(name)
 
 
 def __dir__() -> list[str]:
