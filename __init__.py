@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from .operations import (
         Batch,
+        BudgetBatch,
         DecodeImage,
         Filter,
         FlatMap,
@@ -74,6 +75,7 @@ __all__ = [
     "Auto",
     "Batch",
     "BlockShuffle",
+    "BudgetBatch",
     "DataLoader",
     "DataLoaderIterator",
     "DataSource",

@@ -120,6 +120,8 @@ class Operation:
         needs_seed: it is random.
         puts_together: what it takes becomes items of one element, not rows of a batch.
         plans_rows: it has the methods `plan` and `planned` of `Pack`, so that lengths alone decide its rows.
+        plans_batches: it is a `BudgetBatch`: where lengths are known, the plan makes its batches.
+        single_shard: why it works on one shard alone, and the remedy; "" (default): it works on any.
         method: the method of a dataset that takes it: `apply` calls this one.
         node_name: its name in the fingerprint of a `MapDataset`; "" (default): its class's.
     """
@@ -137,6 +139,8 @@ class Operation:
     needs_seed: ClassVar[bool] = False
     puts_together: ClassVar[bool] = False
     plans_rows: ClassVar[bool] = False
+    plans_batches: ClassVar[bool] = False
+    single_shard: ClassVar[str] = ""
     method: ClassVar[str] = ""
     node_name: ClassVar[str] = ""
 

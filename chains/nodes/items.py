@@ -21,6 +21,7 @@ from ...operations.protocol import Context
 from ...samplers.index_maps import Indices
 from ...samplers.protocol import ENDLESS
 from ...sources.provenance import UsedRecord, in_row
+from .budgeted import BudgetBatched
 from .line import Line
 from .node import Get, Node, OnOne, telling_datasets
 from .packed import Packed
@@ -32,6 +33,8 @@ def applied(node: Node, operation: Operation) -> Node:
     Raises:
         TypeError: it cannot be evaluated at an index.
     """
+    if operation.plans_batches:
+        return BudgetBatched.of(node, cast(Any, operation))
     if operation.plans_rows:
         return Packed.of(node, cast(Any, operation), None)
     if operation.takes is not None and operation.one_to_one:

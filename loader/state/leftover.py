@@ -110,6 +110,9 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard:
 
 
 def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> Leaf:
+    if leaf.deals:
+        dealt: Any = leaf.sampler
+        return dataclasses.replace(leaf, sampler=dealt.after(lineage.layers, shard), shard=shard, lineage=lineage)
     order = order_for(leaf.sampler, shard, lineage.order_shards)
     whole = everything(leaf.sampler, order, lineage.order_shards)
     total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
