@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from .reporting import metrics, progress, write_perfetto, write_report
     from .samplers import (
+        Balance,
         BlockShuffle,
         IndexSampler,
         MixSampler,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayRecordDataSource",
     "Auto",
+    "Balance",
     "Batch",
     "BlockShuffle",
     "DataLoader",

@@ -1,5 +1,6 @@
 """Samplers: which record stands at a position. Pure index arithmetic."""
 
+from .balance import Balance
 from .block_shuffle import BlockShuffle
 from .index import IndexSampler, SequentialSampler
 from .mix.sampler import MixSampler
@@ -7,6 +8,7 @@ from .protocol import RecordMetadata, Sampler
 from .sharding import NoSharding, ShardByJaxProcess, ShardOptions
 
 __all__ = [
+    "Balance",
     "BlockShuffle",
     "IndexSampler",
     "MixSampler",
