@@ -247,7 +247,9 @@ def test_a_further_worker_costs_little_memory():
                 next(iterator)
             everyone = everything()
             workers_own = _proportional_bytes([one for one in everyone if one.pid != os.getpid()], "Anon")
-            return workers_own + _proportional_bytes(everyone, "Shmem")  # what this process holds for other tests changes
+            return workers_own + _proportional_bytes(
+                everyone, "Shmem"
+            )  # what this process holds for other tests changes
 
     cost(1)
     one, five = cost(1), cost(5)
