@@ -45,13 +45,7 @@ class ParquetPart:
 
 
 class RowGroups:
-    """All row groups of all files, and how to decode one. Thread-safe, safe to fork.
-
-    Args:
-        filesystem: of pyarrow, or `StoreFiles`.
-        columns: the names of those to decode.
-        files: in their order.
-    """
+    """All row groups of all files, and how to decode some columns of one. Thread-safe, safe to fork."""
 
     def __init__(self, filesystem: Any, columns: tuple[str, ...], files: tuple[ParquetPart, ...]) -> None:
         self.filesystem, self.columns, self.files = filesystem, columns, files
