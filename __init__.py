@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         TFRecordDataSource,
         TokenSource,
         TokenWriter,
+        attention,
     )
     from .tools import Diagnosis, diagnose, diff, trace
 
@@ -113,6 +114,7 @@ __all__ = [
     "TokenSource",
     "TokenWriter",
     "WindowShuffle",
+    "attention",
     "batch_and_pad",
     "check_resume",
     "checkpoint",
