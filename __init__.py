@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         TFRecordDataSource,
         TokenSource,
         TokenWriter,
+        attention,
     )
     from .tools import Diagnosis, diagnose, diff, trace
 
@@ -117,6 +118,7 @@ __all__ = [
     "TokenWriter",
     "WeightedSampler",
     "WindowShuffle",
+    "attention",
     "batch_and_pad",
     "check_resume",
     "checkpoint",
@@ -153,7 +155,7 @@ def __getattr__(name: str) -> Any:
             module = import_module(f"{__name__}.{room}")
             if name in module.__all__:
                 return getattr(module, name)
-    raise import_module(f"{__name__}.migration_hints.package").no_attribute(name)
+    raise import_module(f"{__name__}.migration_hints.hints").no_attribute(name)
 
 
 def __dir__() -> list[str]:
