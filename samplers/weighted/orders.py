@@ -119,11 +119,12 @@ class Orders:
         records = np.empty(len(positions), dtype=np.int64)
         for epoch in np.unique(epochs).tolist():
             chosen = epochs == epoch
-            with self.tables.of(epoch, self._make) as table:
+            with self.tables.of(epoch, self.make) as table:
                 records[chosen] = table[places[chosen]]
         return records
 
-    def _make(self, epoch: int, table: Table) -> None:
+    def make(self, epoch: int, table: Table) -> None:
+        """Write the order of an epoch into a table of its length."""
         _fill(table, self._weights, self._seed, epoch)
 
     def _of_few(self, epochs: Int64s, places: Int64s) -> Int64s:
