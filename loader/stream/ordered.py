@@ -15,7 +15,7 @@ from typing import Protocol
 from ...errors import WorkerCrashedError
 from ..executors.protocol import Executor, Handle
 from ..plan.cursor import Cursor, JoinState
-from ..plan.stages import Stage, spans
+from ..plan.stages import Stage
 from ..work.tasks import Block, Failure, SpanTask
 from .rows import Ended, Pull, Request, span_request
 
@@ -34,9 +34,13 @@ def span_requests(
     stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
 ) -> Iterator[Request]:
     """Requests for the spans of a leaf: those of `ranges` of local positions, each as long as `length` says then."""
-    for start, stop in ranges:
-        for span in spans(start, stop, lambda: length(stage.number)):
-            yield span_request(SpanTask(stage.number, *span, leaf), stage)
+    for first, stop in ranges:
+        start = first
+        while start < stop:
+            size = length(stage.number)  # where it grows, a span is shorter, so that groups end where it does
+            end = min(start + size - (start - first) % size, stop)
+            yield span_request(SpanTask(stage.number, start, end, leaf), stage)
+            start = end
 
 
 class Ordered:
