@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         TFRecordDataSource,
         TokenSource,
         TokenWriter,
+        attention,
     )
     from .tools import Diagnosis, diagnose, diff, trace
 
@@ -113,6 +114,7 @@ __all__ = [
     "TokenSource",
     "TokenWriter",
     "WindowShuffle",
+    "attention",
     "batch_and_pad",
     "check_resume",
     "checkpoint",
@@ -149,7 +151,7 @@ def __getattr__(name: str) -> Any:
             module = import_module(f"{__name__}.{room}")
             if name in module.__all__:
                 return getattr(module, name)
-    raise import_module(f"{__name__}.migration_hints.package").no_attribute(name)
+    raise import_module(f"{__name__}.migration_hints.hints").no_attribute(name)
 
 
 def __dir__() -> list[str]:

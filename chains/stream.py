@@ -52,7 +52,7 @@ class Stream:
         known = [each.name for each in dataclasses.fields(ExecutionOptions)]
         for name in execution:
             if name not in known:
-                from ..migration_hints.arguments import unknown_argument
+                from ..migration_hints.hints import unknown_argument
 
                 raise unknown_argument("IterDataset.with_options", name, [*known, "on_error", "max_errors"])
         changed = dataclasses.replace(self, execution=dataclasses.replace(self.execution, **execution))

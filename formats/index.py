@@ -179,7 +179,6 @@ def _write(place: str, kind: str, index: Index) -> None:
 
 
 def _kept(place: str, kind: IndexKind, stamp: Stamp) -> Index | None:
-    """The index that is kept at a place, if it is whole, undamaged and of this file."""
     try:
         with open(place, "rb") as file:
             if file.readline(len(MAGIC) + len(_MAGICS[-1])) not in _MAGICS:

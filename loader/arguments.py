@@ -48,7 +48,7 @@ def refuse(function: str, unnamed: Sequence[Any], unknown: Iterable[str], known:
     if unnamed:
         raise TypeError(f"headrace.{function} takes its arguments by name: {_FORMS[function]}.")
     for name in unknown:
-        from ..migration_hints.arguments import unknown_argument
+        from ..migration_hints.hints import unknown_argument
 
         raise unknown_argument(function, name, known)
 

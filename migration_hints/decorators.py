@@ -49,7 +49,7 @@ def explained_as(label: str) -> Callable[[FunctionT], FunctionT]:
         def explained(*arguments: Any, **named: Any) -> Any:
             for name in named:
                 if name not in _names_of(function):
-                    from .arguments import unknown_argument
+                    from .hints import unknown_argument
 
                     raise unknown_argument(label, name, _names_of(function))
             return function(*arguments, **named)

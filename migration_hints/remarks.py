@@ -59,7 +59,7 @@ def _message(own: Any, name: str) -> str:
     """The remark on a name that objects of a class do not have, or nothing."""
     if name.startswith("_"):
         return ""
-    from .methods import method_instead
+    from .hints import methods_instead
 
-    remedy = method_instead(own._asked_as, name)
+    remedy = methods_instead(own._asked_as).get(name, "").replace("`", "")
     return f"{own._asked_as} has no {name}(); {remedy}." if remedy else ""

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 import headrace
 from headrace import DataLoader, IndexSampler, IterDataset, MapDataset, load
-from headrace.migration_hints import arguments, methods
+from headrace.migration_hints.hints import methods_instead, tables
 
 SOURCE = [{"text": "abc"[: number % 3], "label": number} for number in range(100)]
 DATASET = MapDataset.source(SOURCE)
@@ -84,10 +84,9 @@ def run(code):
 
 def remedies():
     """Every remedy of every table, by where it stands."""
-    tables = {**methods.METHODS, "arguments of loaders": arguments._OF_LOADERS}
-    tables |= {"arguments of chains": arguments._OF_CHAINS}
-    tables |= {f"arguments of {name}": table for name, table in arguments._OF_ONE.items()}
-    return [(f"{place}: {name}", told) for place, table in tables.items() for name, told in table.items()]
+    found = {f"methods of {kind}": methods_instead(kind) for kind in KINDS}
+    found |= {f"arguments of {owners}": table for owners, table in tables()["arguments"].items()}
+    return [(f"{place}: {names}", told) for place, table in found.items() for names, told in table.items()]
 
 
 CODES = sorted({code for _, told in remedies() for code in re.findall(r"`([^`]+)`", told)})
@@ -108,7 +107,7 @@ def test_a_remedy_has_code_or_says_to_leave_it_out():
     assert all(told.count("`") % 2 == 0 for _, told in remedies())
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in methods.METHODS[kind]])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in methods_instead(kind)])
 def test_a_method_of_another_library_says_what_to_write(kind, name):
     """Asked of the class, of an object, and of one that was pickled; the name is on none of them, and no message is long."""
     thing = {"MapDataset": DATASET, "IterDataset": STREAM}.get(kind, LOADER)
