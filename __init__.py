@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .reporting import metrics, progress, write_perfetto, write_report
     from .samplers import (
         Balance,
+        BalancedSampler,
         BlockShuffle,
         IndexSampler,
         MixSampler,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         SequentialSampler,
         ShardByJaxProcess,
         ShardOptions,
+        WeightedSampler,
     )
     from .sources import (
         ArrayRecordDataSource,
@@ -74,6 +76,7 @@ __all__ = [
     "ArrayRecordDataSource",
     "Auto",
     "Balance",
+    "BalancedSampler",
     "Batch",
     "BlockShuffle",
     "DataLoader",
@@ -115,6 +118,7 @@ __all__ = [
     "TfdsDataSource",
     "TokenSource",
     "TokenWriter",
+    "WeightedSampler",
     "WindowShuffle",
     "attention",
     "batch_and_pad",

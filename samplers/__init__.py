@@ -6,9 +6,12 @@ from .index import IndexSampler, SequentialSampler
 from .mix.sampler import MixSampler
 from .protocol import RecordMetadata, Sampler
 from .sharding import NoSharding, ShardByJaxProcess, ShardOptions
+from .weighted.balanced import BalancedSampler
+from .weighted.sampler import WeightedSampler
 
 __all__ = [
     "Balance",
+    "BalancedSampler",
     "BlockShuffle",
     "IndexSampler",
     "MixSampler",
@@ -18,4 +21,5 @@ __all__ = [
     "SequentialSampler",
     "ShardByJaxProcess",
     "ShardOptions",
+    "WeightedSampler",
 ]
