@@ -128,11 +128,7 @@ def _all_at_once(source: DataSource[Any], many: Callable[[Any], Any]) -> Reader:
 
 
 def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
-    """The records that `__getitems__` of a source returned for `count` keys, as a list, tuple or array.
-
-    Raises:
-        SourceError: it is no sequence of so many records.
-    """
+    """The records that `__getitems__` of a source returned for `count` keys, as a list, tuple or array, or a SourceError."""
     method = f"{type(source).__qualname__}.__getitems__"
     found = _sequence(records, method, count)
     if len(found) != count:
