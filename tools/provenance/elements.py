@@ -35,17 +35,11 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Element:
-    """The records that an element was made of.
+    """The records that an element was made of."""
 
-    Attributes:
-        records: in the order in which they are in the element.
-        leaves: every leaf of its pipeline.
-        ran_from: as of a `Trace`.
-    """
-
-    records: list[Found]
-    leaves: Sequence[Leaf]
-    ran_from: int | None
+    records: list[Found]  # in the order in which they are in the element
+    leaves: Sequence[Leaf]  # every leaf of its pipeline
+    ran_from: int | None  # as of a `Trace`
 
 
 @dataclass(frozen=True)
