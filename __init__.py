@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     )
     from .reporting import metrics, progress, write_perfetto, write_report
     from .samplers import (
+        Balance,
+        BalancedSampler,
         BlockShuffle,
         IndexSampler,
         MixSampler,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         SequentialSampler,
         ShardByJaxProcess,
         ShardOptions,
+        WeightedSampler,
     )
     from .sources import (
         ArrayRecordDataSource,
@@ -72,6 +75,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayRecordDataSource",
     "Auto",
+    "Balance",
+    "BalancedSampler",
     "Batch",
     "BlockShuffle",
     "DataLoader",
@@ -113,6 +118,7 @@ __all__ = [
     "TfdsDataSource",
     "TokenSource",
     "TokenWriter",
+    "WeightedSampler",
     "WindowShuffle",
     "attention",
     "batch_and_pad",
