@@ -49,7 +49,7 @@ from headrace.errors import EmptyStreamError, NothingPassesError, WorkerCrashedE
 from headrace.loader import iterator as iterator_module
 from headrace.loader.executors import inline
 from headrace.loader.executors.fake import FakeTransport, Faults
-from headrace.loader.executors.pool.pooled import PooledExecutor
+from headrace.loader.executors.pooled import PooledExecutor
 
 MOST = 16
 """Elements of a stream that are looked at."""

@@ -16,7 +16,7 @@ from .protocol import Executor
 
 if TYPE_CHECKING:
     from .auto import Team
-    from .pool.pooled import PooledExecutor
+    from .pooled import PooledExecutor
     from .tuner import Tuning
 
 
@@ -59,7 +59,7 @@ def _team_of(pipeline: Pipeline, options: ExecutionOptions, observer: Observer, 
 def _on_processes(
     pipeline: Pipeline, options: ExecutionOptions, observer: Observer, workers: int | None = None
 ) -> PooledExecutor:
-    from .pool.pooled import PooledExecutor
+    from .pooled import PooledExecutor
     from .processes.transport import ProcessTransport
 
     return PooledExecutor(pipeline, options, observer, ProcessTransport(pipeline, options, observer.slabs, workers))
@@ -70,7 +70,7 @@ def _on_ray(pipeline: Pipeline, options: ExecutionOptions, observer: Observer) -
         import ray  # noqa: F401
     except ImportError as error:
         raise MissingExtraError('worker_kind="ray" needs ray; pip install "headrace[ray]".') from error
-    from .pool.pooled import PooledExecutor
+    from .pooled import PooledExecutor
     from .ray.transport import RayTransport
     from .ray.worker import RayWorker
 

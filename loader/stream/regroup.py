@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...errors import EmptyStreamError
 from ..plan.cursor import Cursor
 from ..plan.stages import Stage
-from ..work.tasks import Failure, GroupTask, RowRange
+from ..work.tasks import Failure, GroupTask
 from .provenance import Provenance
 from .pull import Ended, Pull
 from .rows import BlockRows, Request, Rows, RowsOf
@@ -109,7 +109,7 @@ class Regroup:
         self._size = self._size_of_next()
         rows, order = _of_blocks(parts)
         first, at, _ = parts[0]
-        ranges = tuple(RowRange(block.number, begin, end) for block, begin, end in rows)
+        ranges = tuple((block.number, begin, end) for block, begin, end in rows)
         task = GroupTask(self._stage.number, ranges, order, first.number + at, self._former)
         inputs = tuple((run.origin, begin, end) for run, begin, end in parts)
         origin = Provenance(self._stage, start, stop, inputs=inputs, alone=self._each_alone)

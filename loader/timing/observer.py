@@ -1,22 +1,32 @@
 """Adds up, in the user's process, what workers noted of their tasks, what became of them, and who waited for whom.
 
 In: blocks as they are taken, and what happens to workers. Out: sums, and the last tasks one by one. A task costs a row in the
-ledger; rows are added up when there are many, or when somebody asks.
+ledger; rows are added up when there are many, or when somebody asks. They lie in memory that is used again and again: objects
+that are kept would cost several times as much, in memory that no cache holds.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from struct import Struct
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from .snapshot import Snapshot, StageNames, WorkerStats
-from .sums import KEPT, Ledger, StageSums, worker_stats
-from .times import TaskEvent, TaskTimes, WorkerEvent
+from .sums import Rows, StageSums, worker_stats
+from .times import Moments, TaskEvent, TaskTimes, WorkerEvent
+
+KEPT = 2000
+"""Tasks. Chosen: some seconds of many small ones, in a quarter of a megabyte."""
+
+_INTS = ("block", "stage", "start", "stop", "worker", "inputs", "rows", "nbytes", "tasks")
+_FLOATS = ("submitted", "asked", "taken", "began", "ended", "reading", "packing", "under_way")
+_ROW = Struct(f"={len(_INTS)}q{len(_FLOATS)}d")
+_DTYPE = np.dtype([*((name, "=i8") for name in _INTS), *((name, "=f8") for name in _FLOATS)])
 
 KEPT_EVENTS = 200
 """Starts and ends of workers that are kept. Chosen."""
@@ -68,6 +78,36 @@ class Waits:
         self._pauses = 0.0, 0.0
 
 
+class Ledger:
+    """Rows are written by one thread; `count` of them so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._memory = bytearray(KEPT * _ROW.size)
+        self._rows: Rows = np.frombuffer(self._memory, _DTYPE)
+
+    def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
+        """Write a row in the place of the oldest one."""
+        worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _ = times
+        at = self.count % KEPT * _ROW.size
+        ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks
+        _ROW.pack_into(self._memory, at, *ints, *moments, began, ended, reading, packing, under_way)
+        self.count += 1
+
+    def last_tasks(self) -> Iterator[tuple[Any, ...]]:
+        """Block, stage, start, stop, worker, moments and, in the order of `TaskTimes`, the times of the last tasks."""
+        for row in self.since(0).tolist():
+            block, stage, start, stop, worker, inputs, rows, nbytes, tasks = row[: len(_INTS)]
+            *moments, began, ended, reading, packing, under_way = row[len(_INTS) :]
+            times = began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks
+            yield block, stage, start, stop, worker, moments, times
+
+    def since(self, number: int) -> Rows:
+        """A copy of the rows from this number on, at most the last `KEPT`, oldest first."""
+        count = self.count
+        return self._rows[np.arange(max(number, count - KEPT, 0), count) % KEPT]
+
+
 class Observer:
     """Watches one iterator from its start, or from a state on. Its thread makes notes; any may ask."""
 
@@ -93,7 +133,7 @@ class Observer:
         start, stop = (task.start, task.stop) if hasattr(task, "start") else (0, times.inputs)
         self._ledger.write(number, task.stage, start, stop, times, block.moments)
         if hasattr(task, "rows"):
-            self._made_of.append((number, tuple(dict.fromkeys(rows.block for rows in task.rows))))
+            self._made_of.append((number, tuple(dict.fromkeys(block for block, _, _ in task.rows))))
         if times.look is not None:
             with self._adding:
                 self.stage(task.stage).add_look(times.look, times.tasks)

@@ -7,28 +7,44 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.fields import replaced
 from ..timing.times import Moments, TaskTimes
 from .notices import Told
 
 
-@dataclass(slots=True)
 class Failure:
-    """A task could not be finished."""
+    """A task could not be finished. From another process the error comes encoded: it may be of a class of the user's."""
 
-    error: Exception  # with notes that say where in the stream it happened
+    __slots__ = ("_encoded", "_error")
+
+    def __init__(self, error: Exception | None, encoded: bytes = b"") -> None:
+        self._error = error  # with notes that say where in the stream it happened; None: it is encoded
+        self._encoded = encoded
+
+    @property
+    def error(self) -> Exception:
+        """The exception; that of another process is decoded each time."""
+        if self._error is not None:
+            return self._error
+        from ...common.remote_errors import decode  # cloudpickle takes 10 ms of an import
+
+        return decode(self._encoded)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from ...common.remote_errors import encode
+
+        return Failure, (None, self._encoded if self._error is None else encode(self._error))
 
 
 Ints: TypeAlias = "array[int]"
-
-PackedTags = tuple[bytes, bytes, list[int], bool]
-"""`RowOrigins` on their way between processes: for pickle, which takes ten times as long for the object. No rows: all are 0."""
 
 
 def _ints() -> Ints:
@@ -87,19 +103,19 @@ class RowOrigins:
             [self.packed_rows[number] for number in numbers] if self.packed_rows else [],
         )
 
-    def packed(self) -> PackedTags:
-        """The same, to be sent."""
-        return self.inputs.tobytes(), self.positions.tobytes(), self.rows if any(self.rows) else [], self.open
-
-    @classmethod
-    def unpacked(cls, packed: PackedTags) -> RowOrigins:
-        """The columns that were packed."""
-        inputs, positions = (array("q", data) for data in packed[:2])
-        return cls(inputs, positions, packed[2] or [0] * len(inputs), packed[3])
+    def __reduce__(self) -> tuple[Any, ...]:
+        rows = self.rows if any(self.rows) else []
+        return _from_bytes, (self.inputs.tobytes(), self.positions.tobytes(), rows, self.open)
 
     def cut(self, count: int) -> None:
         """Keep the tags of the first rows only."""
         del self.inputs[count:], self.positions[count:], self.rows[count:], self.packed_rows[count:]
+
+
+def _from_bytes(inputs: bytes, positions: bytes, rows: list[int], is_open: bool) -> RowOrigins:
+    """`RowOrigins` from another process; no rows: all are 0."""
+    numbers = array("q", inputs)
+    return RowOrigins(numbers, array("q", positions), rows or [0] * len(numbers), is_open)
 
 
 class SourceState(NamedTuple):
@@ -126,6 +142,9 @@ class BlockHeader:
     nbytes: int = 0  # … and bytes of its rows
 
 
+_IN_HEADER = attrgetter(*(one.name for one in fields(BlockHeader)))
+
+
 class Block(BlockHeader):
     """A header and the rows, in order: here, or where a transport has them until somebody wants them here."""
 
@@ -144,6 +163,19 @@ class Block(BlockHeader):
         self.rows: Any = None  # a transport's `Rows`; None: they are here
         self.parts = parts  # tasks that are to be done in place of this one, which was not done
         self.moments: Moments = (0.0, 0.0, 0.0)
+
+    @property
+    def header(self) -> tuple[Any, ...]:
+        """The values of the header, to be sent: pickle takes ten times as long for an object."""
+        return _IN_HEADER(self)  # type: ignore[no-any-return]
+
+    @classmethod
+    def received(cls, header: tuple[Any, ...], rows: Any) -> Block:
+        """A block that was sent, whose rows are where a transport has them."""
+        block = cls(())
+        BlockHeader.__init__(block, *header)
+        block.rows = rows
+        return block
 
     @property
     def elements(self) -> Any:
@@ -169,12 +201,8 @@ class SpanTask(NamedTuple):
     only: int | None = None  # the place in its one window of the only element that is kept; None: all are
 
 
-class RowRange(NamedTuple):
-    """Rows `[start, stop)` of a block that an earlier task gave, by the number of that block."""
-
-    block: int
-    start: int
-    stop: int
+RowRange: TypeAlias = tuple[int, int, int]
+"""Number of a block that an earlier task gave, and which of its rows: `[start, stop)`."""
 
 
 class GroupTask(NamedTuple):
@@ -205,14 +233,16 @@ def input_count(task: Task) -> int:
     """The number of positions or rows that a task is about."""
     if isinstance(task, SpanTask):
         return task.stop - task.start
-    return sum(rows.stop - rows.start for rows in task.rows)
+    return sum(stop - start for _, start, stop in task.rows)
 
 
 def single_rows(task: GroupTask) -> list[GroupTask]:
     """A task for each of the rows of one, in their order."""
-    rows = [RowRange(some.block, row, row + 1) for some in task.rows for row in range(some.start, some.stop)]
+    rows = [(block, row, row + 1) for block, start, stop in task.rows for row in range(start, stop)]
     order = range(len(rows)) if task.order is None else np.frombuffer(task.order, dtype=np.int32).tolist()
-    return [task._replace(rows=(rows[row],), order=None, first=task.first + number) for number, row in enumerate(order)]
+    return [
+        replaced(task, rows=(rows[row],), order=None, first=task.first + number) for number, row in enumerate(order)
+    ]
 
 
 RecordsAhead: TypeAlias = "Callable[[], ReadRecords | None]"

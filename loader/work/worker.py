@@ -194,7 +194,7 @@ class Worker:
         failed = True
         try:
             if isinstance(task, GroupTask):
-                parts = [(blocks[rows.block], rows.start, rows.stop) for rows in task.rows]
+                parts = [(blocks[block], start, stop) for block, start, stop in task.rows]
                 block = self._chain_for(task.stage, input_count(task)).run_group(task, parts)
             elif read is None and task.stop - task.start > self._span(task):
                 block = self._run_one_by_one(task)

@@ -13,7 +13,7 @@ from test_pool import _jobs, _pool
 
 from headrace import Auto, Batch, DataLoader, Filter, IndexSampler, load
 from headrace.loader.executors import auto
-from headrace.loader.executors.pool.pool import Give, Kill, Spawn, WorkerPool
+from headrace.loader.executors.pool import Give, Kill, Spawn, WorkerPool
 from headrace.loader.executors.thread_pool import Pool
 from headrace.loader.executors.tuner import ENOUGH, Setting, Stretch, Tuner, Tuning
 from headrace.loader.options import ExecutionOptions

@@ -11,11 +11,10 @@ import simulate
 from headrace import DataLoader, IndexSampler, MapTransform
 from headrace.errors import WorkerCrashedError
 from headrace.loader import iterator as iterator_module
-from headrace.loader.executors import inline
+from headrace.loader.executors import inline, pooled
 from headrace.loader.executors.fake import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError
-from headrace.loader.executors.pool import pooled
-from headrace.loader.executors.pool.pool import WorkerPool
-from headrace.loader.executors.pool.pooled import PooledExecutor
+from headrace.loader.executors.pool import WorkerPool
+from headrace.loader.executors.pooled import PooledExecutor
 from headrace.loader.executors.transport import Message
 from headrace.loader.state import resume
 from headrace.loader.state.loader_state import LoaderState

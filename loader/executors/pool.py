@@ -25,8 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from ...work.tasks import Block
-from ..transport import AllEnded, Answered, Ended, Event, Lost, Ready, Room
+from ..work.tasks import Block
+from .transport import AllEnded, Answered, Ended, Event, Lost, Ready, Room
 
 MAX_TRIES = 3
 

@@ -17,17 +17,16 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from ....errors import WorkerCrashedError
-from ...options import ExecutionOptions
-from ...plan.pipeline import Pipeline
-from ...timing.observer import Observer
-from ...work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task, input_count
-from ..pace import Budget, Pace, limits_of, tasks_ahead
-from ..protocol import Executor, window_of
-from ..transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, Rows, Store, Transport
+from ...errors import WorkerCrashedError
+from ..options import ExecutionOptions
+from ..plan.pipeline import Pipeline
+from ..timing.observer import Observer
+from ..work.tasks import NO_BLOCKS, Block, Blocks, SpanTask, Task, input_count
 from .failed_tasks import given_up, inputs_of, parts_of
-from .messages import message_of
+from .pace import Budget, Pace, limits_of, tasks_ahead
 from .pool import MAX_TRIES, Action, Divide, Fail, Finish, Give, GiveUp, Job, Kill, Restart, Spawn, Warn, WorkerPool
+from .protocol import Executor, window_of
+from .transport import AllEnded, Answered, Ended, Event, Lost, Message, Room, Rows, Store, Transport
 
 LOGGER = logging.getLogger("headrace")
 
@@ -325,7 +324,7 @@ class PooledExecutor(Executor):
                 self.make_again(rows)
             return
         tasks = [handle.task for handle in handles]
-        self._transport.send(worker, message_of(tasks, blocks, self._rows_of) if blocks else Message(tasks))
+        self._transport.send(worker, Message.of(tasks, blocks, self._rows_of) if blocks else Message(tasks))
 
     def _finish(self, handle: PooledHandle, block: Block) -> None:
         if self._pace.note(handle.task, block.seconds, block.waited, block.count, block.nbytes):
