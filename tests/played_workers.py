@@ -176,6 +176,6 @@ def _rows(rows: Any) -> list[Any]:
 
 
 def _answer(rows: list[Any], tags: RowOrigins) -> tuple[Any, Encoded, list[tuple[int, int]]]:
-    block = Block(rows, tags)
+    block = Block.of(rows, tags)
     block.seconds = 1e-3
     return block.header, ([], pickle.dumps(rows)), []

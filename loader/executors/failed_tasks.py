@@ -53,8 +53,8 @@ def given_up(task: Task, blocks: Blocks, pipeline: Pipeline, reason: str) -> Blo
     error = WorkerCrashedError(f"a worker {reason} at the same task: {told_of}.")
     tags = None if pipeline.aligned else RowOrigins()
     if pipeline.skips_errors:
-        return Block([], tags, skipped=[told(error)])
-    return Block([], tags, Failure(error))
+        return Block.of([], tags, skipped=[told(error)])
+    return Block.of([], tags, Failure(error))
 
 
 def _told(task: Task, blocks: Blocks, pipeline: Pipeline) -> str:

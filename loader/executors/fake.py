@@ -286,12 +286,12 @@ class FakeTransport(Transport):
         try:
             data = pickle.dumps(block.elements)
         except Exception as error:
-            block = Block([], None if block.tags is None else RowOrigins(), Failure(error))
+            block = Block.of([], None if block.tags is None else RowOrigins(), Failure(error))
             data = pickle.dumps([])
         rows = FakeRows(data)
         if self.may_lose_rows:
             self._rows.append((worker, rows))
-        done = Block.received(pickle.loads(pickle.dumps(block.header)), rows)
+        done = Block(*pickle.loads(pickle.dumps(block.header)), rows)
         done.seconds, done.waited, done.nbytes = self._chance.random() * 0.01, 0.0, len(data)
         return done
 

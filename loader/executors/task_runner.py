@@ -59,11 +59,11 @@ class TaskRunner(Generic[T]):
     ) -> tuple[tuple[Any, ...], T]:
         """Do a task: its header, and its rows."""
         began = perf_counter()
-        block = Block([], failure=self._unready) if self._unready else self._worker.run(task, blocks, reading)
+        block = Block(failure=self._unready) if self._unready else self._worker.run(task, blocks, reading)
         try:
             block, (rows, block.nbytes) = _encoded(block, task, self._pipeline, self._encode)
         except Exception as failure:
-            block = Block([], None if block.tags is None else RowOrigins(), Failure(failure))
+            block = Block.of([], None if block.tags is None else RowOrigins(), Failure(failure))
             rows, _ = self._encode([])
         ended = perf_counter()
         block.seconds = ended - began

@@ -78,7 +78,7 @@ class Message(NamedTuple):
 
 def named_blocks(named: Iterable[NamedRows], load: Callable[[Any], Any]) -> Blocks:
     """In a worker: the blocks whose rows a message names, once `load` has brought these here."""
-    return {one.block: Block(load(one.rows)[one.first : one.last], one.tags) for one in named}
+    return {one.block: Block.of(load(one.rows)[one.first : one.last], one.tags) for one in named}
 
 
 class Ready(NamedTuple):

@@ -38,24 +38,21 @@ class Waits:
     def __init__(self) -> None:
         self._seconds = 0.0  # of the waits that ended
         self._since = self._until = 0.0
-        self._began: float | None = None  # the wait that has not ended
+        self.began: float | None = None  # the wait that has not ended, in seconds of `time.perf_counter`
         self._pauses = 0.0, 0.0  # the two longest times away: the second longest, and the longest
-
-    def begin(self, now: float) -> None:
-        """A wait begins, in seconds of `time.perf_counter`."""
-        self._since = self._since or now
-        self._began = now
-        if self._until and now - self._until > self._pauses[0]:
-            away = now - self._until
-            self._pauses = min(away, self._pauses[1]), max(away, self._pauses[1])
 
     def end(self, now: float) -> None:
         """The wait that had begun ends."""
-        self._seconds, self._until, self._began = self.until(now), now, None
+        began = now if self.began is None else self.began
+        self._since = self._since or began
+        away = began - (self._until or began)
+        if away > self._pauses[0]:
+            self._pauses = self._with(away)
+        self._seconds, self._until, self.began = self.until(now), now, None
 
     def until(self, now: float) -> float:
         """Seconds that were waited, those of a wait that has not ended included."""
-        began = self._began
+        began = self.began
         return self._seconds + (0.0 if began is None else now - began)
 
     @property
@@ -71,11 +68,15 @@ class Waits:
     @property
     def paused(self) -> float:
         """Seconds of the two longest times that the user was away, since they were last forgotten."""
-        return sum(self._pauses)
+        return sum(self._pauses if self.began is None else self._with(self.began - (self._until or self.began)))
+
+    def _with(self, away: float) -> tuple[float, float]:
+        second, longest = sorted((*self._pauses, away))[1:]
+        return second, longest
 
     def forget_pauses(self) -> None:
         """Look for the longest times anew."""
-        self._pauses = 0.0, 0.0
+        self._pauses, self._until = (0.0, 0.0), self._until if self.began is None else self.began
 
 
 class Ledger:

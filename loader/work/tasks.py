@@ -127,8 +127,12 @@ class SourceState(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class BlockHeader:
-    """All that is known of the rows that came out of a task. This is what crosses from a worker, beside the rows."""
+class Block:
+    """The rows that came out of a task, in order, and all that is known of them.
+
+    The rows are here, or where a transport has them until somebody wants them here. All up to `rows` is the header: that
+    crosses from a worker, beside the rows.
+    """
 
     count: int = 0  # of the rows
     tags: RowOrigins | None = None  # their origin; None where unit i gave row i
@@ -140,54 +144,37 @@ class BlockHeader:
     times: TaskTimes | None = None  # of the task; None where nothing is timed
     seconds: float = 0.0  # that the task took, if it was done elsewhere …
     nbytes: int = 0  # … and bytes of its rows
+    rows: Any = None  # a transport's `Rows`; None: they are here
+    here: Any = ()  # these
+    parts: Sequence[Task] = ()  # tasks that are to be done in place of this one, which was not done
+    moments: Moments = (0.0, 0.0, 0.0)
 
-
-_IN_HEADER = attrgetter(*(one.name for one in fields(BlockHeader)))
-
-
-class Block(BlockHeader):
-    """A header and the rows, in order: here, or where a transport has them until somebody wants them here."""
-
-    __slots__ = ("_elements", "moments", "parts", "rows")
-
-    def __init__(
-        self,
-        elements: Any,
-        tags: RowOrigins | None = None,
-        failure: Failure | None = None,
-        skipped: Sequence[str] = (),
-        parts: Sequence[Task] = (),
-    ) -> None:
-        super().__init__(len(elements), tags, failure, skipped)
-        self._elements = elements
-        self.rows: Any = None  # a transport's `Rows`; None: they are here
-        self.parts = parts  # tasks that are to be done in place of this one, which was not done
-        self.moments: Moments = (0.0, 0.0, 0.0)
+    @classmethod
+    def of(
+        cls, elements: Any, tags: RowOrigins | None = None, failure: Failure | None = None, skipped: Sequence[str] = ()
+    ) -> Block:
+        """A block of rows that are here."""
+        return cls(len(elements), tags, failure, skipped, here=elements)
 
     @property
     def header(self) -> tuple[Any, ...]:
-        """The values of the header, to be sent: pickle takes ten times as long for an object."""
+        """The header, to be sent: `Block(*header, rows)` is the block again. Pickle takes ten times as long for an object."""
         return _IN_HEADER(self)  # type: ignore[no-any-return]
-
-    @classmethod
-    def received(cls, header: tuple[Any, ...], rows: Any) -> Block:
-        """A block that was sent, whose rows are where a transport has them."""
-        block = cls(())
-        BlockHeader.__init__(block, *header)
-        block.rows = rows
-        return block
 
     @property
     def elements(self) -> Any:
-        """The rows: a list; `StackedRows` on their way between processes."""
+        """The rows, which are here from now on: a list; `StackedRows` on their way between processes."""
         if self.rows is not None:
-            self._elements, self.rows = self.rows.load(), None
-        return self._elements
+            self.here, self.rows = self.rows.load(), None
+        return self.here
 
     @elements.setter
     def elements(self, elements: Any) -> None:
-        self._elements = elements
+        self.here = elements
         self.count = len(elements)
+
+
+_IN_HEADER = attrgetter(*(one.name for one in fields(Block)[:10]))
 
 
 class SpanTask(NamedTuple):

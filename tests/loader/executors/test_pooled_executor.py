@@ -59,7 +59,7 @@ def _block(task):
     found = list(range(task.start, task.stop)) if isinstance(task, SpanTask) else ["done"]
     for unit, position in enumerate(found):
         tags.add(unit, position if isinstance(task, SpanTask) else 0, 0)
-    block = Block(found, tags)
+    block = Block.of(found, tags)
     block.rows = PlayedRows(found)
     return block
 

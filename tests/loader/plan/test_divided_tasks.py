@@ -44,7 +44,7 @@ class Dividing:
         parts = parts_of(task, self._pipeline)
         if parts == [task]:
             return _Done(self._worker.run(task, blocks))
-        return _Done(Block([], parts=parts))
+        return _Done(Block(parts=parts))
 
     def close(self) -> None:
         """Nothing is open."""
