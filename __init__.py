@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from .reporting import metrics, progress, write_perfetto, write_report
     from .samplers import (
+        BalancedSampler,
         BlockShuffle,
         IndexSampler,
         MixSampler,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         SequentialSampler,
         ShardByJaxProcess,
         ShardOptions,
+        WeightedSampler,
     )
     from .sources import (
         ArrayRecordDataSource,
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
         TFRecordDataSource,
         TokenSource,
         TokenWriter,
+        attention,
     )
     from .tools import Diagnosis, diagnose, diff, trace
 
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayRecordDataSource",
     "Auto",
+    "BalancedSampler",
     "Batch",
     "BlockShuffle",
     "DataLoader",
@@ -112,7 +116,9 @@ __all__ = [
     "TfdsDataSource",
     "TokenSource",
     "TokenWriter",
+    "WeightedSampler",
     "WindowShuffle",
+    "attention",
     "batch_and_pad",
     "check_resume",
     "checkpoint",

@@ -61,6 +61,10 @@ class PackError(HeadraceError, ValueError):
     """Elements cannot be packed: a leaf is no array of tokens, is unlike that of other elements, or is too long."""
 
 
+class LengthsError(HeadraceError, ValueError):
+    """Lengths or costs of records are not known, or cannot be: one is negative, NaN or not whole, or records have none."""
+
+
 class PromotionWarning(UserWarning):
     """Numbers of several dtypes came together in a batch, which has a dtype that none of them may have."""
 

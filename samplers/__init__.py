@@ -5,8 +5,11 @@ from .index import IndexSampler, SequentialSampler
 from .mix.sampler import MixSampler
 from .protocol import RecordMetadata, Sampler
 from .sharding import NoSharding, ShardByJaxProcess, ShardOptions
+from .weighted.balanced import BalancedSampler
+from .weighted.sampler import WeightedSampler
 
 __all__ = [
+    "BalancedSampler",
     "BlockShuffle",
     "IndexSampler",
     "MixSampler",
@@ -16,4 +19,5 @@ __all__ = [
     "SequentialSampler",
     "ShardByJaxProcess",
     "ShardOptions",
+    "WeightedSampler",
 ]

@@ -5,6 +5,7 @@ Importing this room imports none of the file formats' libraries; each is importe
 
 from typing import TYPE_CHECKING
 
+from ..common.costs import attention
 from ..common.lazy_exports import names_from
 from .accepted import as_source
 from .memory import MemorySource
@@ -40,6 +41,7 @@ __all__ = [
     "TokenSource",
     "TokenWriter",
     "as_source",
+    "attention",
     "fingerprint_of",
     "reader_of",
 ]

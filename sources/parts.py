@@ -23,9 +23,6 @@ FoundT = TypeVar("FoundT")
 def of_each(look: Callable[[PartT], FoundT], parts: Sequence[PartT]) -> list[FoundT]:
     """Returns what `look` finds of each part, in their order. It is called on several threads, once for equal parts.
 
-    Raises:
-        Exception: what `look` raises, of the first part in their order.
-
     >>> of_each(len, ["one", "three", "one"])
     [3, 5, 3]
     """

@@ -15,6 +15,8 @@ A source needs `__len__` and `__getitem__`. What it has besides is used where it
 | `file_count` | in how many files the records lie, for `headrace.diagnose` |
 | `records_together` | how many records are decompressed to read one, for `headrace.diagnose` |
 | `lengths` | how long the arrays of records are, `int64[records]` or a dict of these by leaf, so that packing can be planned |
+| `lengths_by(name)` | `int64[records]`: how long a field of the records is, or the whole number in it |
+| `record_bytes` | `int64[records]`: the sizes of the records in their files |
 | `file_place(key)` | where a record lies in which file, a `FilePlace` or None, for `headrace.trace` |
 | `made_of(key)` | the records of other sources that a record is made of, `UsedRecord`s, for `headrace.trace` |
 | `columns` | the tree of arrays of a columnar source (one leading axis), so that a batch is one `np.take` |
@@ -126,11 +128,7 @@ def _all_at_once(source: DataSource[Any], many: Callable[[Any], Any]) -> Reader:
 
 
 def all_of(records: Any, source: DataSource[Any], count: int) -> Sequence[Any]:
-    """The records that `__getitems__` of a source returned for `count` keys, as a list, tuple or array.
-
-    Raises:
-        SourceError: it is no sequence of so many records.
-    """
+    """The records that `__getitems__` of a source returned for `count` keys, as a list, tuple or array, or a SourceError."""
     method = f"{type(source).__qualname__}.__getitems__"
     found = _sequence(records, method, count)
     if len(found) != count:

@@ -149,11 +149,7 @@ def _first_process() -> int:
 
 
 def _check_process() -> None:
-    """Say that a library whose threads were lost in a fork cannot be used.
-
-    Raises:
-        SourceError: this process was forked from one that used the library already.
-    """
+    """Raise in a process that was forked from one that used the library: its threads were lost in the fork."""
     if _first_process() != os.getpid():
         raise SourceError(
             "this process was forked from one that had read remote files, whose threads are lost in a fork, so that it cannot "

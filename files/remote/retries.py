@@ -25,12 +25,7 @@ ResultT = TypeVar("ResultT")
 
 
 def ask(url: str, options: StorageOptions, question: Callable[[FileStore, str], ResultT]) -> ResultT:
-    """Ask a store until there is an answer.
-
-    Args:
-        url: the file that it is asked about.
-        options: say how many times at most.
-        question: makes one request of a store, about a key.
+    """Ask a store about a file until there is an answer, at most as often as the options say.
 
     Raises:
         SourceNotFoundError: the answer is that there is no such file.

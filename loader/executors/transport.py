@@ -31,10 +31,10 @@ class Rows(Protocol):
         """
 
     def load(self) -> list[Any] | None:
-        """The rows in the user's process, as a list; it may take over what this object holds.
+        """The rows in the user's process, as a list. Their memory may be shared with what this object holds.
 
-        Called on the consumer's thread, once; again only after None, which says that the rows are lost, or were not here
-        within a second. After None the loop polls, and looks at `lost`. Never raises for a lost row.
+        Called on the consumer's thread, once or twice; and again after None, which says that the rows are lost, or were not
+        here within a second. After None the loop polls, and looks at `lost`. Never raises for a lost row.
         """
 
 

@@ -168,6 +168,10 @@ class Block:
             self.here, self.rows = self.rows.load(), None
         return self.here
 
+    def look(self) -> Any:
+        """The rows, which stay where they are: tasks may still name them."""
+        return self.here if self.rows is None else self.rows.load()
+
     @elements.setter
     def elements(self, elements: Any) -> None:
         self.here = elements

@@ -20,12 +20,7 @@ _FEW = 4
 
 
 class Form:
-    """The columns that row groups share, and how their values are made.
-
-    Args:
-        names: the columns of a row.
-        kinds: their types (`pyarrow.DataType`).
-    """
+    """The columns that row groups share, by name and type (`pyarrow.DataType`), and how their values are made."""
 
     def __init__(self, names: Sequence[str], kinds: Sequence[Any]) -> None:
         import pyarrow as pa
@@ -49,14 +44,9 @@ class Form:
 
 
 class DecodedRows:
-    """A decoded row group. Thread-safe.
+    """A decoded row group, from a table with at least the columns of `form`. Thread-safe.
 
-    Args:
-        table: of pyarrow, with at least the columns of `form`.
-        form: how its columns are converted.
-
-    Attributes:
-        nbytes: bytes in memory when all columns are converted.
+    `nbytes` are the bytes in memory when all columns are converted.
     """
 
     _rows: _Unconverted | _Converted

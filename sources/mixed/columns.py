@@ -19,17 +19,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Records of several parts, those of each part together.
-
-    Attributes:
-        slices: part, start and stop of each group.
-        indices: of the records within their parts, group by group.
-        back: where each of the records that were asked for stands among them.
-    """
+    """Records of several parts, those of each part together."""
 
     slices: list[tuple[int, int, int]]
+    """Part, start and stop of each group."""
     indices: Int64s
+    """Of the records within their parts, group by group."""
     back: Int64s
+    """Where each of the records that were asked for stands among them."""
 
 
 def grouped(parts: Int64s, indices: Int64s) -> Groups:

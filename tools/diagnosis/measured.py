@@ -210,10 +210,9 @@ class Measured:
         """Number of rows in the element of a step, as a user counts them."""
         return self.rows or self.records
 
-    @property
-    def places(self) -> int:
-        """Places that read ahead, each for itself: processes, or actors."""
-        return max(self.workers, 1) if self.worker_kind != "thread" else 1
+    def places(self, workers: int | None = None) -> int:
+        """Places that read ahead, each for itself: processes, or actors; maybe with another number of workers."""
+        return 1 if self.worker_kind == "thread" else max(self.workers if workers is None else workers, 1)
 
     @property
     def reads_ahead(self) -> bool:

@@ -213,7 +213,7 @@ def _with_source(loop: Measured, pipeline: Pipeline, execution: ExecutionOptions
 def _room(loop: Measured) -> float:
     """Seconds of a step in which places that work may have read, beside their other work: alone, a read may take longer."""
     others = loop.work - loop.seconds_of("reading") + (loop.own if loop.workers == 0 else 0.0)
-    return max(loop.places * loop.elapsed - others, 0.0)
+    return max(loop.places() * loop.elapsed - others, 0.0)
 
 
 def _with_sampler(loop: Measured) -> Measured:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ...common.redaction import redacted
 from ...common.validation import whole_number
+from ...errors import TraceError
 from ...loader.plan.leaf import Leaf
 from ...loader.state.loader_state import LoaderState
 from ...samplers.mix.sampler import MixSampler
+from ...samplers.weighted.sampler import WeightedSampler
 from ...sources.provenance import FilePlace, TokenSpan
 from .elements import Element, Found, Search
 from .streams import Described, iterator_of, states_of
@@ -64,6 +67,7 @@ class Trace:
         ran_from: the step from which the pipeline was run to find out, as what comes decides what is in a step; None:
             arithmetic told it.
         records: in the order in which they stand in the elements of the shards.
+        weights: digests of the weights that drew them, and from which position on these held, where a `WeightedSampler` did.
     """
 
     step: int
@@ -72,6 +76,7 @@ class Trace:
     epochs: dict[str, int]
     ran_from: int | None
     records: tuple[TracedRecord, ...]
+    weights: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain values for JSON."""
@@ -87,6 +92,7 @@ class Trace:
         if self.epochs:
             names = (f"{epoch}{f' of {name}' if name else ''}" for name, epoch in self.epochs.items())
             yield f"Epoch {', '.join(names)}"
+        yield from (f"Drawn by {weights}" for weights in self.weights)
         if self.ran_from is None:
             yield "Found by arithmetic; nothing was read."
         else:
@@ -156,7 +162,8 @@ def trace(
         strict: False goes on although source, sampler or operations are not those of the state.
 
     Raises:
-        TraceError: the stream ends before, or the step was left out, or is one of before shards or batch size changed.
+        TraceError: the stream ends before, or the step was left out, or is one of before shards, batch size or weights
+            changed.
         CheckpointError: the state cannot be read, or is that of another pipeline.
         TypeError: the loader is none, or what is passed is of another kind.
 
@@ -179,7 +186,28 @@ def trace(
         found.append(search.found(step))
     ran = [one.ran_from for one in found if one.ran_from is not None]
     records = [_traced(each, index) for index, one in zip(told, found) for each in one.records]
-    return Trace(step, tuple(told), count, _latest(map(_epochs, found)), min(ran, default=None), tuple(records))
+    weights = tuple(dict.fromkeys(chain.from_iterable(map(_weights, found))))
+    return Trace(
+        step, tuple(told), count, _latest(map(_epochs, found)), min(ran, default=None), tuple(records), weights
+    )
+
+
+def _weights(element: Element) -> list[str]:
+    """The weights that drew the records of an element, in words.
+
+    Raises:
+        TraceError: others did, of a former run.
+    """
+    samplers = {number: element.leaves[number].sampler for number in {found.leaf for found in element.records}}
+    weighted = {number: sampler for number, sampler in samplers.items() if isinstance(sampler, WeightedSampler)}
+    for found in element.records:
+        former = weighted[found.leaf].former_weights(found.position) if found.leaf in weighted else None
+        if former is not None:
+            raise TraceError(
+                f"position {found.position:,} was drawn by other weights, {former}, in a former run; trace the step with a "
+                "loader of those weights, and a state of that run."
+            )
+    return [sampler.weights_told for sampler in weighted.values()]
 
 
 def _shards(described: Described, states: Sequence[LoaderState], shards: int | None) -> tuple[Sequence[int], int]:

@@ -1,0 +1,211 @@
+"""Lengths of records, checked, and their costs. In: an array of lengths, or a record. Out: an array of costs, or a length.
+
+A cost is a function of an array of lengths, called once for many records: by default the length itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import LengthsError
+from .fields import fields_of
+from .messages import a_kind_of, first_few, short_repr
+
+Int64s = npt.NDArray[np.int64]
+Cost: TypeAlias = Callable[[Int64s], npt.ArrayLike]
+"""Lengths `int64[n]` to costs, `n` numbers that are not negative."""
+
+
+@dataclass(frozen=True)
+class AttentionCost:
+    """`a·L + b·L²` for each length L.
+
+    Attributes:
+        a: cost of a token, as in the layers that look at one token at a time.
+        b: cost of a pair of tokens, as in attention.
+    """
+
+    a: float
+    b: float
+
+    def __call__(self, lengths: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        tokens = np.asarray(lengths, np.float64)
+        return tokens * (self.a + self.b * tokens)
+
+
+def attention(a: float, b: float) -> AttentionCost:
+    """The cost of a sequence in a transformer: `a·L + b·L²` for its length L.
+
+    Only the relation of the two numbers matters. For a model of width d with a usual block (12·d² weights a layer), a token
+    costs as much as 6·d pairs: `attention(6 * d, 1)`.
+
+    Args:
+        a: cost of a token, not negative.
+        b: cost of a pair of tokens, not negative.
+
+    Raises:
+        TypeError: one is no number.
+        ValueError: one is negative or not finite, or both are 0.
+
+    >>> attention(2, 1)(np.array([1, 10])).tolist()
+    [3.0, 120.0]
+    """
+    for name, number in (("a", a), ("b", b)):
+        if isinstance(number, bool) or not isinstance(number, (int, float, np.number)):
+            raise TypeError(f"attention: {name}={short_repr(number)} is {a_kind_of(number)}; pass a number.")
+        if not math.isfinite(number) or number < 0:
+            raise ValueError(
+                f"attention: {name}={short_repr(number)} must be finite and at least 0; pass such a number."
+            )
+    if a == b == 0:
+        raise ValueError(
+            "attention: a=0 and b=0 make every record cost nothing; pass a positive number for one of them."
+        )
+    return AttentionCost(float(a), float(b))
+
+
+def costs_of(lengths: Int64s, cost: Cost | None = None) -> npt.NDArray[np.float64]:
+    """The cost of each length.
+
+    Args:
+        lengths: `int64[n]`, as `as_lengths` gives them.
+        cost: a function of an array of lengths; None takes the lengths themselves.
+
+    Returns:
+        `float64[n]`, finite and not negative.
+
+    Raises:
+        TypeError: `cost` cannot be called, or gives no numbers.
+        LengthsError: it gives another number of costs than of lengths, or one that is negative, NaN or infinite.
+
+    >>> costs_of(np.array([1, 3]), lambda lengths: lengths**2).tolist()
+    [1.0, 9.0]
+    """
+    if cost is None:
+        return lengths.astype(np.float64)
+    if not callable(cost):
+        raise TypeError(
+            f"cost={short_repr(cost)} is {a_kind_of(cost)}; pass a function of an array of lengths, such as "
+            "headrace.attention(a, b)."
+        )
+    given = cost(lengths)
+    try:
+        costs = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"cost gave {short_repr(given)} for {len(lengths)} lengths; it must give a number for each of them."
+        ) from None
+    if costs.shape != lengths.shape:
+        raise LengthsError(
+            f"cost gave an array of shape {costs.shape} for lengths of shape {lengths.shape}; it must give one number for each."
+        )
+    wrong = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0)))
+    if len(wrong):
+        raise LengthsError(
+            f"cost gave {costs[wrong[0]]} for length {lengths[wrong[0]]}; costs are finite numbers of at least 0."
+        )
+    return costs
+
+
+def as_lengths(lengths: Any, count: int, whose: str = "lengths") -> Int64s:
+    """Lengths of records, checked.
+
+    Args:
+        lengths: whole numbers, one for each record; floats that are whole are taken, too.
+        count: number of records.
+        whose: begins messages.
+
+    Returns:
+        `int64[count]`, read-only; the array itself where it is such.
+
+    Raises:
+        TypeError: they are no numbers.
+        LengthsError: there is another number of them, or one is negative, NaN or not whole.
+
+    >>> as_lengths([3, 5], 2)
+    array([3, 5])
+    """
+    try:
+        array = np.asarray(lengths)
+    except ValueError:
+        array = np.empty(0, object)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(
+            f"{whose}: {short_repr(lengths)} is {a_kind_of(lengths)} of other things than numbers; pass an array of ints, "
+            "one for each record."
+        )
+    if array.shape != (count,):
+        raise LengthsError(
+            f"{whose}: an array of shape {array.shape} for {count} records; pass one length for each record, shape ({count},)."
+        )
+    possible = (array >= 0) & (array < 1 << 62)
+    if array.dtype.kind == "f":
+        possible &= np.trunc(array) == array
+    if not possible.all():
+        wrong = int(np.argmin(possible))
+        raise LengthsError(
+            f"{whose}: record {wrong} has length {array[wrong]}; lengths are whole numbers in [0, 2^62). Mend it, or leave the "
+            "record out."
+        )
+    whole = array.astype(np.int64, copy=False).view()
+    whole.flags.writeable = False
+    return whole
+
+
+def as_length(length: Any, record: int) -> int:
+    """A length that was found for a record, as an int.
+
+    Raises:
+        LengthsError: it is no whole number in `[0, 2^62)`.
+
+    >>> as_length(np.float32(3), record=0)
+    3
+    """
+    try:
+        whole = int(length)
+        if whole == length and 0 <= whole < 1 << 62:
+            return whole
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise LengthsError(
+        f"record {record} has length {short_repr(length)}; lengths are whole numbers in [0, 2^62). Mend it, or leave "
+        "the record out."
+    )
+
+
+def length_of_field(content: Any, name: str, record: int) -> int:
+    """The length of a field of a record: of an array or a list its items, of text its bytes in UTF-8; a number is the length.
+
+    None has length 0.
+
+    Args:
+        content: a dict, a named tuple or a dataclass.
+        name: of the field; "audio/samples" is one in a dict in it.
+        record: its number, for messages.
+
+    Raises:
+        LengthsError: there is no such field, or it has no length.
+
+    >>> length_of_field({"text": "äb", "ids": [4, 9], "n": 7}, "ids", record=0)
+    2
+    """
+    value = content
+    for part in [name] if isinstance(content, Mapping) and name in content else name.split("/"):
+        fields = value if isinstance(value, Mapping) else fields_of(value) or {}
+        if part not in fields:
+            known = f"it has {first_few([*fields])}" if fields else f"it is {a_kind_of(value)}"
+            raise LengthsError(
+                f"record {record} has no field {short_repr(name)}, {known}; name a field of all records."
+            )
+        value = fields[part]
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        return len(value.encode("utf-8", "surrogatepass"))
+    return as_length(len(value) if hasattr(value, "__len__") and np.ndim(value) else value, record)

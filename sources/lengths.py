@@ -1,0 +1,126 @@
+"""Lengths of records, known before any is read. In: a source, and `lengths=` of the user's. Out: `int64[records]`.
+
+A source may offer them: `lengths` (of its arrays), `lengths_by(name)` (of a field, or the number in it) and `record_bytes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..common.costs import as_length, as_lengths
+from ..common.messages import a_kind_of, first_few, short_repr
+from ..errors import LengthsError
+from .accepted import as_source
+from .protocol import reader_of
+
+Int64s = npt.NDArray[np.int64]
+
+BYTES = "bytes"
+"""`lengths="bytes"`: the size of each record in its file."""
+
+_AT_A_TIME = 1024
+"""Records that are read in one call, to be measured by a user's function."""
+
+
+def lengths_of(source: Any, lengths: Any = None) -> Int64s:
+    """The length of each record, in the order of keys.
+
+    Args:
+        source: of any kind.
+        lengths: None takes what the source tells of its arrays. An array has one for each record. A str names a field: the
+            length of its array, list or text, or the number in it; "bytes" is the size of records in their files. A
+            function of a record gives its length: then all records are read here.
+
+    Returns:
+        `int64[len(source)]`, read-only.
+
+    Raises:
+        LengthsError: the source does not tell them; there is another number of them than of records; one is negative, NaN or
+            not whole.
+        TypeError: `lengths` is nothing of these, or not of numbers.
+
+    >>> lengths_of([np.zeros(3), np.zeros(5)], len).tolist()
+    [3, 5]
+    """
+    source = as_source(source)
+    count = len(source)
+    if lengths is None:
+        return as_lengths(_own(source), count, f"{_name(source)}.lengths")
+    if isinstance(lengths, str):
+        return as_lengths(_named(source, lengths), count, f"lengths={short_repr(lengths)}")
+    if callable(lengths):
+        return measured(source, lengths)
+    if isinstance(lengths, (Mapping, bool, bytes)):
+        raise TypeError(
+            f"lengths={short_repr(lengths)} is {a_kind_of(lengths)}; pass an array, the name of a field, or a function of a "
+            "record."
+        )
+    return as_lengths(lengths, count)
+
+
+def measured(source: Any, function: Callable[[Any], Any]) -> Int64s:
+    """The lengths that a function gives for the records, each of which is read here.
+
+    Raises:
+        LengthsError: it gives one that is no whole number of at least 0.
+    """
+    found = np.empty(len(source), np.int64)
+    read = reader_of(source)
+    for start in range(0, len(found), _AT_A_TIME):
+        keys = np.arange(start, min(start + _AT_A_TIME, len(found)), dtype=np.int64)
+        for key, record in zip(keys.tolist(), read(keys)):
+            found[key] = as_length(function(record), key)
+    found.flags.writeable = False
+    return found
+
+
+def _own(source: Any) -> Any:
+    own = getattr(source, "lengths", None)
+    if own is None:
+        raise LengthsError(
+            f"{_name(source)} does not tell the lengths of its records; pass lengths= as an array, the name of a field, or "
+            "a function of a record."
+        )
+    if not isinstance(own, Mapping):
+        return own
+    leaves = _leaves(own)
+    if len(leaves) > 1:
+        raise LengthsError(
+            f"{_name(source)} tells the lengths of {len(leaves)} arrays of a record, {first_few(sorted(leaves))}; pass "
+            f"lengths={next(iter(leaves))!r} or another of them."
+        )
+    return next(iter(leaves.values()))
+
+
+def _named(source: Any, name: str) -> Any:
+    if name == BYTES and getattr(source, "record_bytes", None) is not None:
+        return source.record_bytes
+    by_name = getattr(source, "lengths_by", None)
+    if by_name is not None:
+        return by_name(name)
+    own = getattr(source, "lengths", None)
+    leaves = _leaves(own) if isinstance(own, Mapping) else {}
+    if name in leaves:
+        return leaves[name]
+    known = f"it tells those of {first_few(sorted(leaves))}" if leaves else "it tells none by name"
+    raise LengthsError(
+        f"lengths={short_repr(name)}: {_name(source)} does not tell lengths of that name; {known}. Pass an array, or a "
+        "function of a record."
+    )
+
+
+def _leaves(lengths: Mapping[Any, Any], before: str = "") -> dict[str, Any]:
+    """The arrays of a tree by their path, such as "audio/samples"."""
+    found: dict[str, Any] = {}
+    for key, value in lengths.items():
+        path = f"{before}{key}"
+        found.update(_leaves(value, f"{path}/") if isinstance(value, Mapping) else {path: value})
+    return found
+
+
+def _name(source: Any) -> str:
+    return type(source).__name__
