@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-from ...common.fields import replaced
 from ...common.global_random import reseed
 from ...operations.protocol import Allocate
 from ..options import ExecutionOptions
 from ..plan.pipeline import Pipeline
+from ..timing.times import TaskTimes
 from ..work.explain import explained, maker_for, place, told
 from ..work.stopwatch import stopwatches
 from ..work.tasks import NO_BLOCKS, Block, Blocks, Failure, RecordsAhead, RowOrigins, SpanTask, Task
@@ -68,7 +68,8 @@ class TaskRunner(Generic[T]):
         ended = perf_counter()
         block.seconds = ended - began
         if (times := block.times) is not None:
-            block.times = replaced(times, packing=ended - times.ended, ended=ended)
+            worker, before, done, reading, _, *rest = times
+            block.times = TaskTimes(worker, before, ended, reading, ended - done, *rest)
         return block.header, rows
 
 

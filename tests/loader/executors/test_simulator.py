@@ -11,7 +11,7 @@ import simulate
 from headrace import DataLoader, IndexSampler, MapTransform
 from headrace.errors import WorkerCrashedError
 from headrace.loader import iterator as iterator_module
-from headrace.loader.executors import inline, pooled
+from headrace.loader.executors import local, pooled
 from headrace.loader.executors.fake import FakeTransport, FakeWorkerDeath, StuckError, TransportMisuseError
 from headrace.loader.executors.pool import WorkerPool
 from headrace.loader.executors.pooled import PooledExecutor
@@ -62,7 +62,7 @@ def test_the_command_shows_a_history(capsys):
 def test_a_window_that_is_done_in_pieces_ends_with_its_last_row(number, monkeypatch):
     """After a death, and where a filter leaves out what comes after that row: on other shards no element repeats."""
     world, clock, original = simulate.World(number), itertools.count(0.0, 1e-6), iterator_module.make_executor
-    monkeypatch.setattr(inline, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(local, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(iterator_module, "make_executor", lambda *args: world.executor(original, *args))
     with simulate.quietly():
         simulate._play_elastic(simulate.elastic_of(125_159), world)
