@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from .reporting import metrics, progress, write_perfetto, write_report
     from .samplers import (
+        Balance,
         BalancedSampler,
         BlockShuffle,
         IndexSampler,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrayRecordDataSource",
     "Auto",
+    "Balance",
     "BalancedSampler",
     "Batch",
     "BlockShuffle",
