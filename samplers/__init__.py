@@ -1,5 +1,6 @@
 """Samplers: which record stands at a position. Pure index arithmetic."""
 
+from .balance import Balance
 from .block_shuffle import BlockShuffle
 from .index import IndexSampler, SequentialSampler
 from .mix.sampler import MixSampler
@@ -9,6 +10,7 @@ from .weighted.balanced import BalancedSampler
 from .weighted.sampler import WeightedSampler
 
 __all__ = [
+    "Balance",
     "BalancedSampler",
     "BlockShuffle",
     "IndexSampler",
