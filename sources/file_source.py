@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeVar
 
@@ -36,7 +36,7 @@ class FileSource(Generic[RecordT]):
 
     _ends: npt.NDArray[np.int64]
     """`int64[parts]`: the first key after each part."""
-    _paths: Sequence[str]
+    _paths: tuple[str, ...]
     _identity: tuple[str, str]
     """Digests of names, sizes and what else tells the files; and of their indices."""
     _pool: Any

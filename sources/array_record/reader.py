@@ -33,9 +33,9 @@ _HEAD_BYTES, _END_BYTES = 1 << 16, 4 << 20
 class Content(NamedTuple):
     """Facts about one file after it was opened."""
 
-    count: int
+    records: int
     stamp: Stamp
-    index: str
+    end: str
     """A digest of the file's end, where the index is."""
 
 

@@ -83,17 +83,17 @@ class ArrayRecordDataSource(FileSource[bytes]):
         self._paths = tuple(part.path for part in wanted)
         inspect = functools.partial(inspected, options=self._options, storage=self._storage)
         contents = of_each(inspect, self._paths)
-        parts = [bounded(part, content.count) for part, content in zip(wanted, contents)]
+        parts = [bounded(part, content.records) for part, content in zip(wanted, contents)]
         self._ends = np.cumsum([stop - start for _, start, stop in parts], dtype=np.int64)
         self._starts = self._ends - np.array([stop for _, _, stop in parts], np.int64)
         stamps = dict(zip(self._paths, (content.stamp for content in contents)))
         self._files, number = tuple(stamps.items()), dict(zip(stamps, range(len(stamps))))
         self._file_of_part = [number[path] for path in self._paths]
         described = [
-            (name_of(path), content.stamp.size, content.count, start, stop)
+            (name_of(path), content.stamp.size, content.records, start, stop)
             for (path, start, stop), content in zip(parts, contents)
         ]
-        index = hex_digest("".join(content.index for content in contents), 12)
+        index = hex_digest("".join(content.end for content in contents), 12)
         self._identity = hex_digest("".join(map(repr, described))), index
         self._prepare()
         if not len(self):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import LengthsError, SourceError
 from ..keys import Keys, check_key, check_keys
+from ..parts import LastResult
 from ..protocol import fingerprint_of, is_hugging_face
 from .columns import Array, lengths_of_column
 from .pieces import Finder, Int64s, PieceRows, Places
@@ -113,7 +114,7 @@ class HuggingFaceDataSource:
         """A dict of columns to take batches from, if all are numbers; None if not."""
         if not self._reads_table or not self._length:
             return None
-        places = _LastPlaces(self._places)
+        places = LastResult(self._places)
         columns = {name: _whole(column, self._length, places) for name, column in self._columns.items()}
         return None if None in columns.values() or not columns else columns
 
@@ -240,25 +241,10 @@ def _kept_type(kind: Any) -> Any:
     return kind
 
 
-class _LastPlaces:
-    """The places of keys; those of the last keys are kept, as each column asks for the same. Threads may share one."""
-
-    def __init__(self, find: Any) -> None:
-        self._find = find
-        self._last: tuple[Int64s | None, Places | None] = (None, None)
-
-    def of(self, keys: Int64s) -> Places:
-        last, places = self._last
-        if last is not keys or places is None:
-            places = self._find(keys)
-            self._last = keys, places
-        return places
-
-
 class _BatchColumn:
     """A column of numbers as far as a batch needs it: an array that is read by keys."""
 
-    def __init__(self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: _LastPlaces) -> None:
+    def __init__(self, rows: PieceRows, length: int, dtype: npt.DTypeLike, places: LastResult[Places]) -> None:
         self._rows = rows
         self._places = places
         self.dtype = np.dtype(dtype)
@@ -273,7 +259,7 @@ class _BatchColumn:
         self._rows.take_into(self._places.of(keys), out)
 
 
-def _whole(column: TableColumn, length: int, places: _LastPlaces) -> _BatchColumn | None:
+def _whole(column: TableColumn, length: int, places: LastResult[Places]) -> _BatchColumn | None:
     """A column to take batches from, which have the dtype that stacking the values would give them."""
     if not isinstance(column, Numbers):
         return None

@@ -94,7 +94,7 @@ class ParquetDataSource(FileSource[dict[str, Any]]):
         self._groups, self._paths = RowGroups(found, chosen, files), tuple(names)
         self._ends = np.cumsum([count for file in files for count in file.group_rows] or [0], dtype=np.int64)
         described = [(name_of(file.path), file.stamp.size, sum(file.group_rows)) for file in files]
-        self._identity = hex_digest(repr((chosen, described))), hex_digest("".join(file.index for file in files), 12)
+        self._identity = hex_digest(repr((chosen, described))), hex_digest("".join(file.footer for file in files), 12)
         self._prepare()
         if not len(self):
             raise NoRecordsError(f"no rows in {first_few(names)}")

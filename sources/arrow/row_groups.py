@@ -40,7 +40,7 @@ class ParquetPart(NamedTuple):
     path: str
     stamp: Stamp
     group_rows: tuple[int, ...]
-    index: str
+    footer: str
     """A digest of the footer: row groups, their places and the statistics of their columns."""
 
 
