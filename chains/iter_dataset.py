@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..loader.arguments import warn_of_no_effect
+from ..loader.data_loader import LoaderDescription
 from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
 from ..loader.plan.build import not_empty
@@ -99,6 +100,9 @@ class IterDataset(
 
     @cached_property
     def _stream(self) -> Stream:
+        return self._own_stream()
+
+    def _own_stream(self) -> Stream:
         """The stream of a class of the user's, which the engine runs through."""
         if not self._is_own:
             raise TypeError(
@@ -118,6 +122,10 @@ class IterDataset(
     @cached_property
     def _pipeline(self) -> Pipeline:
         return not_empty(compiled(self._stream.tree, self._stream.skips_errors))
+
+    @property
+    def loader_description(self) -> LoaderDescription:  # for tools
+        return LoaderDescription(self._pipeline, self._stream.execution, self._stream.max_errors)
 
     def __iter__(self) -> DataLoaderIterator:
         warn_of_no_effect(self._stream.execution)

@@ -122,6 +122,10 @@ class MapDataset(MapMethods["MapDataset[Any]"], Remarks, ABC, Generic[T]):
         return self._node.made_of(index)
 
     @property
+    def root_node(self) -> Node:  # for tools
+        return self._node
+
+    @property
     def reads_ahead(self) -> Any:
         """The number of reads at a time that help, as of a source."""
         return self._node.reads_ahead

@@ -31,9 +31,11 @@ def run_on_beam(job: ConversionJob, shards: Sequence[Shard], runner: str, option
         ConversionError: Beam does not know the runner, or ended without some shards.
         Exception: whatever a shard raised, as Beam hands it on.
     """
-    beam = _library()
-    from apache_beam.options.pipeline_options import PipelineOptions
-
+    try:
+        import apache_beam as beam
+        from apache_beam.options.pipeline_options import PipelineOptions
+    except ImportError as error:
+        raise MissingExtraError('runner= needs apache-beam: pip install "headrace[beam]"') from error
     try:
         pipeline = beam.Pipeline(options=PipelineOptions([f"--runner={runner}", *options]))
     except (ValueError, ImportError, AttributeError) as error:
@@ -44,14 +46,6 @@ def run_on_beam(job: ConversionJob, shards: Sequence[Shard], runner: str, option
     pipeline.run().wait_until_finish()
 
 
-def _library() -> Any:
-    try:
-        import apache_beam
-    except ImportError as error:
-        raise MissingExtraError('runner= needs apache-beam: pip install "headrace[beam]"') from error
-    return apache_beam
-
-
 def _pickled(value: Any) -> bytes:
     try:
         data: bytes = cloudpickle.dumps(value)
@@ -60,5 +54,5 @@ def _pickled(value: Any) -> bytes:
     return data
 
 
-def _convert(shard: bytes, job: bytes) -> str:
-    return convert_shard(cloudpickle.loads(job), cloudpickle.loads(shard), lambda records, weight: None).name
+def _convert(shard: bytes, job: bytes) -> None:
+    convert_shard(cloudpickle.loads(job), cloudpickle.loads(shard), lambda records, weight: None)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, Literal
 
 from ..common.messages import first_few, short_repr, shorten
@@ -15,7 +14,7 @@ from ..errors import ConversionError, MissingExtraError
 from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike
 from ..files.streams import MAX_EXPANSION
-from .job import ConversionJob, InputPart, Receipt, Report, Shard
+from .job import ConversionJob, InputPart, Report, Shard
 from .labels import label_of, labelled, plain
 from .manifest import Manifest, manifest_in
 from .plan import divided, shard_for_shard
@@ -23,7 +22,7 @@ from .prepare import Wanted, prepared
 from .processes import run
 from .progress import ConversionProgress
 from .shards import convert_shard
-from .target import Target
+from .target import Target, target_at
 
 
 def convert(
@@ -95,8 +94,14 @@ def convert(
     2 ['00000-of-00001.array_record']
     b'two'
     """
-    path = text_of(target)
-    file = None if tokenizer is None else text_of(tokenizer)
+    if runner is not None and not isinstance(runner, str):
+        raise TypeError(f'runner={short_repr(runner)} must be the name of a runner of Beam, such as "DirectRunner".')
+    if runner is None and runner_options:
+        raise ConversionError(f"{first_few(list(runner_options))}: options of a runner go with runner= (--runner).")
+    if workers is None:
+        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    else:
+        count = whole_number("workers", workers, 0, None, "a number of processes, or 0 for none")
     wanted = Wanted(
         source,
         to,
@@ -108,55 +113,54 @@ def convert(
         transform,
         encode,
         options or {},
-        file,
+        None if tokenizer is None else text_of(tokenizer),
         column,
         storage_options,
         max_expansion,
     )
-    job, identity = prepared(wanted, path)
-    make: _Make = partial(_on_this_machine, workers=_workers(workers))
-    if runner is not None and not isinstance(runner, str):
-        raise TypeError(f'runner={short_repr(runner)} must be the name of a runner of Beam, such as "DirectRunner".')
-    if runner is not None:
-        make = partial(_on_beam, runner=runner, options=tuple(runner_options))
-    elif runner_options:
-        raise ConversionError(f"{first_few(list(runner_options))}: options of a runner go with runner= (--runner).")
-    return _converted(job, identity, shards, make, _workers(workers), progress)
-
-
-_Make = Callable[[ConversionJob, Sequence[Shard], ConversionProgress], None]
-"""Has shards made."""
-
-
-def _workers(workers: int | None) -> int:
-    if workers is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return whole_number("workers", workers, 0, None, "a number of processes, or 0 for none")
-
-
-def _converted(
-    job: ConversionJob, identity: dict[str, Any], shards: int | None, make: _Make, workers: int, shown: bool
-) -> Manifest:
-    target = Target(job.target, job.storage)
-    done = manifest_in(target)
+    job, identity = prepared(wanted, text_of(target))
+    folder = target_at(job.target, job.storage)
+    done = manifest_in(folder)
     if done is not None:
-        _check_same(target, {"source": done.source, "options": done.options}, identity)
-        if len(target.held(done.shards)) == len(done.shards):
-            target.folder.clean()
+        _check_same(folder, {"source": done.source, "options": done.options}, identity)
+        if len(folder.held(done.shards)) == len(done.shards):
+            folder.clean()
             return done
-    with target.folder.locked(), _or_nothing(target, job):
-        plan = _plan(target, job, identity, shards, workers, anew=done is None)
-        receipts = target.held(done.shards) if done is not None else {}
-        receipts.update(target.receipts())
+    with folder.locked(), _or_nothing(folder, job):
+        plan = _plan(folder, job, identity, shards, count, anew=done is None)
+        receipts = folder.held(done.shards) if done is not None else {}
+        receipts.update(folder.receipts())
         missing = [shard for shard in plan if shard.name not in receipts]
         if missing:
             total = sum(job.input.weight(part) for shard in missing for part in shard.parts)
-            with ConversionProgress((len(missing), len(plan)), total, job.input.unit, shown) as progress:
-                make(job, missing, progress)
-            receipts.update(target.receipts())
-        manifest = Manifest(identity["source"], identity["options"], _all(plan, receipts))
-        target.end(manifest.to_json())
+            with ConversionProgress((len(missing), len(plan)), total, job.input.unit, progress) as shown:
+                if runner is None:
+                    with closing(run(convert_shard, job, missing, count, shown.advance)) as made:
+                        for _ in made:
+                            shown.shard_done()
+                else:
+                    _on_beam(job, missing, shown, runner, tuple(runner_options))
+            receipts.update(folder.receipts())
+        lost = [shard.name for shard in plan if shard.name not in receipts]
+        if lost:
+            raise ConversionError(
+                f"{len(lost)} shards are not there: {first_few(lost)}; run the same again to make them."
+            )
+        manifest = Manifest(identity["source"], identity["options"], tuple(receipts[shard.name] for shard in plan))
+        folder.end(manifest.to_json())
     return manifest
+
+
+def _on_beam(
+    job: ConversionJob, shards: Sequence[Shard], shown: ConversionProgress, runner: str, options: Sequence[str]
+) -> None:
+    from .beam import run_on_beam
+
+    run_on_beam(job, shards, runner, options)
+    receipts = target_at(job.target, job.storage).receipts()
+    for shard in shards:
+        shown.shard_done()
+        shown.advance(receipts[shard.name].records, sum(map(job.input.weight, shard.parts)))
 
 
 @contextmanager
@@ -165,18 +169,10 @@ def _or_nothing(target: Target, job: ConversionJob) -> Iterator[None]:
     try:
         yield
     except (ConversionError, MissingExtraError):
-        kept = target.plan()
-        shards = [] if kept is None else [shard["name"] for shard in kept["shards"]]
-        if not target.there([file for shard in shards for file in job.output.files_of(shard)]):
-            target.folder.undo()
+        shards = (target.plan() or {"shards": []})["shards"]
+        if not target.there([file for shard in shards for file in job.output.files_of(shard["name"])]):
+            target.undo()
         raise
-
-
-def _all(plan: Sequence[Shard], receipts: Mapping[str, Receipt]) -> tuple[Receipt, ...]:
-    lost = [shard.name for shard in plan if shard.name not in receipts]
-    if lost:
-        raise ConversionError(f"{len(lost)} shards are not there: {first_few(lost)}; run the same again to make them.")
-    return tuple(receipts[shard.name] for shard in plan)
 
 
 def _plan(
@@ -189,9 +185,12 @@ def _plan(
         if kept["identity"] != identity:
             target.keep({**kept, "identity": identity})
         return _with_names(target, job, kept)
-    plan = _planned(job, shards, workers)
-    if anew:
-        _check_free(target, job, plan)
+    plan = _planned(target, job, shards, workers)
+    there = target.there([file for shard in plan for file in job.output.files_of(shard.name)]) if anew else []
+    if there:
+        raise ConversionError(
+            f"{shorten(target.path)}: {first_few(there)} would be overwritten; remove what is there, or pass another target."
+        )
     target.forget()
     labels = {name: label for label, name in labelled(job.input.names()).items()}
     kept_plan = [
@@ -205,21 +204,24 @@ def _with_names(target: Target, job: ConversionJob, kept: Mapping[str, Any]) -> 
     """The shards of a plan that was kept, whose parts are those of this input and no other files."""
     names = list(job.input.names())
     known = {**labelled(names), **{name: name for name in names}}
-    parts = [part["name"] for shard in kept["shards"] for part in shard["parts"]]
-    foreign = [name for name in parts if name not in known and label_of(name) not in known]
+    foreign: list[str] = []
+
+    def part_of(part: Mapping[str, Any]) -> InputPart:
+        name = known.get(part["name"]) or known.get(label_of(part["name"]))
+        if name is None:
+            foreign.append(part["name"])
+        return InputPart(**{**part, "name": name})
+
+    shards = [Shard(shard["name"], tuple(map(part_of, shard["parts"]))) for shard in kept["shards"]]
     if foreign:
         raise ConversionError(
             f"the plan in {shorten(target.path)} is of {first_few(foreign)}, which the source does not have; remove what is "
             "there, or pass another target."
         )
-
-    def part_of(part: Mapping[str, Any]) -> InputPart:
-        return InputPart(**{**part, "name": known.get(part["name"]) or known[label_of(part["name"])]})
-
-    return [Shard(shard["name"], tuple(map(part_of, shard["parts"]))) for shard in kept["shards"]]
+    return shards
 
 
-def _planned(job: ConversionJob, shards: int | None, workers: int) -> list[Shard]:
+def _planned(target: Target, job: ConversionJob, shards: int | None, workers: int) -> list[Shard]:
     names = list(job.input.names())
     if shards is None and job.input.unit == "B":
         return shard_for_shard(names, job.output.suffix)
@@ -227,26 +229,12 @@ def _planned(job: ConversionJob, shards: int | None, workers: int) -> list[Shard
     with closing(counting) as counted:
         counts = dict(counted)
     in_order = {name: counts[name] for name in names}
-    return divided(
-        in_order, shards or 1, os.path.basename(Target(job.target, job.storage).path) or "data", job.output.suffix
-    )
+    return divided(in_order, shards or 1, os.path.basename(target.path) or "data", job.output.suffix)
 
 
 def count_records(job: ConversionJob, name: str, report: Report) -> tuple[str, int]:
-    """Count the records of a file."""
-    return name, job.input.count(name, _ignored if job.skips else None)
-
-
-def _ignored(error: Exception) -> None:
-    """It is counted when the record is converted."""
-
-
-def _check_free(target: Target, job: ConversionJob, plan: Sequence[Shard]) -> None:
-    there = target.there([file for shard in plan for file in job.output.files_of(shard.name)])
-    if there:
-        raise ConversionError(
-            f"{shorten(target.path)}: {first_few(there)} would be overwritten; remove what is there, or pass another target."
-        )
+    """Count the records of a file; damaged ones are counted when they are converted."""
+    return name, job.input.count(name, (lambda error: None) if job.skips else None)
 
 
 def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -267,21 +255,3 @@ def _check_same(target: Target, before: Mapping[str, Any], now: Mapping[str, Any
 
 _STRICTER = ("on_error", "raise")
 """What was whole with this is the same without it: the others' damaged records may be left out now."""
-
-
-def _on_this_machine(job: ConversionJob, shards: Sequence[Shard], progress: ConversionProgress, workers: int) -> None:
-    with closing(run(convert_shard, job, shards, workers, progress.advance)) as done:
-        for _ in done:
-            progress.shard_done()
-
-
-def _on_beam(
-    job: ConversionJob, shards: Sequence[Shard], progress: ConversionProgress, runner: str, options: Sequence[str]
-) -> None:
-    from .beam import run_on_beam
-
-    run_on_beam(job, shards, runner, options)
-    receipts = Target(job.target, job.storage).receipts()
-    for shard in shards:
-        progress.shard_done()
-        progress.advance(receipts[shard.name].records, sum(map(job.input.weight, shard.parts)))

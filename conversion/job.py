@@ -1,6 +1,6 @@
 """The words of a conversion: frozen dataclasses of plain values, and what the sides of one promise each other.
 
-an RecordInput gives records of its parts  →  prepared (decoded, transformed, encoded)  →  the Output writes them to a Shard
+a RecordInput gives records of its parts  →  prepared (decoded, transformed, encoded)  →  the Output writes them to a Shard
 """
 
 from __future__ import annotations
@@ -104,34 +104,31 @@ class RecordInput(Protocol):
 
     unit: str
     """Of the weights: "B" or "records"."""
+    format: str
+    """Of files; "" for a source."""
+    encode: str
+    """How records that are no bytes become bytes: "example" or "json"."""
 
     def names(self) -> Sequence[str]:
         """The files, or the one name of a source, in their order."""
-        ...
 
     def identity(self) -> dict[str, Any]:
         """Plain JSON values that tell this data from other data."""
-        ...
 
     def schema(self) -> Any:
         """The Arrow schema of the records, where one is known without reading them; else None."""
-        ...
 
     def count(self, name: str, on_damage: OnDamage) -> int:
         """The number of records of a file, without the damaged ones. May read all of it."""
-        ...
 
     def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
         """The records of a part."""
-        ...
 
     def weight(self, part: InputPart) -> float:
         """The amount to read in a part, in units."""
-        ...
 
     def place(self, part: InputPart, place: int) -> str:
         """The place of a record, in words."""
-        ...
 
 
 class ShardWriter(Protocol):
@@ -139,15 +136,12 @@ class ShardWriter(Protocol):
 
     def extend(self, encoded: Any) -> None:
         """Write what `Output.encode` gave."""
-        ...
 
     def close(self) -> None:
         """All is in the file."""
-        ...
 
     def discard(self) -> None:
         """Let go of the file, which somebody else removes. Raises nothing."""
-        ...
 
 
 class Output(Protocol):
@@ -158,7 +152,6 @@ class Output(Protocol):
 
     def identity(self) -> dict[str, Any]:
         """All that the bytes depend on, in plain JSON values."""
-        ...
 
     def encode(self, records: list[Any]) -> Any:
         """Some records as they are written.
@@ -166,15 +159,13 @@ class Output(Protocol):
         Raises:
             Exception: one of them cannot be. It is then called for each alone.
         """
-        ...
 
     def open(self, path: str) -> ShardWriter:
         """Begin a shard."""
-        ...
 
     def files_of(self, name: str) -> tuple[str, ...]:
         """The files of a shard, in the order in which they are to appear; the last one is the shard's own."""
-        ...
+        return (name,)
 
 
 @dataclass(frozen=True)

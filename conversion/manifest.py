@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -16,7 +16,7 @@ from ..files.paths import PathLike, text_of
 from ..files.storage_options import StorageOptionsLike, storage_options_of
 from ..sources.parts import of_each
 from .job import Receipt, WrittenFile
-from .target import MANIFEST, Target
+from .target import MANIFEST, Target, target_at
 
 KIND, VERSION = "headrace conversion", 1
 
@@ -79,13 +79,11 @@ def manifest_in(target: Target) -> Manifest | None:
         ConversionError: it cannot be read.
     """
     values = target.manifest()
-    if values is None:
-        return None
     try:
-        return Manifest.from_json(values)
+        return None if values is None else Manifest.from_json(values)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConversionError(
-            f"{shorten(target.folder.place(MANIFEST))} is none that this version of headrace wrote ({shorten(error)})."
+            f"{shorten(target.place(MANIFEST))} is none that this version of headrace wrote ({shorten(error)})."
         ) from error
 
 
@@ -109,40 +107,31 @@ def verify(target: PathLike, storage_options: StorageOptionsLike = None) -> list
     ...     headrace.verify(folder)
     []
     """
-    folder = Target(text_of(target), storage_options_of(storage_options))
+    folder = target_at(text_of(target), storage_options_of(storage_options))
     manifest = manifest_in(folder)
     if manifest is None:
-        raise ConversionError(_no_manifest(folder))
+        plan = folder.plan()
+        raise ConversionError(
+            f"{shorten(folder.path)} has no {MANIFEST}; pass a folder that headrace convert wrote to."
+            if plan is None
+            else f"the conversion to {shorten(folder.path)} is not done: {len(folder.receipts())} of {len(plan['shards'])} "
+            "shards are whole; run it again to go on."
+        )
     files = [file for shard in manifest.shards for file in shard.files]
-    found = of_each(partial(_difference, folder), files)
-    return [text for text in found if text] + list(_unknown(folder, files))
-
-
-def _no_manifest(folder: Target) -> str:
-    plan: Any = folder.plan()
-    if plan is None:
-        return f"{shorten(folder.path)} has no {MANIFEST}; pass a folder that headrace convert wrote to."
-    return (
-        f"the conversion to {shorten(folder.path)} is not done: {len(folder.receipts())} of {len(plan['shards'])} shards are "
-        "whole; run it again to go on."
-    )
+    wrong = [text for text in of_each(partial(_difference, folder), files) if text]
+    known = {file.name for file in files}
+    suffixes = tuple({os.path.splitext(name)[1] for name in known})
+    for name in sorted({os.path.dirname(name) for name in known}):
+        there = [f"{name}/{entry}" if name else entry for entry in folder.names_in(name) if entry.endswith(suffixes)]
+        wrong += [f"{place} is not in the manifest" for place in there if place not in known]
+    return wrong
 
 
 def _difference(folder: Target, file: WrittenFile) -> str | None:
     try:
-        size = folder.folder.size(file.name)
+        size = folder.size(file.name)
         if size != file.bytes:
             return f"{file.name} has {size:,} bytes, not {file.bytes:,}" if size >= 0 else f"{file.name} is missing"
-        return None if folder.folder.digest(file.name) == file.sha256 else f"{file.name} has another content (SHA-256)"
+        return None if folder.digest(file.name) == file.sha256 else f"{file.name} has another content (SHA-256)"
     except (OSError, SourceError) as error:
         return f"{file.name} cannot be read: {shorten(error)}"
-
-
-def _unknown(folder: Target, files: list[WrittenFile]) -> Iterator[str]:
-    known = {file.name for file in files}
-    suffixes = tuple({os.path.splitext(name)[1] for name in known})
-    for name in sorted({os.path.dirname(name) for name in known}):
-        for entry in folder.folder.names_in(name):
-            place = f"{name}/{entry}" if name else entry
-            if entry.endswith(suffixes) and place not in known:
-                yield f"{place} is not in the manifest"

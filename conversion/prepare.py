@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
@@ -18,17 +19,15 @@ from ..common.validation import one_of, whole_number
 from ..errors import ConversionError
 from ..files.paths import text_of
 from ..files.storage_options import StorageOptionsLike, storage_options_of
-from ..files.streams import MAX_EXPANSION
 from ..files.urls import is_remote, local_path
 from .inputs.find import find_input, is_paths
 from .inputs.formats import Opening
-from .inputs.from_files import FileInput
 from .job import ConversionJob, InputPart, OnDamage, Output, RecordInput
 from .outputs.array_record import ArrayRecordOutput
 from .outputs.parquet import LOOKED_AT, ParquetOutput, schema_of
 from .outputs.tokens import TokensOutput
 from .steps import DECODERS, SingleNumbers, Step, identity_of, raised_at
-from .target import Target
+from .target import target_at
 
 _BEGIN = 60
 """So many characters of a value are kept for that, and for messages."""
@@ -51,7 +50,7 @@ class Wanted:
     tokenizer: str | None
     column: str | None
     storage_options: StorageOptionsLike
-    max_expansion: int = MAX_EXPANSION
+    max_expansion: int
 
 
 def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]]:
@@ -64,16 +63,24 @@ def prepared(wanted: Wanted, target: str) -> tuple[ConversionJob, dict[str, Any]
     """
     _check(wanted)
     _check_apart(wanted.source, target)
-    storage = storage_options_of(wanted.storage_options)
+    storage, skips = storage_options_of(wanted.storage_options), wanted.on_error == "skip"
+    length = wanted.options.get("document_length") if wanted.to == "tokens" else None
+    if length is not None:
+        length = whole_number("document_length", length, 1, None, "a number of tokens, such as 1024")
+    opening = Opening({}, target_at(target, storage).index_dir, storage, wanted.max_expansion, length)
     as_bytes = wanted.to == "array_record" and wanted.transform is None
-    index_dir = Target(target, storage).folder.index_dir
-    opening = Opening({}, index_dir, storage, wanted.max_expansion, _document_length(wanted))
     found = find_input(wanted.source, wanted.source_format, wanted.split, as_bytes, opening)
-    if opening.document_length is not None and _format(found) != "npy":
+    if length is not None and found.format != "npy":
         raise ConversionError("document_length= divides .npy files of tokens, and the source is something else.")
-    decode, skips = _decoding(wanted, found), wanted.on_error == "skip"
-    steps = _steps(wanted, decode, found, skips)
-    output = _output(wanted, found, steps, skips)
+    # TFRecord files hold examples, which are taken apart where the target needs what is in them.
+    by_format = "example" if wanted.to != "array_record" and found.format == "tfrecord" else None
+    decode = by_format if wanted.decode is None else None if wanted.decode == "bytes" else wanted.decode
+    first = partial(_prepared, found, (lambda error: None) if skips else None)
+    steps: tuple[Step, ...] = () if decode is None else (DECODERS[decode],)
+    if decode == "example" and wanted.to == "parquet":
+        steps += (SingleNumbers(_begins(first(steps))),)
+    steps += () if wanted.transform is None else (wanted.transform,)
+    output = _output(wanted, found, first(steps), bool(steps))
     options = {
         **output.identity(),
         "decode": decode,
@@ -91,30 +98,18 @@ def _check_apart(source: Any, target: str) -> None:
     Raises:
         ConversionError: the target is a folder of the source, or lies in one: its files would be taken for the source's.
     """
-    for folder in _folders(source):
-        if _place(target).is_relative_to(_place(folder)):
+    paths = source if isinstance(source, (list, tuple)) else [source]
+    for path in map(text_of, paths if is_paths(source) else ()):
+        if not is_remote(path) and not os.path.lexists(path):
+            if "**" not in path:
+                continue
+            while glob.has_magic(path):  # all below the folder of a `**` is read
+                path = os.path.dirname(path)
+        if _place(target).is_relative_to(_place(path or ".")):
             raise ConversionError(
-                f"the target {shorten(target)} is the source {shorten(folder)}, or lies in it, and its files would be taken "
-                "for the source's; pass a target outside of it."
+                f"the target {shorten(target)} is the source {shorten(path or '.')}, or lies in it, and its files would be "
+                "taken for the source's; pass a target outside of it."
             )
-
-
-def _folders(source: Any) -> Iterator[str]:
-    """The folders whose files are read, those of a `**` with all that is in them."""
-    if not is_paths(source):
-        return
-    for path in map(text_of, source if isinstance(source, (list, tuple)) else [source]):
-        if is_remote(path) or os.path.lexists(path):
-            yield path
-        elif "**" in path:
-            yield next(part for part in _above(path) if not glob.has_magic(part))
-
-
-def _above(path: str) -> Iterator[str]:
-    while path != os.path.dirname(path):
-        yield path
-        path = os.path.dirname(path)
-    yield path or "."
 
 
 def _place(path: str) -> PurePath:
@@ -132,73 +127,41 @@ def _check(wanted: Wanted) -> None:
         raise TypeError(f"transform={short_repr(wanted.transform)} must be a function of a record.")
     if wanted.shards is not None:
         whole_number("shards", wanted.shards, 1, None, "a number of files, such as 16")
-    whole_number(
-        "max_expansion", wanted.max_expansion, 1, None, "how many times its size a file may unpack to, such as 1000"
-    )
+    expands = "how many times its size a file may unpack to, such as 1000"
+    whole_number("max_expansion", wanted.max_expansion, 1, None, expands)
     if not isinstance(wanted.options, Mapping):
         raise TypeError(f"options={short_repr(wanted.options)} must be a dict, {{name: value}}.")
-    for name, value, to in (
-        ("encode", wanted.encode, "array_record"),
-        ("tokenizer", wanted.tokenizer, "tokens"),
-        ("column", wanted.column, "tokens"),
-    ):
-        if value is not None and wanted.to != to:
+    for name, to in (("encode", "array_record"), ("tokenizer", "tokens"), ("column", "tokens")):
+        if getattr(wanted, name) is not None and wanted.to != to:
             raise ConversionError(f'{name}= goes with to="{to}", not "{wanted.to}".')
 
 
-def _document_length(wanted: Wanted) -> int | None:
-    length = wanted.options.get("document_length") if wanted.to == "tokens" else None
-    return (
-        None if length is None else whole_number("document_length", length, 1, None, "a number of tokens, such as 1024")
-    )
-
-
-def _decoding(wanted: Wanted, found: RecordInput) -> str | None:
-    """TFRecord files hold examples, which are taken apart where the target needs what is in them."""
-    if wanted.decode is not None:
-        return None if wanted.decode == "bytes" else wanted.decode
-    return "example" if wanted.to != "array_record" and _format(found) == "tfrecord" else None
-
-
-def _format(found: RecordInput) -> str | None:
-    return found.form.name if isinstance(found, FileInput) else None
-
-
-def _steps(wanted: Wanted, decode: str | None, found: RecordInput, skips: bool) -> tuple[Step, ...]:
-    steps: tuple[Step, ...] = () if decode is None else (DECODERS[decode],)
-    if decode == "example" and wanted.to == "parquet":
-        steps += (SingleNumbers(_first(found, steps, skips)),)
-    return steps if wanted.transform is None else (*steps, wanted.transform)
-
-
-def _output(wanted: Wanted, found: RecordInput, steps: tuple[Step, ...], skips: bool) -> Output:
-    if wanted.to == "tokens":
-        return TokensOutput(wanted.tokenizer, wanted.column, {**_dtype(wanted, found, steps, skips), **wanted.options})
+def _output(wanted: Wanted, found: RecordInput, records: Iterator[Any], is_changed: bool) -> Output:
     if wanted.to == "array_record":
-        encode = wanted.encode or (found.form.encode if isinstance(found, FileInput) else "example")
+        encode = wanted.encode or found.encode
         return ArrayRecordOutput(encode, identity_of(encode), wanted.options)
-    schema = None if steps else found.schema()
-    return ParquetOutput(schema or schema_of(_first(found, steps, skips)), wanted.options)
+    if wanted.to == "parquet":
+        schema = None if is_changed else found.schema()
+        return ParquetOutput(schema or schema_of(_begins(records)), wanted.options)
+    options = dict(wanted.options)
+    if wanted.tokenizer is None and found.format == "npy":  # tokens keep their dtype
+        record = next(records, None)
+        dtype = getattr(record.get("tokens") if isinstance(record, Mapping) else record, "dtype", None)
+        if dtype is not None and dtype.kind in "iu":
+            options = {"dtype": str(dtype), **options}
+    return TokensOutput(wanted.tokenizer, wanted.column, options)
 
 
-def _dtype(wanted: Wanted, found: RecordInput, steps: tuple[Step, ...], skips: bool) -> dict[str, str]:
-    """Tokens of `.npy` files keep their dtype."""
-    if wanted.tokenizer is not None or _format(found) != "npy":
-        return {}
-    record = next(_prepared(found, steps, _ignored if skips else None), None)
-    dtype = getattr(record.get("tokens") if isinstance(record, Mapping) else record, "dtype", None)
-    return {"dtype": str(dtype)} if dtype is not None and dtype.kind in "iu" else {}
-
-
-def _first(found: RecordInput, steps: tuple[Step, ...], skips: bool) -> list[Any]:
-    """The first records, as they are after some steps; of long values as much as tells their types."""
-    return list(map(_short, islice(_prepared(found, steps, _ignored if skips else None), LOOKED_AT)))
-
-
-def _short(record: Any) -> Any:
-    if isinstance(record, dict):
-        return {name: _begin(value) for name, value in record.items()}
-    return _begin(record) if isinstance(record, np.ndarray) else record
+def _begins(records: Iterator[Any]) -> list[Any]:
+    """The first records; of long values as much as tells their types."""
+    return [
+        {name: _begin(value) for name, value in record.items()}
+        if isinstance(record, dict)
+        else _begin(record)
+        if isinstance(record, np.ndarray)
+        else record
+        for record in islice(records, LOOKED_AT)
+    ]
 
 
 def _begin(value: Any) -> Any:
@@ -207,7 +170,8 @@ def _begin(value: Any) -> Any:
     return value[:_BEGIN] if isinstance(value, (bytes, str)) else value
 
 
-def _prepared(found: RecordInput, steps: tuple[Step, ...], on_damage: OnDamage) -> Iterator[Any]:
+def _prepared(found: RecordInput, on_damage: OnDamage, steps: tuple[Step, ...]) -> Iterator[Any]:
+    """All records, as they are after some steps."""
     for part in map(InputPart, found.names()):
         for chunk in found.read(part, on_damage):
             for place, record in chunk.records:
@@ -220,7 +184,3 @@ def _prepared(found: RecordInput, steps: tuple[Step, ...], on_damage: OnDamage) 
                     on_damage(error)
                 else:
                     yield record
-
-
-def _ignored(error: Exception) -> None:
-    """It is counted when the record is converted."""

@@ -30,8 +30,8 @@ from typing import Any
 import cloudpickle
 
 from ..common.messages import shorten
+from ..common.remote_errors import decode, encode
 from ..errors import PicklingError, WorkerCrashedError
-from ..loader.executors.pool.remote_errors import decode, encode
 from ..loader.interrupts import Uninterrupted
 from .job import ConversionJob, Report, Work
 
@@ -73,7 +73,12 @@ def run(
     if not workers:
         yield from (work(job, argument, report) for argument in arguments)
         return
-    payload = _payload(work, job)
+    try:
+        payload: bytes = cloudpickle.dumps((work, job))
+    except Exception as error:
+        raise PicklingError(
+            f"the source, or a function, cannot be sent to workers: {shorten(error)}; pass workers=0 to use this process."
+        ) from error
     one_at_a_time = threading.Lock()
     idle: SimpleQueue[_Interpreter] = SimpleQueue()
 
@@ -104,17 +109,7 @@ def run(
                 worker.kill()  # the threads wait for them
             threads.shutdown(cancel_futures=True)
             for worker in team:
-                worker.close()
-
-
-def _payload(work: Work, job: ConversionJob) -> bytes:
-    try:
-        data: bytes = cloudpickle.dumps((work, job))
-    except Exception as error:
-        raise PicklingError(
-            f"the source, or a function, cannot be sent to workers: {shorten(error)}; pass workers=0 to use this process."
-        ) from error
-    return data
+                worker.channel.close()
 
 
 class _Interpreter:
@@ -122,7 +117,7 @@ class _Interpreter:
 
     def __init__(self, team: list[_Interpreter]) -> None:
         with Uninterrupted():
-            self._channel, theirs = multiprocessing.Pipe()
+            self.channel, theirs = multiprocessing.Pipe()
             with theirs:
                 self._process = _started(theirs.fileno())
             team.append(self)
@@ -130,7 +125,7 @@ class _Interpreter:
     def send(self, data: bytes, part: Any = None) -> None:
         """Have it do a part, which the data are of."""
         try:
-            self._channel.send_bytes(data)
+            self.channel.send_bytes(data)
         except OSError:
             raise self._crashed(part) from None
 
@@ -139,7 +134,7 @@ class _Interpreter:
         self.send(cloudpickle.dumps(part), part)
         while True:
             try:
-                said: Said = self._channel.recv()
+                said: Said = self.channel.recv()
             except (EOFError, OSError):
                 raise self._crashed(part) from None
             report(said.records, said.weight)
@@ -161,10 +156,6 @@ class _Interpreter:
         """End it, whatever it does."""
         self._process.kill()
         self._process.wait(_GRACE_SECONDS)
-
-    def close(self) -> None:
-        """Let go of it; no thread waits for it any more."""
-        self._channel.close()
 
 
 def _started(descriptor: int) -> subprocess.Popen[bytes]:
@@ -193,8 +184,26 @@ def main() -> None:
         return
     arguments: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(channel, arguments), daemon=True).start()
+    records, weight, last = 0, 0.0, time.monotonic()
+
+    def report(more: int, heavier: float) -> None:
+        nonlocal records, weight, last
+        records, weight = records + more, weight + heavier
+        if time.monotonic() >= last + REPORT_SECONDS:
+            said(Said(records, weight))
+
+    def said(message: Said) -> None:
+        nonlocal records, weight, last
+        channel.send(message)
+        records, weight, last = 0, 0.0, time.monotonic()
+
     while True:
-        channel.send(_done(work, job, arguments.get(), channel))
+        try:
+            value = work(job, arguments.get(), report)
+        except Exception as error:
+            said(Said(records, weight, error=encode(error)))
+        else:
+            said(Said(records, weight, True, value))
 
 
 def _listen(channel: Connection, arguments: SimpleQueue[Any]) -> None:
@@ -203,20 +212,3 @@ def _listen(channel: Connection, arguments: SimpleQueue[Any]) -> None:
             arguments.put(channel.recv())
     except (EOFError, OSError):
         os.kill(os.getpid(), signal.SIGKILL)  # at once, whatever is being done: nobody waits for it any more
-
-
-def _done(work: Work, job: ConversionJob, argument: Any, channel: Connection) -> Said:
-    records, weight, last = 0, 0.0, time.monotonic()
-
-    def report(more: int, heavier: float) -> None:
-        nonlocal records, weight, last
-        records, weight = records + more, weight + heavier
-        if time.monotonic() >= last + REPORT_SECONDS:
-            channel.send(Said(records, weight))
-            records, weight, last = 0, 0.0, time.monotonic()
-
-    try:
-        value = work(job, argument, report)
-    except Exception as error:
-        return Said(records, weight, error=encode(error))
-    return Said(records, weight, True, value)

@@ -26,17 +26,13 @@ class ConversionProgress:
 
     def __init__(self, shards: tuple[int, int], total: float, unit: str, shown: bool, to: TextIO | None = None) -> None:
         self._left, self._shards = shards
-        self._total, self._unit = total, unit
-        self._to = to or sys.stderr
-        self._shown, self._bar = shown, self._made_bar(shown)
+        self._total, self._unit, self._shown, self._to = total, unit, shown, to or sys.stderr
         self._records, self._weight = 0, 0.0
-        self._began = self._told = time.monotonic()
-
-    def _made_bar(self, shown: bool) -> Any:
-        if not shown or not self._to.isatty():
-            return None
-        scaled = {"unit": self._unit if self._unit == "B" else " records", "unit_scale": True}
-        return tqdm(total=self._total, file=self._to, desc=self._shards_done(), smoothing=0.05, **scaled)
+        self._began = self._last_line = time.monotonic()
+        self._bar: Any = None
+        if shown and self._to.isatty():
+            scaled = {"unit": unit if unit == "B" else " records", "unit_scale": True}
+            self._bar = tqdm(total=total, file=self._to, desc=self._shards_done(), smoothing=0.05, **scaled)
 
     def advance(self, records: int, weight: float) -> None:
         """So many records more were written, and so much more of the input was read."""
@@ -46,9 +42,9 @@ class ConversionProgress:
         if self._bar is not None:
             self._bar.update(weight)
             self._bar.set_postfix_str(self._rate(now), refresh=False)
-        elif self._shown and now >= self._told + LINE_SECONDS:
-            self._told = now
-            print(self._line(now), file=self._to, flush=True)
+        elif self._shown and now >= self._last_line + LINE_SECONDS:
+            self._last_line = now
+            self._print(now)
 
     def shard_done(self) -> None:
         self._left -= 1
@@ -62,7 +58,7 @@ class ConversionProgress:
         if self._bar is not None:
             self._bar.close()
         elif self._shown and kind is None:
-            print(self._line(time.monotonic()), file=self._to, flush=True)
+            self._print(time.monotonic())
 
     def _shards_done(self) -> str:
         return f"{self._shards - self._left}/{self._shards} shards"
@@ -70,15 +66,14 @@ class ConversionProgress:
     def _rate(self, now: float) -> str:
         return f"{self._records:,} records, {self._records / max(now - self._began, 1e-9):,.0f}/s"
 
-    def _line(self, now: float) -> str:
+    def _print(self, now: float) -> None:
         read, total = (_amount(value, self._unit) for value in (self._weight, self._total))
-        return f"{self._shards_done()}, {self._rate(now)}, {read} of {total} read{self._time_left(now)}"
-
-    def _time_left(self, now: float) -> str:
-        if not self._left or not self._weight:
-            return ""
-        seconds = (now - self._began) * (self._total - self._weight) / self._weight
-        return f", {tqdm.format_interval(max(seconds, 0))} left"
+        left = ""
+        if self._left and self._weight:
+            seconds = (now - self._began) * (self._total - self._weight) / self._weight
+            left = f", {tqdm.format_interval(max(seconds, 0))} left"
+        line = f"{self._shards_done()}, {self._rate(now)}, {read} of {total} read{left}"
+        print(line, file=self._to, flush=True)
 
 
 def _amount(value: float, unit: str) -> str:

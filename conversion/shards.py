@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from typing import Any
 
 from ..common.messages import shorten
-from .job import Chunk, ConversionJob, InputPart, OnDamage, Receipt, Report, Shard, ShardWriter
+from .job import Chunk, ConversionJob, InputPart, Receipt, Report, Shard, ShardWriter
 from .steps import raised_at
-from .target import Target, writes_to
+from .target import Target, target_at
+
+REASONS = 3
+"""A receipt says why so many records were left out."""
 
 
-def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> Receipt:
+def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> None:
     """Write one shard. Can be done again, and by several processes at the same time: the bytes are the same.
 
     Raises:
@@ -20,18 +23,15 @@ def convert_shard(job: ConversionJob, shard: Shard, report: Report) -> Receipt:
         ConversionError: a record cannot be written as asked, or a file cannot be written at all.
         Exception: whatever a function of the user's raises.
     """
-    target = Target(job.target, job.storage)
+    target = target_at(job.target, job.storage)
     with ExitStack() as stack:
-        with writes_to(target, shard.name):
-            folder = stack.enter_context(target.folder.scratch())
+        with target.writes(shard.name):
+            folder = stack.enter_context(target.scratch())
         writing = _Writing(job, target, shard, report)
         writing.run(os.path.join(folder, os.path.basename(shard.name)))
-        with writes_to(target, shard.name):
-            return target.publish(folder, job.output.files_of(shard.name), writing.receipt())
-
-
-TOLD = 3
-"""A receipt says why so many records were left out."""
+        receipt = Receipt(shard.name, writing.records, writing.left_out, tuple(writing.damage), ())
+        with target.writes(shard.name):
+            target.publish(folder, job.output.files_of(shard.name), receipt)
 
 
 class _Writing:
@@ -39,47 +39,35 @@ class _Writing:
 
     def __init__(self, job: ConversionJob, target: Target, shard: Shard, report: Report) -> None:
         self._job, self._target, self._shard, self._report = job, target, shard, report
-        self._records = 0
-        self._damage: list[str] = []
-        self._left_out = 0
-
-    def receipt(self) -> Receipt:
-        """The result, but for the files."""
-        return Receipt(self._shard.name, self._records, self._left_out, tuple(self._damage), ())
+        self.records = self.left_out = 0
+        self.damage: list[str] = []
 
     def run(self, path: str) -> None:
-        with self._writes():
+        with self._target.writes(self._shard.name):
             writer = self._job.output.open(path)
         try:
             for part in self._shard.parts:
                 self._copy(part, writer)
-            with self._writes():
+            with self._target.writes(self._shard.name):
                 writer.close()
         except BaseException:
             writer.discard()
             raise
 
-    def _writes(self) -> AbstractContextManager[None]:
-        return writes_to(self._target, self._shard.name)
-
     def _copy(self, part: InputPart, writer: ShardWriter) -> None:
         done = 0.0
-        for chunk in self._job.input.read(part, self._on_damage):
+        for chunk in self._job.input.read(part, self._leave_out if self._job.skips else None):
             encoded, count = self._encoded(chunk, part)
-            with self._writes():
+            with self._target.writes(self._shard.name):
                 writer.extend(encoded)
-            self._records += count
+            self.records += count
             self._report(count, chunk.done - done)
             done = chunk.done
 
-    @property
-    def _on_damage(self) -> OnDamage:
-        return self._leave_out if self._job.skips else None
-
     def _leave_out(self, why: object) -> None:
-        self._left_out += 1
-        if len(self._damage) < TOLD:
-            self._damage.append(shorten(why, 300))
+        self.left_out += 1
+        if len(self.damage) < REASONS:
+            self.damage.append(shorten(why, 300))
 
     def _encoded(self, chunk: Chunk, part: InputPart) -> tuple[Any, int]:
         """Records as they are written, and how many; at a failure one by one, to know which it was."""

@@ -67,14 +67,12 @@ def identity_of(function: Any) -> Any:
     """
     if function is None or isinstance(function, str):
         return function
-    return digest([described(function), _code(_code_of(function))], 16)
-
-
-def _code_of(function: Any) -> Any:
-    while isinstance(function, functools.partial):
-        function = function.func
-    inner = getattr(function, "__func__", function)
-    return getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    inner = getattr(inner, "__func__", inner)
+    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
+    return digest([described(function), _code(code)], 16)
 
 
 def _code(value: Any) -> Any:
@@ -95,9 +93,9 @@ class SingleNumbers:
     """
 
     def __init__(self, records: Sequence[Any]) -> None:
-        dicts = [record for record in records if isinstance(record, dict)]
-        names = dict.fromkeys(name for record in dicts for name in record)
-        self._names = [name for name in names if all(_is_single(record[name]) for record in dicts if name in record)]
+        found = [(name, value) for record in records if isinstance(record, dict) for name, value in record.items()]
+        several = {name for name, value in found if not _is_single(value)}
+        self._names = [name for name in dict.fromkeys(name for name, _ in found) if name not in several]
 
     def __call__(self, record: Any) -> Any:
         if not isinstance(record, dict):

@@ -10,39 +10,117 @@ again, to the same bytes. All may be done twice at the same time, as Beam does.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import secrets
+import shutil
+import stat
+import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from ..common.messages import shorten
 from ..errors import ConversionError, HeadraceError
+from ..files.opened import stamp_of
+from ..files.paths import file_system_of
+from ..files.remote.retries import ask
 from ..files.storage_options import StorageOptions, storage_options_of
+from ..files.streams import open_stream
+from ..files.urls import is_remote, local_path
+from ..files.whole_files import put_whole
 from ..sources.parts import of_each
-from .folders import WORKPLACE, Folder, digest_of, folder_at
 from .job import InputPart, Receipt, WrittenFile, check_names
 
 ReadT = TypeVar("ReadT")
 
 MANIFEST = "manifest.json"
+WORKPLACE = ".conversion"
+"""What is there only while a conversion is not done."""
 _PLAN = f"{WORKPLACE}/plan.json"
+_SCRATCH = "writing-"
 
 
-class Target:
-    """A folder, by its path or URL.
+def target_at(path: str, storage: StorageOptions | None = None) -> Target:
+    """The folder of a path or URL.
+
+    Raises:
+        ConversionError: a file is there.
+    """
+    options = storage or storage_options_of(None)
+    return StoreTarget(path, options) if is_remote(path) else LocalTarget(path, options)
+
+
+class Target(ABC):
+    """A folder; names of files in it have `/` between their parts.
 
     Attributes:
-        folder: the files in it.
+        path: its path or URL.
+        index_dir: a folder of this machine for indices of input files.
     """
 
-    folder: Folder
+    path: str
+    index_dir: str
+    _storage: StorageOptions
 
-    def __init__(self, path: str, storage: StorageOptions | None = None) -> None:
-        self.folder = folder_at(path, storage or storage_options_of(None))
-        self.path = self.folder.path
+    @abstractmethod
+    def opened(self, name: str) -> BinaryIO:
+        """A file, to read; FileNotFoundError if there is none."""
+
+    @abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file; it appears when it is whole."""
+
+    @abstractmethod
+    def put(self, path: str, name: str) -> None:
+        """Have a file of `scratch` appear under its name."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a file; it may be gone already."""
+
+    @abstractmethod
+    def scratch(self) -> AbstractContextManager[str]:
+        """A folder of this machine for files that are being written; it is gone afterwards."""
+
+    @abstractmethod
+    def locked(self) -> AbstractContextManager[None]:
+        """No other process converts to this folder, as far as that can be told."""
+
+    @abstractmethod
+    def clean(self) -> None:
+        """Remove what is there only while a conversion is not done."""
+
+    def undo(self) -> None:
+        """Remove what a conversion left that made no file."""
+        self.clean()
+
+    def place(self, name: str) -> str:
+        """The path of a file."""
+        return os.path.join(self.path, name)
+
+    def size(self, name: str) -> int:
+        """The bytes of a file; -1 if there is none."""
+        try:
+            return stamp_of(self.place(name), self._storage).size
+        except (FileNotFoundError, NotADirectoryError):
+            return -1
+
+    def digest(self, name: str) -> str:
+        """The SHA-256 of a file; all of it is brought here for that."""
+        with self.opened(name) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def names_in(self, folder: str) -> list[str]:
+        """The base names of the files in a folder of this one, or in itself, ""; sorted."""
+        try:
+            return sorted(file_system_of(self.path, self._storage).names_in(self.place(folder)))
+        except FileNotFoundError:
+            return []
 
     def manifest(self) -> dict[str, Any] | None:
         """The content of `manifest.json`, if there is one.
@@ -58,28 +136,24 @@ class Target:
 
     def receipts(self) -> dict[str, Receipt]:
         """The receipts of shards that are done and whose files are there."""
-        told = of_each(lambda name: self._read(name, Receipt.from_json), self._receipt_names())
-        return self.held([receipt for receipt in told if receipt is not None])
+        found = of_each(lambda name: self._read(name, Receipt.from_json), self._receipt_names())
+        return self.held([receipt for receipt in found if receipt is not None])
 
     def _receipt_names(self) -> list[str]:
-        names = self.folder.names_in(WORKPLACE)
-        return [f"{WORKPLACE}/{name}" for name in names if name.startswith("receipt-")]
+        return [f"{WORKPLACE}/{name}" for name in self.names_in(WORKPLACE) if name.startswith("receipt-")]
 
     def held(self, receipts: Sequence[Receipt]) -> dict[str, Receipt]:
         """Those whose files are there, by their sizes."""
-        found = of_each(self._holds, receipts)
+        found = of_each(lambda each: all(self.size(file.name) == file.bytes for file in each.files), receipts)
         return {receipt.name: receipt for receipt, is_there in zip(receipts, found) if is_there}
-
-    def _holds(self, receipt: Receipt) -> bool:
-        return all(self.folder.size(file.name) == file.bytes for file in receipt.files)
 
     def there(self, names: Sequence[str]) -> list[str]:
         """Those of some files that are there."""
-        return [name for name, size in zip(names, of_each(self.folder.size, names)) if size >= 0]
+        return [name for name, size in zip(names, of_each(self.size, names)) if size >= 0]
 
     def forget(self) -> None:
         for name in self._receipt_names():
-            self.folder.remove(name)
+            self.remove(name)
 
     def keep(self, plan: Mapping[str, Any]) -> None:
         """Keep the plan of a conversion that is not done."""
@@ -87,9 +161,9 @@ class Target:
 
     def end(self, manifest: Mapping[str, Any]) -> None:
         self._write(MANIFEST, manifest)
-        self.folder.clean()
+        self.clean()
 
-    def publish(self, folder: str, files: Sequence[str], receipt: Receipt) -> Receipt:
+    def publish(self, folder: str, files: Sequence[str], receipt: Receipt) -> None:
         """Give whole files their names, in this order, and write their receipt.
 
         Args:
@@ -98,30 +172,170 @@ class Target:
             receipt: what it is to say, without the files.
         """
         paths = [os.path.join(folder, os.path.basename(file)) for file in files]
-        written = [WrittenFile(file, os.path.getsize(path), digest_of(path)) for file, path in zip(files, paths)]
+        written = [WrittenFile(file, os.path.getsize(path), _digest_of(path)) for file, path in zip(files, paths)]
         for file, path in zip(files, paths):
-            self.folder.put(path, file)
-        receipt = replace(receipt, files=tuple(written))
+            self.put(path, file)
         name = hashlib.sha256(receipt.name.encode()).hexdigest()[:32]
-        self._write(f"{WORKPLACE}/receipt-{name}.json", receipt.to_json())
-        return receipt
+        self._write(f"{WORKPLACE}/receipt-{name}.json", replace(receipt, files=tuple(written)).to_json())
+
+    @contextmanager
+    def writes(self, name: str) -> Iterator[None]:
+        """Turn errors of the system while a file is written into one that names the file, and what to do.
+
+        Raises:
+            ConversionError: it cannot be written.
+        """
+        try:
+            yield
+        except HeadraceError:
+            raise
+        except OSError as error:
+            raise ConversionError(
+                f"{shorten(self.place(name))} cannot be written: {shorten(error)}. Nothing of it is left, and what was "
+                "whole stays: run the same again when that is mended."
+            ) from error
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
-        with writes_to(self, name):
-            self.folder.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
+        with self.writes(name):
+            self.write(name, json.dumps(values, indent=1, ensure_ascii=False).encode() + b"\n")
 
     def _read(self, name: str, parse: Callable[[Any], ReadT]) -> ReadT | None:
         try:
-            data = self.folder.read(name)
-            return None if data is None else parse(json.loads(data))
+            with self.opened(name) as file:
+                return parse(json.loads(file.read()))
+        except FileNotFoundError:
+            return None
         except OSError as error:
-            raise ConversionError(
-                f"{shorten(self.folder.place(name))} cannot be read: {shorten(error)}; mend that, or pass another target."
-            ) from error
+            why, remedy = error, "mend that, or pass another target"
         except (ValueError, TypeError, KeyError) as error:
-            raise ConversionError(
-                f"{shorten(self.folder.place(name))} cannot be read: {shorten(error)}; remove it, and convert anew."
-            ) from error
+            why, remedy = error, "remove it, and convert anew"
+        raise ConversionError(f"{shorten(self.place(name))} cannot be read: {shorten(why)}; {remedy}.") from why
+
+
+class LocalTarget(Target):
+    """On this machine."""
+
+    def __init__(self, path: str, storage: StorageOptions) -> None:
+        self.path, self._storage = os.path.abspath(local_path(path)), storage
+        self.index_dir = self.place(f"{WORKPLACE}/indices")
+        try:
+            is_folder = stat.S_ISDIR(os.stat(self.path).st_mode)
+        except FileNotFoundError:  # nothing yet
+            return
+        except OSError as error:
+            raise self._not_writable(error) from error
+        if not is_folder:
+            raise ConversionError(f"{shorten(self.path)} is no folder; pass one as the target, or a new name.")
+
+    def opened(self, name: str) -> BinaryIO:
+        return open(self.place(name), "rb")
+
+    def write(self, name: str, data: bytes) -> None:
+        with self.scratch() as folder:
+            path = os.path.join(folder, "data")
+            with open(path, "wb") as file:
+                file.write(data)
+            self.put(path, name)
+
+    def put(self, path: str, name: str) -> None:
+        put_whole(path, self.place(name))
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            os.remove(self.place(name))
+
+    @contextmanager
+    def scratch(self) -> Iterator[str]:
+        """In the folder itself, as only there a file can get a name at once."""
+        folder = self.place(f"{WORKPLACE}/{_SCRATCH}{secrets.token_hex(8)}")
+        os.makedirs(folder)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """By a lock that goes with its process; what killed ones were writing is removed."""
+        try:
+            os.makedirs(self.place(WORKPLACE), exist_ok=True)
+            lock = os.open(self.place(f"{WORKPLACE}/lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._not_writable(error) from error
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConversionError(
+                    f"another process converts to {shorten(self.path)} now; wait for it, or pass another target."
+                ) from None
+            self._clear()
+            try:
+                yield
+            finally:
+                self._clear()
+        finally:
+            os.close(lock)
+
+    def _clear(self) -> None:
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self.place(WORKPLACE)):
+                if name.startswith(_SCRATCH):
+                    shutil.rmtree(self.place(f"{WORKPLACE}/{name}"), ignore_errors=True)
+
+    def clean(self) -> None:
+        shutil.rmtree(self.place(WORKPLACE), ignore_errors=True)
+
+    def undo(self) -> None:
+        """The folder itself goes, too, if it is empty."""
+        self.clean()
+        with suppress(OSError):
+            os.rmdir(self.path)
+
+    def _not_writable(self, error: OSError) -> ConversionError:
+        return ConversionError(
+            f"the folder {shorten(self.path)} cannot be made, or not be written to: {shorten(error)}; pass a target where you "
+            "may write."
+        )
+
+
+class StoreTarget(Target):
+    """In a store, where a file appears when all of it was sent. There are no locks."""
+
+    def __init__(self, path: str, storage: StorageOptions) -> None:
+        self.path, self._storage = path.rstrip("/"), storage
+        self.index_dir = os.path.join(storage.cache_dir, "indices")
+
+    def opened(self, name: str) -> BinaryIO:
+        return open_stream(self.place(name), None, self._storage)
+
+    def write(self, name: str, data: bytes) -> None:
+        ask(self.place(name), self._storage, lambda store, key: store.put_bytes(key, data))
+
+    def put(self, path: str, name: str) -> None:
+        ask(self.place(name), self._storage, lambda store, key: store.put_file(key, path))
+
+    def remove(self, name: str) -> None:
+        ask(self.place(name), self._storage, lambda store, key: store.remove(key))
+
+    @contextmanager
+    def scratch(self) -> Iterator[str]:
+        """In the system's folder for temporary files, which must have room for the shards that are being written."""
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            yield folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nothing is locked: two that convert the same write the same bytes."""
+        yield
+
+    def clean(self) -> None:
+        of_each(lambda name: self.remove(f"{WORKPLACE}/{name}"), self.names_in(WORKPLACE))
+
+
+def _digest_of(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _plan_of(values: Any) -> dict[str, Any]:
@@ -131,23 +345,4 @@ def _plan_of(values: Any) -> dict[str, Any]:
         {"name": str(shard["name"]), "parts": [asdict(InputPart(**part)) for part in shard["parts"]]}
         for shard in values["shards"]
     ]
-    identity = {part: dict(values["identity"][part]) for part in ("source", "options")}
-    return {"identity": identity, "shards": shards}
-
-
-@contextmanager
-def writes_to(target: Target, name: str) -> Iterator[None]:
-    """Turn errors of the system while a file is written into one that names the file, and what to do.
-
-    Raises:
-        ConversionError: it cannot be written.
-    """
-    try:
-        yield
-    except HeadraceError:
-        raise
-    except OSError as error:
-        raise ConversionError(
-            f"{shorten(target.folder.place(name))} cannot be written: {shorten(error)}. Nothing of it is left, and what was "
-            "whole stays: run the same again when that is mended."
-        ) from error
+    return {"identity": {part: dict(values["identity"][part]) for part in ("source", "options")}, "shards": shards}

@@ -46,21 +46,13 @@ def _system_map() -> Callable[..., int]:
 
 
 def map_readable(path: str) -> NDArray[np.uint8]:
-    """The bytes of a file that is not empty, read-only. It stays mapped as long as the array lives.
-
-    Raises:
-        OSError: as the system says.
-    """
+    """The bytes of a file that is not empty, read-only; they stay mapped as long as the array lives. Raises OSError."""
     with open(path, "rb") as file:
         return np.frombuffer(mapping_of(file.fileno(), os.fstat(file.fileno()).st_size), np.uint8)
 
 
 def mapping_of(descriptor: int, size: int) -> mmap.mmap:
-    """The first `size` bytes, more than none, of an open file, read-only. They stay mapped as long as the object lives.
-
-    Raises:
-        OSError: as the system says.
-    """
+    """The first `size` bytes, more than none, of an open file, read-only and as long as the object lives. Raises OSError."""
     if sys.platform != "linux":
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     mapping = mmap.mmap(-1, size, mmap.MAP_PRIVATE, mmap.PROT_READ)

@@ -108,12 +108,7 @@ def copy_ahead(files: Sequence[tuple[str, Stamp]], storage_options: StorageOptio
 
 
 def stamp_of(path: str, storage_options: StorageOptionsLike = None) -> Stamp:
-    """The stamp of a file.
-
-    Raises:
-        OSError: as the file system says.
-        SourceError: as the store says.
-    """
+    """The stamp of a file. Raises OSError as the file system says, SourceError as a store says."""
     if is_remote(path):
         from .remote.remote_file import remote_stamp
 
@@ -125,9 +120,6 @@ def check_open_file(path: str, before: Stamp) -> None:
     """`check_unchanged` for a file that is open: one that was removed stays whole for its readers.
 
     A remote one is not asked about: each answer of a store tells which version it is from.
-
-    Raises:
-        SourceError: it was changed, or cannot be looked at.
     """
     if is_remote(path):
         return

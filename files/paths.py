@@ -30,9 +30,7 @@ Paths: TypeAlias = PathLike | Sequence[PathLike]
 class FileSystem(Protocol):
     """A file system, as far as expansion needs it; paths are strings with `/` between their parts."""
 
-    def is_file(self, path: str) -> bool:
-        """True if there is a file at `path`."""
-        ...
+    def is_file(self, path: str) -> bool: ...
 
     def is_directory(self, path: str) -> bool: ...
 
@@ -119,18 +117,7 @@ def file_system_of(path: str, storage_options: StorageOptionsLike = None) -> Fil
 
 
 def expand(path: Any, file_system: FileSystem, patterns: Sequence[str]) -> list[str]:
-    """Returns the files that one path, glob or directory stands for, sorted by name.
-
-    Args:
-        path: an existing file, a directory, or a shell pattern.
-        file_system: where to look.
-        patterns: which base names count in a directory, such as `("*.parquet",)`.
-
-    Raises:
-        SourceNotFoundError: nothing is there.
-        SourceError: what is there cannot be listed, or has a name that is not UTF-8.
-        TypeError: `path` is not a path.
-    """
+    """The files that one path, glob or directory of a file system stands for, sorted by name; raises as `find_files`."""
     name = text_of(path)
     try:
         found = _found(name, file_system, patterns)
@@ -168,9 +155,6 @@ def _check_name(file: str) -> None:
 
 def text_of(path: Any) -> str:
     """Returns a path as a string, with the home directory in place of a `~` at its beginning, and without `file://`.
-
-    Raises:
-        TypeError: `path` is neither a string nor an `os.PathLike`.
 
     >>> text_of(b"digits.parquet")
     'digits.parquet'

@@ -6,6 +6,7 @@ under another thread that still reads; it is settled by counting:
 * a loan raises the reader's `users`, its end lowers it, both under the lock;
 * only a reader with no users is closed, least recently used first, and it has left the table before, so that no new
   loan can find it;
+* a reader that a pool gives up after an exception leaves the table at once, and its last user closes it;
 * when all are in use the pool grows past its limit, by at most one reader per reading thread, and shrinks afterwards;
 * opening takes place outside the lock; of two threads that open the same file, the second closes its own copy.
 
@@ -14,6 +15,7 @@ After a fork the child starts with an empty table and a new lock: the old one ma
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import weakref
@@ -21,23 +23,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-
-class Closable(Protocol):
-    """A reader that a pool keeps."""
-
-    def close(self) -> Any:
-        """Closes the file; called once, when no thread uses the reader."""
-        ...
-
-
-ReaderT = TypeVar("ReaderT", bound=Closable)
+ReaderT = TypeVar("ReaderT")
 
 
 @dataclass
 class _Loan(Generic[ReaderT]):
     reader: ReaderT
+    nbytes: int
     users: int = 0
     retired: bool = False
     """It has left the table: the last user closes it."""
@@ -47,8 +41,11 @@ class ReaderPool(Generic[ReaderT]):
     """Open readers by file number. Thread-safe.
 
     Args:
-        open_reader: opens the file of a number; called without the lock, on the thread that asks.
-        limit: how many readers stay open while no one uses them; at least 1.
+        open_reader: opens the file of a number; called without the lock, on the thread that asks. The reader's `close` is
+            called once, when no thread uses it.
+        limit: how many readers stay open while no one uses them; at least 1. None: as `open_file_limit` says.
+        limit_bytes: how much memory these take, by their `nbytes`; one of them may take more. Default: any.
+        keep_failed: a reader is lent again after a loan that ended in an exception. Default True.
 
     >>> import io
     >>> pool = ReaderPool(lambda number: io.BytesIO(b"file %d" % number), limit=2)
@@ -59,13 +56,18 @@ class ReaderPool(Generic[ReaderT]):
     """
 
     _loans: OrderedDict[int, _Loan[ReaderT]]
-    _lock: threading.Lock
 
-    def __init__(self, open_reader: Callable[[int], ReaderT], limit: int) -> None:
-        self._open = open_reader
-        self._limit = max(1, limit)
-        self._loans = OrderedDict()
+    def __init__(
+        self,
+        open_reader: Callable[[int], ReaderT],
+        limit: int | None,
+        limit_bytes: float = math.inf,
+        keep_failed: bool = True,
+    ) -> None:
+        self._open, self._keep_failed = open_reader, keep_failed
+        self._limit, self._limit_bytes = limit or open_file_limit(), limit_bytes
         self._lock = threading.Lock()
+        self._empty()
         forget_after_fork(self)
 
     def __len__(self) -> int:
@@ -77,6 +79,10 @@ class ReaderPool(Generic[ReaderT]):
         loan = self._borrow(number) or self._insert(number, self._open(number))
         try:
             yield loan.reader
+        except BaseException:
+            if not self._keep_failed:
+                self._retire(number, loan)
+            raise
         finally:
             self._give_back(loan)
 
@@ -86,7 +92,7 @@ class ReaderPool(Generic[ReaderT]):
             idle = [loan for loan in self._loans.values() if not loan.users]
             for loan in self._loans.values():
                 loan.retired = True
-            self._loans.clear()
+            self._empty()
         _close_all(idle)
 
     def forget(self) -> None:
@@ -95,9 +101,12 @@ class ReaderPool(Generic[ReaderT]):
         Their threads do not exist here, and one may have been forked in the middle of a read, with its locks held: so
         they are neither closed nor destroyed. What they cost the child is their memory and descriptors.
         """
-        keep_inherited(self._loans)
-        self._loans = OrderedDict()
+        _inherited.append(self._loans)
         self._lock = threading.Lock()
+        self._empty()
+
+    def _empty(self) -> None:
+        self._loans, self._nbytes = OrderedDict(), 0
 
     def _borrow(self, number: int) -> _Loan[ReaderT] | None:
         with self._lock:
@@ -108,13 +117,21 @@ class ReaderPool(Generic[ReaderT]):
             return loan
 
     def _insert(self, number: int, reader: ReaderT) -> _Loan[ReaderT]:
-        mine = _Loan(reader)
+        mine = _Loan(reader, getattr(reader, "nbytes", 0))
         with self._lock:
             loan = self._loans.setdefault(number, mine)
+            if loan is mine:
+                self._nbytes += mine.nbytes
             loan.users += 1
             surplus = self._take_surplus()
         _close_all(surplus if loan is mine else [*surplus, mine])
         return loan
+
+    def _retire(self, number: int, loan: _Loan[ReaderT]) -> None:
+        with self._lock:
+            loan.retired = True
+            if self._loans.get(number) is loan:
+                self._pop(number)
 
     def _give_back(self, loan: _Loan[ReaderT]) -> None:
         with self._lock:
@@ -126,11 +143,21 @@ class ReaderPool(Generic[ReaderT]):
 
     def _take_surplus(self) -> list[_Loan[ReaderT]]:
         """Takes the readers over the limit out of the table; the caller holds the lock and closes them after it."""
-        excess = len(self._loans) - self._limit
-        if excess <= 0:
-            return []
-        numbers = [number for number, loan in self._loans.items() if not loan.users][:excess]
-        return [self._loans.pop(number) for number in numbers]
+        surplus: list[_Loan[ReaderT]] = []
+        while self._is_over():
+            unused = next((number for number, loan in self._loans.items() if not loan.users), None)
+            if unused is None:
+                break
+            surplus.append(self._pop(unused))
+        return surplus
+
+    def _is_over(self) -> bool:
+        return len(self._loans) > self._limit or (self._nbytes > self._limit_bytes and len(self._loans) > 1)
+
+    def _pop(self, number: int) -> _Loan[ReaderT]:
+        loan = self._loans.pop(number)
+        self._nbytes -= loan.nbytes
+        return loan
 
 
 def open_file_limit() -> int:
@@ -149,31 +176,18 @@ def _close_all(loans: list[_Loan[Any]]) -> None:
         loan.reader.close()
 
 
-class Forgetful(Protocol):
-    """A pool, in a process that may be forked."""
-
-    def forget(self) -> None:
-        """Begins anew, with nothing open and a new lock; called in the child right after a fork."""
-        ...
+def forget_after_fork(thing: Any) -> None:
+    """Have `thing.forget()` called in each child right after it was forked, as long as the thing lives."""
+    _forgetful.add(thing)
 
 
-def forget_after_fork(pool: Forgetful) -> None:
-    """Has a pool begin anew in each child that is forked."""
-    _pools.add(pool)
-
-
-def keep_inherited(readers: Any) -> None:
-    """Keeps readers of the parent process for good: the child may neither close nor destroy them."""
-    _inherited.append(readers)
-
-
-_pools: weakref.WeakSet[Forgetful] = weakref.WeakSet()
+_forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
 _inherited: list[Any] = []
 
 
 def _forget_all() -> None:
-    for pool in list(_pools):
-        pool.forget()
+    for thing in list(_forgetful):
+        thing.forget()
 
 
 if hasattr(os, "register_at_fork"):

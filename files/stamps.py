@@ -21,23 +21,13 @@ class Stamp(NamedTuple):
 
 
 def local_stamp(path: str) -> Stamp:
-    """The stamp of a file of this machine.
-
-    Raises:
-        OSError: as the file system says.
-    """
+    """The stamp of a file of this machine; raises OSError."""
     found = os.stat(path)
     return Stamp(found.st_size, found.st_mtime_ns)
 
 
 def check_unchanged(path: str, before: Stamp, now: Stamp) -> None:
-    """Hold the stamp of a file against that of the moment at which its source was made.
-
-    Raises:
-        SourceError: it is another one.
-
-    >>> check_unchanged("a.parquet", Stamp(9, 1), Stamp(9, 1))
-    """
+    """Raise SourceError where the stamp of a file is not that of the moment at which its source was made."""
     if now == before:
         return
     told = f"{before.size} → {now.size} bytes" if now.size != before.size else "same size, other time of change"

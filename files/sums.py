@@ -34,26 +34,12 @@ def sums_of(data: bytes | memoryview) -> bytes:
 
 
 def with_sums(size: int) -> int:
-    """Bytes of a block of `size` bytes and its checksums.
-
-    >>> with_sums(CHUNK_BYTES + 1) - CHUNK_BYTES
-    9
-    """
+    """Bytes of a block of `size` bytes and its checksums."""
     return size + SUM_BYTES * -(-size // CHUNK_BYTES)
 
 
 def checked(descriptor: int, size: int, start: int, stop: int) -> bytes:
-    """The bytes `[start, stop)` of a block that is kept with its checksums.
-
-    Args:
-        descriptor: of its file.
-        size: of the block, without the checksums.
-        start: of the range.
-        stop: of the range, at most `size`.
-
-    Raises:
-        DamagedPieceError: a chunk that the range touches is not as it was written.
-    """
+    """The bytes `[start, stop)` of a block that is kept with its checksums, or a DamagedPieceError; `size` is without these."""
     first, last = start // CHUNK_BYTES, -(-stop // CHUNK_BYTES)
     begin, end = first * CHUNK_BYTES, min(last * CHUNK_BYTES, size)
     data = os.pread(descriptor, end - begin, begin)

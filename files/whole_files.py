@@ -43,15 +43,7 @@ def written_whole(path: str) -> Iterator[BinaryIO]:
 
 
 class WholeFile:
-    """A file that is written under a name of its own beside `path`.
-
-    Args:
-        path: its name when it is whole.
-        mode: its permissions, less the umask.
-
-    Attributes:
-        file: what is written to.
-    """
+    """A file that is written under a name of its own beside `path`, with the permissions `mode` less the umask."""
 
     file: BinaryIO
 
@@ -98,17 +90,7 @@ def sync(path: str) -> None:
 
 
 def private_folder(path: str) -> None:
-    """Make a folder that is not there, for its user alone (mode 0700); one that is there stays as it is.
-
-    Raises:
-        OSError: it cannot be made.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     private_folder(f"{folder}/kept/files")
-    ...     oct(os.stat(f"{folder}/kept/files").st_mode & 0o777)
-    '0o700'
-    """
+    """Make a folder that is not there, for its user alone (mode 0700); one that is there stays as it is. Raises OSError."""
     if not path or os.path.isdir(path):
         return
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)

@@ -12,14 +12,7 @@ OnDamage: TypeAlias = Callable[[SourceError], None]
 
 
 def leave_out(error: SourceError, on_damage: OnDamage | None) -> None:
-    """Tell `on_damage`; without one, raise the error.
-
-    Raises:
-        SourceError: nobody wants to be told.
-
-    >>> leave_out(SourceError("a.tfrecord: damaged"), print)
-    a.tfrecord: damaged
-    """
+    """Tell `on_damage`; without one, raise the error."""
     if on_damage is None:
         raise error
     on_damage(error)

@@ -57,14 +57,7 @@ def decode_example(data: bytes, features: Mapping[str, Any] | None = None) -> di
 
 
 class Decoder:
-    """`decode_example` with its `features` looked at once.
-
-    Args:
-        features: as `decode_example` takes them.
-
-    Raises:
-        TypeError: `features` says something that is not known.
-    """
+    """`decode_example` with its `features` looked at once. Raises TypeError where these say something that is not known."""
 
     _converts: dict[str, Convert] | None
 
@@ -78,11 +71,6 @@ class Decoder:
             self._converts = {name: _convert(name, wanted) for name, wanted in features.items()}
 
     def __call__(self, data: bytes) -> dict[str, Any]:
-        """The features of an example, by name.
-
-        Raises:
-            SourceError: as `decode_example`.
-        """
         found, converts = _features(data), self._converts
         if converts is None:
             return {name: _alone(value) for name, value in found.items()}
@@ -103,7 +91,6 @@ def _alone(value: Any) -> Any:
 
 
 def _convert(name: str, wanted: Any) -> Convert:
-    """A function that makes a feature's value as the user wants it."""
     if wanted is bytes:
         return _one_bytes
     if wanted is list:

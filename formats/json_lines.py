@@ -51,10 +51,7 @@ def read_records(stream: BinaryIO, name: str, on_damage: OnDamage | None = None)
 
 
 def parsed(line: bytes, name: str, offset: int) -> Any:
-    """The value of a line.
-
-    Raises:
-        SourceError: it is no JSON; the message names file and offset.
+    """The value of a line; raises SourceError, which names file and offset, where it is no JSON.
 
     >>> parsed(b'{"x": [1, null]}', "x.jsonl", 0)
     {'x': [1, None]}
@@ -68,11 +65,7 @@ def parsed(line: bytes, name: str, offset: int) -> Any:
 
 
 def line_ranges(file: OpenFile) -> npt.NDArray[np.int64]:
-    """The places of lines that are not blank: `int64[lines, 2]` of offset and length, without the end of the line.
-
-    Raises:
-        SourceError: the file cannot be read, or is compressed.
-    """
+    """The places of lines that are not blank: `int64[lines, 2]` of offset and length, without the end of the line."""
     if file.read(0, min(2, file.size)) == b"\x1f\x8b":
         raise SourceError(
             f"{shorten(file.path)} is compressed with gzip: single lines cannot be read from it. Unpack it, or "

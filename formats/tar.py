@@ -79,13 +79,8 @@ def read_samples(
 ) -> Iterator[list[SamplePart]]:
     """Puts members that stand together and have one key together.
 
-    Args:
-        members: None stands where something is lost: the samples before it and after it may lack a part.
-        name: of the file, for messages.
-        on_damage: is told of each sample that is left out. Default: that is an error.
-
-    Raises:
-        SourceError: a sample has two members of one name.
+    None among the members stands where something is lost: the samples before it and after it may lack a part, and are left
+    out, as are those with two members of one name. `on_damage` is told of each; without it they are errors.
     """
     for torn, parts in _groups(members):
         if torn:
@@ -134,9 +129,6 @@ def read_members(
         name: of the file, for messages.
         contents: whether to read them, or to go past them.
         on_damage: is told of each damaged place: one goes on at the next header that is whole. Default: that is an error.
-
-    Raises:
-        SourceError: the file is cut off or damaged, or it is no tar file.
     """
     for found in _walk(_Blocks(stream), name, contents):
         if isinstance(found, SourceError):

@@ -38,11 +38,7 @@ _SCAN_BYTES, _HEADER_ALONE = 1 << 18, 1 << 12
 
 @cache
 def crc_function() -> Callable[[bytes], int]:
-    """The function that gives the crc32c of bytes.
-
-    Raises:
-        MissingExtraError: google-crc32c is not installed.
-    """
+    """The function that gives the crc32c of bytes."""
     try:
         import google_crc32c
     except ImportError as error:
@@ -178,11 +174,7 @@ class RecordTable(NamedTuple):
 
 
 def record_table(file: OpenFile) -> RecordTable:
-    """Finds the records of a file; their lengths are checked, their contents are not.
-
-    Raises:
-        SourceError: the file is cut off, is no TFRecord file, or a length in it is damaged.
-    """
+    """Finds the records of a file; their lengths are checked, their contents are not. Raises SourceError for a damaged file."""
     offsets, checksums, offset, wanted = array("q"), array("I"), 0, _SCAN_BYTES
     while offset < file.size:
         known, start = len(offsets), offset

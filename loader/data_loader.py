@@ -20,6 +20,7 @@ from ..sources import as_source
 from .arguments import (
     LoaderOptions,
     as_list,
+    balance_of,
     needs_seed_for_globals,
     refuse,
     skips,
@@ -41,7 +42,7 @@ from .plan.steps.skipped import NONE_SKIPPED, SkippedSteps
 
 
 @dataclass(frozen=True)
-class _Description:
+class LoaderDescription:
     """The arguments of a loader."""
 
     pipeline: Pipeline
@@ -105,7 +106,7 @@ class DataLoader(Remarks):
     [[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]
     """
 
-    _description: _Description
+    _description: LoaderDescription
     _asked_as = "DataLoader"
 
     if not TYPE_CHECKING:
@@ -154,7 +155,7 @@ class DataLoader(Remarks):
         )
         pipeline = make_pipeline(data_source, sampler, operations, shard_options, skips(on_error, max_errors))
         needs_seed_for_globals(execution, pipeline.leaf.sampler.seed)
-        vars(self).update(_description=_Description(pipeline, execution, max_errors), _passes=Passes())
+        vars(self).update(_description=LoaderDescription(pipeline, execution, max_errors), _passes=Passes())
         warn_of_no_effect(execution)
         for leaf in pipeline.leaves:
             warn_of_shared_blocks(leaf.source, getattr(leaf.sampler, "shuffle", None), leaf.shard.shard_count)
@@ -167,6 +168,10 @@ class DataLoader(Remarks):
         return DataLoaderIterator(
             own.pipeline, own.execution, own.max_errors, own.skipped_steps, self._passes, own.tuning
         )
+
+    @property
+    def loader_description(self) -> LoaderDescription:  # for tools
+        return self._description
 
     @property
     def _pipeline(self) -> Pipeline:
@@ -330,15 +335,8 @@ def _number_of_batch(operations: Sequence[Operation], batch: int | None) -> int:
     return found[whole_number("batch", batch, -len(found), len(found) - 1, "the number of a Batch, 0 for the first")]
 
 
-_OF_LOAD = (
-    "num_epochs",
-    "shuffle",
-    "seed",
-    "shard_options",
-    "transformations",
-    "batch_size",
-    "drop_remainder",
-)
+_OF_LOAD = ["num_epochs", "shuffle", "seed", "shard_options", "transformations", "batch_size", "drop_remainder"]
+_OF_LOAD += ["balance", "lengths"]
 
 
 def load(
@@ -351,6 +349,8 @@ def load(
     transformations: Sequence[Any] = (),
     batch_size: int | None = None,
     drop_remainder: bool = False,
+    balance: Any = None,
+    lengths: Any = None,
     **options: Unpack[LoaderOptions],
 ) -> DataLoader:
     """A `DataLoader` in one line: an `IndexSampler` over all records, the transformations, then a `Batch`.
@@ -365,6 +365,10 @@ def load(
         batch_size: None (default) yields single elements.
         drop_remainder: leave out a last batch that is not full; applies to the batch, and to the shards' lengths by
             their own `drop_remainder`.
+        balance: None (default), or how shards get records of equal cost in each global batch: True counts the lengths of
+            records, a function of lengths, such as `attention(a, b)`, gives their costs; or a `Balance`.
+        lengths: for `balance`: None (default) takes those that the source tells; an array has one for each record; a str names
+            a field; a function gives that of a record, each of which is read for it.
         *unnamed: refused: all arguments but the source have names.
         **options: the other arguments of `DataLoader`: `worker_count`, `read_options`, `timeout`, `on_error` and so on.
 
@@ -385,6 +389,7 @@ def load(
         shuffle=shuffle,
         num_epochs=num_epochs,
         seed=seed,
+        balance=balance_of(records, balance, lengths),
     )
     drops = true_or_false("drop_remainder", drop_remainder)
     batch = [] if batch_size is None else [Batch(batch_size, drops)]

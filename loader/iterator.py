@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ..common.fields import replaced
 from ..common.messages import short_repr
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import NotHere, Remarks
@@ -166,6 +167,12 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         self._execution = options
 
     @property
+    def as_made(
+        self,
+    ) -> tuple[Pipeline, SkippedSteps]:  # for tools: as the loader has them, whatever state was set since
+        return self._loaders, self._loaders_skipped_steps
+
+    @property
     def host_iterator(self) -> DataLoaderIterator:
         """What makes the elements: itself. Of a device feeder, what it reads from."""
         return self
@@ -296,7 +303,7 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         pipeline = resumed(loaders, state, strict)
         check_left(loaders, pipeline, state.cursor, run_here)
         skips = state.cursor.skips if any(state.cursor.skips) else pipeline.start.skips
-        start = state.cursor._replace(skips=skips)
+        start = replaced(state.cursor, skips=skips)
         skipped_steps = state.skipped.plus(self._loaders_skipped_steps.steps)
         skipped, observer = SkippedRecords(self._skipped.limit), Observer()
         self._running.end()  # after this nothing is called, so that an interrupt finds all of it done or nothing

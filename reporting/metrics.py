@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -20,7 +20,7 @@ from ..errors import MissingExtraError, PortError
 from ..loader.iterator import DataLoaderIterator
 from ..loader.stats import IteratorStats
 from ..loader.timing.listeners import listening
-from ..loader.timing.snapshot import PARTS_OF_A_WAIT
+from ..loader.timing.snapshot import PARTS_OF_A_WAIT, Snapshot
 from ..sources.mixed.source import MixedSource
 from .loops import check_loop, host_iterator, snapshot, without_line
 
@@ -107,12 +107,13 @@ def _prometheus() -> Any:
     return prometheus_client
 
 
-class _Number(NamedTuple):
-    """A number, of the loop whose label is added later."""
+class _Seen(NamedTuple):
+    """A loop at the moment when the page is asked for."""
 
-    name: str
-    value: float
-    labels: tuple[str, ...] = ()
+    loop: Any
+    counted: Snapshot | None
+    stats: IteratorStats | None
+    lengths: dict[tuple[str, str], float]  # of the records of a part of a mix, on average, by part and leaf
 
 
 class _Loops:
@@ -122,6 +123,7 @@ class _Loops:
         for loop in named.values():
             check_loop(loop)
         self._known = {name: weakref.ref(without_line(loop)) for name, loop in named.items()}
+        self._lengths: dict[str, dict[tuple[str, str], float]] = {}  # found once, as it may take long
         self._lock = threading.Lock()
 
     def begins(self, loop: Any) -> None:
@@ -132,131 +134,88 @@ class _Loops:
                 number = sum(name.isdecimal() for name in self._known)
                 self._known[str(number)] = weakref.ref(loop)
 
-    def _alive(self) -> dict[str, Any]:
-        with self._lock:
-            return {name: loop for name, known in self._known.items() if (loop := known()) is not None}
-
     def collect(self) -> Iterator[Any]:
         """Called by prometheus_client, on a thread of the server."""
-        samples = {name: list(_samples(loop)) for name, loop in self._alive().items()}
-        for name, (text, labels) in _HELP.items():
+        with self._lock:
+            alive = {name: loop for name, known in self._known.items() if (loop := known()) is not None}
+        seen = {name: self._seen(name, loop) for name, loop in alive.items()}
+        for name, (found, text) in _METRICS.items():
+            where, _, attribute = found.partition(".")
             kind = "CounterMetricFamily" if name.endswith("_total") else "GaugeMetricFamily"
-            family = getattr(_prometheus().core, kind)(f"headrace_{name}", text, labels=["loop", *labels])
-            for loop, found in samples.items():
-                for sample in found:
-                    if sample.name == name:
-                        family.add_metric([loop, *sample.labels], sample.value)
+            family = getattr(_prometheus().core, kind)(
+                f"headrace_{name}", text, labels=["loop", *_LABELS.get(where, ())]
+            )
+            for loop, each in seen.items():
+                for value, *labels in _values(each, where, attribute):
+                    family.add_metric([loop, *labels], value)
             if family.samples:
                 yield family
 
-
-_HELP: dict[str, tuple[str, tuple[str, ...]]] = {
-    "steps_total": ("Elements that the program received, since the start or the last set_state.", ()),
-    "records_total": ("Records that were read.", ()),
-    "bytes_total": ("Bytes of the elements.", ()),
-    "seconds_total": ("Time in which the elements were received, the program's own work included.", ()),
-    "waited_seconds_total": ("Time of these that the program waited for elements.", ()),
-    "skipped_total": ("Records or batches left out because they failed.", ()),
-    "step": ("Number of the element that comes next, over all runs.", ()),
-    "epoch": ("Number of the epoch, from 0.", ()),
-    "fed_waited_seconds_total": ("Time that the program waited for a device feeder, by what it waited for.", ("part",)),
-    "tasks_total": ("Tasks whose results were taken.", ("stage",)),
-    "busy_seconds_total": ("Time of workers for these tasks.", ("stage",)),
-    "reading_seconds_total": ("Time of these in which records were read or waited for.", ("stage",)),
-    "ready_tasks": ("Tasks that were finished before they were asked for, on average.", ("stage",)),
-    "operation_seconds": ("Time of workers in an operation, by samples.", ("operation",)),
-    "workers": ("Workers that did any of the last tasks.", ()),
-    "workers_busy_ratio": ("Share of their time, over the last tasks, in which workers did tasks.", ()),
-    "workers_started_total": ("Worker processes that were made.", ()),
-    "workers_ended_total": ("Worker processes that ended by themselves or were killed.", ()),
-    "shared_bytes": ("Memory that worker processes share with the program.", ()),
-    "part_records_total": ("Records of each part of a mix, in all runs and shards.", ("part",)),
-    "part_tokens": ("Tokens of these: records times the average length of the part's records.", ("part", "leaf")),
-    "part_epoch": ("Epoch of each part of a mix, from 0.", ("part",)),
-}
-"""What each number tells, and its labels beside `loop`."""
+    def _seen(self, name: str, loop: Any) -> _Seen:
+        host = host_iterator(loop)
+        if host is not None and name not in self._lengths:
+            self._lengths[name] = _mean_lengths(host) if hasattr(loop, "part_records") else {}
+        return _Seen(loop, snapshot(loop), None if host is None else host.stats(), self._lengths.get(name, {}))
 
 
-def _samples(loop: Any) -> Iterator[_Number]:
-    counted, host = snapshot(loop), host_iterator(loop)
-    if counted is not None:
-        yield _Number("steps_total", counted.steps)
-        yield _Number("seconds_total", counted.elapsed)
-        yield _Number("waited_seconds_total", counted.waited)
-        yield _Number("records_total", counted.records)
-        yield _Number("bytes_total", counted.nbytes)
-        if counted.feeding is not None:
-            parts = zip(PARTS_OF_A_WAIT[1:], counted.feeding[1:])
-            yield from (_Number("fed_waited_seconds_total", seconds, (part,)) for part, seconds in parts)
-    for name, ask in _PLACE:
-        yield from _where_known(name, ask, loop)
-    if host is not None:
-        yield from _of_work(host.stats())
-    if host is not None and hasattr(loop, "part_records"):
-        yield from _of_parts(loop, host)
-
-
-_PLACE: tuple[tuple[str, Callable[[Any], float]], ...] = (
-    ("step", lambda loop: loop.step),
-    ("epoch", lambda loop: loop.epoch),
-    ("skipped_total", lambda loop: loop.skipped_count),
-)
-
-
-def _where_known(name: str, ask: Callable[[Any], float], loop: Any) -> Iterable[_Number]:
-    try:
-        return [_Number(name, ask(loop))]
-    except (TypeError, AttributeError):  # of something else than a loader's
-        return []
-
-
-def _of_work(stats: IteratorStats) -> Iterator[_Number]:
-    for stage in stats.stages:
-        labels = (str(stage.number),)
-        yield _Number("tasks_total", stage.tasks, labels)
-        yield _Number("busy_seconds_total", stage.busy, labels)
-        yield _Number("reading_seconds_total", stage.reading, labels)
-        yield _Number("ready_tasks", stage.ahead, labels)
-        for operation in stage.operations:
-            yield _Number("operation_seconds", operation.seconds, (f"{operation.number} {operation.name}",))
-    if (workers := stats.workers) is not None:
-        yield _Number("workers", workers.count)
-        yield _Number("workers_busy_ratio", workers.busy)
-        yield _Number("workers_started_total", workers.started)
-        yield _Number("workers_ended_total", workers.ended)
-        yield _Number("shared_bytes", workers.slab_bytes)
-
-
-def _of_parts(loop: Any, host: DataLoaderIterator) -> Iterator[_Number]:
-    records = loop.part_records
-    yield from (_Number("part_records_total", count, (part,)) for part, count in records.items())
-    yield from (_Number("part_epoch", epoch, (part,)) for part, epoch in loop.part_epochs.items())
-    for part, source in _sources(host).items():
-        for leaf, length in _mean_lengths(source).items():
-            yield _Number("part_tokens", records[part] * length, (part, leaf))
-
-
-def _sources(host: DataLoaderIterator) -> dict[str, Any]:
+def _mean_lengths(host: DataLoaderIterator) -> dict[tuple[str, str], float]:
+    """Mean lengths of the arrays of each part's records, of sources that know them."""
     leaves = host.pipeline.leaves
-    if isinstance(leaves[0].source, MixedSource):
-        return leaves[0].source.parts
-    return {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}
-
-
-def _mean_lengths(source: Any) -> dict[str, float]:
-    """Mean lengths of the arrays of records, by their names; none, where the source does not know."""
-    try:
-        return _MEANS[source]
-    except (KeyError, TypeError):
+    parts = {leaf.name or str(number): leaf.source for number, leaf in enumerate(leaves)}
+    means = {}
+    for part, source in (leaves[0].source.parts if isinstance(leaves[0].source, MixedSource) else parts).items():
         lengths = getattr(source, "lengths", None)
-    by_name = lengths if isinstance(lengths, dict) else {} if lengths is None else {"": lengths}
-    means = {str(name): float(np.mean(each)) for name, each in by_name.items()}
-    try:
-        _MEANS[source] = means
-    except TypeError:  # it cannot be kept track of
-        return means
+        by_name = lengths if isinstance(lengths, dict) else {} if lengths is None else {"": lengths}
+        means |= {(part, str(name)): float(np.mean(each)) for name, each in by_name.items()}
     return means
 
 
-_MEANS: weakref.WeakKeyDictionary[Any, dict[str, float]] = weakref.WeakKeyDictionary()
-"""What was found, as it may take long for many records."""
+def _values(seen: _Seen, where: str, name: str) -> Iterable[tuple[Any, ...]]:
+    """Numbers of a loop, each with its labels beside `loop`."""
+    stages = seen.stats.stages if seen.stats else ()
+    if where == "stage":
+        return [(getattr(stage, name), str(stage.number)) for stage in stages]
+    if where == "operation":
+        return [(each.seconds, f"{each.number} {each.name}") for stage in stages for each in stage.operations]
+    if where == "wait":
+        fed = seen.counted.feeding if seen.counted else None
+        return zip(fed[1:], PARTS_OF_A_WAIT[1:]) if fed else ()
+    if where == "part":
+        return [(each, part) for part, each in (getattr(seen.loop, name, None) or {}).items()]
+    if where == "leaf":
+        return [(seen.loop.part_records[part] * mean, part, leaf) for (part, leaf), mean in seen.lengths.items()]
+    owner = {"counted": seen.counted, "loop": seen.loop, "workers": seen.stats and seen.stats.workers}[where]
+    try:
+        return [(float(getattr(owner, name)),)]
+    except (TypeError, AttributeError):  # it has none, as something else than a loader's loop has no epoch
+        return []
+
+
+_LABELS = {"stage": ["stage"], "operation": ["operation"], "wait": ["part"], "part": ["part"], "leaf": ["part", "leaf"]}
+"""Of numbers, beside `loop`, by where they are found."""
+
+_METRICS = {
+    "steps_total": ("counted.steps", "Elements that the program received, since the start or the last set_state."),
+    "records_total": ("counted.records", "Records that were read."),
+    "bytes_total": ("counted.nbytes", "Bytes of the elements."),
+    "seconds_total": ("counted.elapsed", "Time in which the elements were received, the program's own work included."),
+    "waited_seconds_total": ("counted.waited", "Time of these that the program waited for elements."),
+    "skipped_total": ("loop.skipped_count", "Records or batches left out because they failed."),
+    "step": ("loop.step", "Number of the element that comes next, over all runs."),
+    "epoch": ("loop.epoch", "Number of the epoch, from 0."),
+    "fed_waited_seconds_total": ("wait.", "Time that the program waited for a device feeder, by what it waited for."),
+    "tasks_total": ("stage.tasks", "Tasks whose results were taken."),
+    "busy_seconds_total": ("stage.busy", "Time of workers for these tasks."),
+    "reading_seconds_total": ("stage.reading", "Time of these in which records were read or waited for."),
+    "ready_tasks": ("stage.ahead", "Tasks that were finished before they were asked for, on average."),
+    "operation_seconds": ("operation.", "Time of workers in an operation, by samples."),
+    "workers": ("workers.count", "Workers that did any of the last tasks."),
+    "workers_busy_ratio": ("workers.busy", "Share of their time, over the last tasks, in which workers did tasks."),
+    "workers_started_total": ("workers.started", "Worker processes that were made."),
+    "workers_ended_total": ("workers.ended", "Worker processes that ended by themselves or were killed."),
+    "shared_bytes": ("workers.slab_bytes", "Memory that worker processes share with the program."),
+    "part_records_total": ("part.part_records", "Records of each part of a mix, in all runs and shards."),
+    "part_tokens": ("leaf.", "Tokens of these: records times the average length of the part's records."),
+    "part_epoch": ("part.part_epochs", "Epoch of each part of a mix, from 0."),
+}
+"""Each number: where it is found, and what it tells."""

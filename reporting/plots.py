@@ -53,7 +53,7 @@ def check_matplotlib() -> None:
         raise MissingExtraError('a report needs matplotlib; pip install "headrace[pictures]".') from error
 
 
-def _drawn(height: float, draw: Callable[[Any], None]) -> str:
+def _drawn(height: float, draw: Callable[[Any], None], xlabel: str, ylabel: str = "") -> str:
     """A picture with one pair of axes, in an `svg` element."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -64,6 +64,8 @@ def _drawn(height: float, draw: Callable[[Any], None]) -> str:
         axes = figure.add_subplot()
         axes.spines[["top", "right"]].set_visible(False)
         draw(axes)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
         drawn = "<svg" + text.getvalue().partition("<svg")[2]
         return drawn.replace(INK, "var(--ink)").replace(PAPER, "var(--paper)")
@@ -71,6 +73,23 @@ def _drawn(height: float, draw: Callable[[Any], None]) -> str:
 
 _INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 _OF_THE_PAGE = {**dict.fromkeys(_INKED, INK), "figure.facecolor": "none", "axes.facecolor": "none"}
+_ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False}
+
+
+def _bars(rows: Sequence[tuple[str, str, float, str]], margin: float, xlabel: str) -> str:
+    """A bar for each name, kind, length and label; "" where all are 0."""
+    if not sum(length for _, _, length, _ in rows):
+        return ""
+
+    def draw(axes: Any) -> None:
+        names, kinds, lengths, labels = zip(*rows)
+        bars = axes.barh(range(len(rows)), lengths, 0.7, color=[COLOURS[kind] for kind in kinds])
+        axes.bar_label(bars, labels)
+        axes.set_yticks(range(len(rows)), names)
+        axes.invert_yaxis()
+        axes.margins(x=margin)
+
+    return _drawn(0.8 + 0.3 * len(rows), draw, xlabel)
 
 
 def steps_shown(shown: Timeline) -> tuple[float, float] | None:
@@ -103,7 +122,7 @@ def timeline_plot(shown: Timeline) -> str:
     def draw(axes: Any) -> None:
         kinds: dict[str, Any] = {}
         for row, track in enumerate(tracks):
-            for span in _within(track, began, ended):
+            for span in (span for span in track.spans if span.ended > began and span.began < ended):
                 width = 1e3 * (min(span.ended, ended) - max(span.began, began))
                 left = 1e3 * (max(span.began, began) - began)
                 thick = 0.4 if span.kind in ("reading", "packing") else 0.7
@@ -114,14 +133,9 @@ def timeline_plot(shown: Timeline) -> str:
         axes.set_yticks(range(len(tracks)), [track.name for track in tracks])
         axes.set_xlim(0, 1e3 * (ended - began))
         axes.invert_yaxis()
-        axes.set_xlabel("milliseconds")
-        axes.legend(kinds.values(), kinds, ncols=len(kinds), loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
+        axes.legend(kinds.values(), kinds, ncols=len(kinds), **_ABOVE)
 
-    return _drawn(1.2 + 0.42 * len(tracks), draw)
-
-
-def _within(track: Track, began: float, ended: float) -> list[Interval]:
-    return [span for span in track.spans if span.ended > began and span.began < ended]
+    return _drawn(1.2 + 0.42 * len(tracks), draw, "milliseconds")
 
 
 def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tuple[float, int], tuple[float, int]]]:
@@ -137,31 +151,27 @@ def _flows(tracks: Sequence[Track], began: float, ended: float) -> list[tuple[tu
 
 def operations_plot(stages: Sequence[StageStats]) -> str:
     """Seconds of the work, by operation."""
-    rows = _work(stages)
-    whole = sum(seconds for _, _, seconds in rows)
-    if whole <= 0:
-        return ""
-
-    def draw(axes: Any) -> None:
-        names, kinds, seconds = zip(*rows)
-        bars = axes.barh(range(len(rows)), seconds, 0.7, color=[COLOURS[kind] for kind in kinds])
-        axes.bar_label(bars, [f" {each:.3f} s, {each / whole:.1%}" for each in seconds])
-        axes.set_yticks(range(len(rows)), names)
-        axes.invert_yaxis()
-        axes.margins(x=0.16)
-        axes.set_xlabel("seconds, of all workers together")
-
-    return _drawn(0.8 + 0.3 * len(rows), draw)
-
-
-def _work(stages: Sequence[StageStats]) -> list[tuple[str, str, float]]:
-    """Name, kind and seconds."""
-    rows = []
+    rows: list[tuple[str, str, float]] = []
     for stage in stages:
         rows += [("reading", "reading", stage.reading)] if stage.reads else []
         rows += [(shorten(operation.name, NAME), "task", operation.seconds) for operation in stage.operations]
-    between, packing = (sum(getattr(stage, name) for stage in stages) for name in ("between", "packing"))
-    return [*rows, ("between operations", "not timed", between), ("packing", "packing", packing)]
+    rows.append(("between operations", "not timed", sum(stage.between for stage in stages)))
+    rows.append(("packing", "packing", sum(stage.packing for stage in stages)))
+    whole = sum(seconds for _, _, seconds in rows)
+    told = [(name, kind, each, f" {each:.3f} s, {each / whole if whole else 0:.1%}") for name, kind, each in rows]
+    return _bars(told, 0.16, "seconds, of all workers together")
+
+
+def parts_plot(recording: Recording) -> str:
+    """Records by part of a mix."""
+    parts = recording.composition.parts
+    whole = max(sum(part.records for part in parts), 1)
+    rows = []
+    for part in parts:
+        epoch = "" if part.epoch is None else f", epoch {part.epoch}"
+        label = f" {part.records:,}, {part.records / whole:.1%}{epoch}"
+        rows.append((shorten(part.name, NAME), "task", part.records, label))
+    return _bars(rows, 0.25, "records")
 
 
 def waits_plot(shown: Timeline) -> str:
@@ -179,43 +189,32 @@ def waits_plot(shown: Timeline) -> str:
         axes.set_yscale("symlog", linthresh=0.1)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("seconds")
-        axes.set_ylabel("milliseconds of a step")
-        axes.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+        axes.legend(ncols=2, **_ABOVE)
 
-    return _drawn(2.6, draw)
+    return _drawn(2.6, draw, "seconds", "milliseconds of a step")
 
 
 def throughput_plot(samples: Sequence[Sample]) -> str:
-    """Steps in a second, and the share of the time that was waited."""
-    pairs = [pair for pair in pairwise(_thinned(samples)) if pair[1].loop.elapsed > pair[0].loop.elapsed]
+    """Steps in a second, and the share of the time that was waited; of few samples, so that each is about several steps."""
+    thinned = samples[:: max(1, len(samples) // 40)]
+    pairs = [pair for pair in pairwise(thinned) if pair[1].loop.elapsed > pair[0].loop.elapsed]
     if not pairs:
         return ""
     new = [after.loop.since(before.loop) for before, after in pairs]
     at = [after.at - samples[0].at for _, after in pairs]
+    waits = [100 * each.waited / each.elapsed for each in new]
 
     def draw(axes: Any) -> None:
         rate = axes.plot(at, [each.steps / each.elapsed for each in new], color=COLOURS["reading"])
         axes.set_ylim(bottom=0)
-        axes.set_ylabel("steps/s")
-        axes.set_xlabel("seconds")
         other = axes.twinx()
         other.spines[["top", "left"]].set_visible(False)
-        waited = other.plot(
-            at, [100 * each.waited / each.elapsed for each in new], color=COLOURS["waiting"], linewidth=1
-        )
+        waited = other.plot(at, waits, color=COLOURS["waiting"], linewidth=1)
         other.set_ylim(0, 105)
         other.set_ylabel("% waited")
-        axes.legend(
-            [*rate, *waited], ["steps/s", "% waited"], frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1)
-        )
+        axes.legend([*rate, *waited], ["steps/s", "% waited"], ncols=2, **_ABOVE)
 
-    return _drawn(2.6, draw)
-
-
-def _thinned(samples: Sequence[Sample], most: int = 40) -> Sequence[Sample]:
-    """Few enough that each is about several steps."""
-    return samples[:: max(1, len(samples) // most)]
+    return _drawn(2.6, draw, "seconds", "steps/s")
 
 
 def memory_plot(samples: Sequence[Sample]) -> str:
@@ -225,37 +224,15 @@ def memory_plot(samples: Sequence[Sample]) -> str:
 
     def draw(axes: Any) -> None:
         at = [sample.at - samples[0].at for sample in samples]
-        own = [sample.own_bytes / 1e6 for sample in samples]
-        workers = [sample.workers_bytes / 1e6 for sample in samples]
-        axes.stackplot(
-            at, own, workers, colors=[COLOURS["own work"], COLOURS["task"]], labels=["your process", "its workers"]
+        own, workers, shared = (
+            [nbytes / 1e6 for nbytes in each]
+            for each in zip(*((sample.own_bytes, sample.workers_bytes, sample.loop.shared_bytes) for sample in samples))
         )
-        shared = [sample.loop.shared_bytes / 1e6 for sample in samples]
+        colours = [COLOURS["own work"], COLOURS["task"]]
+        axes.stackplot(at, own, workers, colors=colours, labels=["your process", "its workers"])
         if any(shared):
             axes.plot(at, shared, color=COLOURS["waiting"], linewidth=1, label="batches shared with workers")
         axes.set_ylim(bottom=0)
-        axes.set_ylabel("MB")
-        axes.set_xlabel("seconds")
-        axes.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+        axes.legend(ncols=3, **_ABOVE)
 
-    return _drawn(2.6, draw)
-
-
-def parts_plot(recording: Recording) -> str:
-    """Records by part of a mix."""
-    parts = recording.composition.parts
-    whole = sum(part.records for part in parts)
-    if not whole:
-        return ""
-
-    def draw(axes: Any) -> None:
-        bars = axes.barh(range(len(parts)), [part.records for part in parts], 0.7, color=COLOURS["task"])
-        epochs = ["" if part.epoch is None else f", epoch {part.epoch}" for part in parts]
-        told = [f" {part.records:,}, {part.records / whole:.1%}{epoch}" for part, epoch in zip(parts, epochs)]
-        axes.bar_label(bars, told)
-        axes.set_yticks(range(len(parts)), [shorten(part.name, NAME) for part in parts])
-        axes.invert_yaxis()
-        axes.margins(x=0.25)
-        axes.set_xlabel("records")
-
-    return _drawn(0.8 + 0.3 * len(parts), draw)
+    return _drawn(2.6, draw, "seconds", "MB")

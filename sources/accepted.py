@@ -93,11 +93,7 @@ def as_source(data: Any) -> DataSource[Any]:
 
 
 def _refuse_no_source(data: Any) -> None:
-    """Raise for a path, a table, a stream, a class, or a dict of datasets or of lists.
-
-    Raises:
-        TypeError: it is one; the message says what to write instead.
-    """
+    """Raise a TypeError for a path, a table, a stream, a class, or a dict of datasets or of lists, with a remedy."""
     if isinstance(data, (str, bytes, os.PathLike)):
         raise TypeError(f"{short_repr(data, TEXT)} is a path, not a source; pass {_reader_of(os.fsdecode(data))}.")
     if isinstance(data, type):

@@ -5,13 +5,13 @@ Several threads may ask for the same block: the first decodes it, outside the lo
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from ..files.reader_pool import forget_after_fork
 
 
 class Sized(Protocol):
@@ -43,10 +43,8 @@ class BlockCache(Generic[BlockT]):
     def __init__(self, decode: Callable[[int], BlockT], limit: int) -> None:
         self._decode = decode
         self._limit = limit
-        self._lock = threading.Lock()
-        self._pending = {}
-        self._clear()
-        _caches.add(self)
+        self.forget()
+        forget_after_fork(self)
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +67,7 @@ class BlockCache(Generic[BlockT]):
         with self._lock:
             self._clear()
 
-    def restart(self) -> None:
+    def forget(self) -> None:
         """A new lock and nothing pending: called in the child after a fork, where the decoding threads are no more."""
         self._lock = threading.Lock()
         self._pending = {}
@@ -99,15 +97,3 @@ class BlockCache(Generic[BlockT]):
         while self._bytes > self._limit and len(self._blocks) > 1:
             _, oldest = self._blocks.popitem(last=False)
             self._bytes -= oldest.nbytes
-
-
-_caches: weakref.WeakSet[BlockCache[Any]] = weakref.WeakSet()
-
-
-def _restart_all() -> None:
-    for cache in list(_caches):
-        cache.restart()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_restart_all)

@@ -37,7 +37,6 @@ class RunThroughSource:
 
     @property
     def dataset(self) -> Any:
-        """The dataset that is run through."""
         return self._dataset
 
     def __len__(self) -> int:

@@ -115,11 +115,7 @@ class TfdsDataSource:
 
     @property
     def serialized(self) -> ArrayRecordDataSource:
-        """The examples as they lie in the files: each a serialised `tf.train.Example`.
-
-        Raises:
-            SourceError: the dataset lies in files of another format.
-        """
+        """The examples as they lie in the files, each a serialised `tf.train.Example`; raises SourceError for other formats."""
         if self._files is None:
             raise SourceError(f"{shorten(self._name)}: its files are not ArrayRecord, and are read by TFDS alone.")
         return self._files

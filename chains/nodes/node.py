@@ -172,7 +172,7 @@ class Evaluated:
     checks_keys: ClassVar[bool] = True
 
     def __init__(self, node: Node, length: int = ENDLESS) -> None:
-        self._node = node
+        self.root_node = self._node = node
         self._length = length
         self.reads_ahead = node.reads_ahead
         self.reads_singly = node.reads_singly

@@ -81,7 +81,12 @@ def read_records(
     convert = [_TYPES[types[column]] for column in columns]
     for line, row in rows:
         try:
-            record = _record(row, columns, convert)
+            if len(row) != len(columns):
+                raise ValueError(f"number of values {len(row)}, of columns {len(columns)}")
+            if not _is_utf8(row):
+                raise ValueError(f"it is not in UTF-8: {short_repr(row)}")
+            each = zip(columns, convert, row)
+            record = {column: kind(value) if value or kind is str else None for column, kind, value in each}
         except ValueError as error:
             damage = SourceError(f"{shorten(name)}, line {line}: {shorten(error)}.")
             if on_damage is None:
@@ -122,16 +127,12 @@ def _columns(rows: Iterator[tuple[int, list[str]]], name: str) -> list[str]:
 
 def _narrowest(values: list[str]) -> str:
     filled = [value for value in values if value]
-    return next(name for name, kind in _TYPES.items() if (filled or name == "text") and _fit(filled, kind))
-
-
-def _fit(values: list[str], kind: Callable[[str], Any]) -> bool:
-    try:
-        for value in values:
-            kind(value)
-    except ValueError:
-        return False
-    return True
+    for name, kind in _TYPES.items() if filled else ():
+        with suppress(ValueError):
+            for value in filled:
+                kind(value)
+            return name
+    return "text"
 
 
 def _is_utf8(row: list[str]) -> bool:
@@ -141,11 +142,3 @@ def _is_utf8(row: list[str]) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _record(row: list[str], columns: list[str], convert: list[Callable[[str], Any]]) -> dict[str, Any]:
-    if len(row) != len(columns):
-        raise ValueError(f"number of values {len(row)}, of columns {len(columns)}")
-    if not _is_utf8(row):
-        raise ValueError(f"it is not in UTF-8: {short_repr(row)}")
-    return {column: kind(value) if value or kind is str else None for column, kind, value in zip(columns, convert, row)}

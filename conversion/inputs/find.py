@@ -22,11 +22,7 @@ OTHER_FORMATS = ("images", "huggingface", "tfds")
 
 
 def find_input(
-    source: Any,
-    source_format: str | None,
-    split: str | None,
-    as_bytes: bool,
-    opening: Opening,
+    source: Any, source_format: str | None, split: str | None, as_bytes: bool, opening: Opening
 ) -> RecordInput:
     """The input that a source is.
 
@@ -62,21 +58,22 @@ def find_input(
     try:
         found = find_files(source, patterns, storage)
     except SourceNotFoundError as error:
-        raise SourceNotFoundError(_nothing_found(source, source_format, error)) from error
+        folder = None if isinstance(source, (list, tuple)) else text_of(source)
+        if folder is not None and os.path.isdir(folder):
+            message = _nothing_in(folder, source_format, [suffix for form in forms for suffix in form.suffixes])
+        else:
+            hint = "" if source_format else "; for images, or a name of TFDS, pass source_format= (--from)."
+            message = f"{error}{hint}"
+        raise SourceNotFoundError(message) from error
     names = [name for name in dict.fromkeys(found) if not name.endswith(SUFFIXES)]
-    form = forms[0] if source_format else format_of(names)
-    return FileInput(names, form, opening)
+    return FileInput(names, forms[0] if source_format else format_of(names), opening)
 
 
-def _nothing_found(source: Any, source_format: str | None, error: SourceNotFoundError) -> str:
-    folder = None if isinstance(source, (list, tuple)) else text_of(source)
-    if folder is None or not os.path.isdir(folder):
-        return f"{error}" if source_format else f"{error}; for images, or a name of TFDS, pass source_format= (--from)."
-    suffixes = [suffix for form in FORMATS.values() if source_format in (None, form.name) for suffix in form.suffixes]
-    whose = "their format as source_format= (--from), which is images for a folder of images"
+def _nothing_in(folder: str, source_format: str | None, suffixes: list[str]) -> str:
+    whose = ", and their format as source_format= (--from), which is images for a folder of images"
     return (
         f"the directory {short_repr(folder, TEXT)} holds no file whose name says its format ({first_few(suffixes, 16)}); pass "
-        f"files by a glob, such as {short_repr(os.path.join(folder, '*'), TEXT)}{'' if source_format else f', and {whose}'}."
+        f"files by a glob, such as {short_repr(os.path.join(folder, '*'), TEXT)}{'' if source_format else whose}."
     )
 
 

@@ -12,14 +12,18 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ... import sources
-from ...common.messages import first_few, short_repr
-from ...errors import ConversionError
+from ...common.messages import first_few, short_repr, shorten
+from ...errors import ConversionError, SourceError
+from ...files.opened import local_copy
 from ...files.paths import file_system_of
 from ...files.storage_options import StorageOptions
-from ...files.streams import MAX_EXPANSION, open_stream
+from ...files.streams import open_stream
 from ...files.urls import is_remote, name_of
-from ...sources.tokens.files import offsets_path
+from ...sources.tokens.files import map_npy, offsets_path
 from ..job import OnDamage
 
 COMPRESSED = (".gz", ".gzip", ".zst", ".zstd")
@@ -37,7 +41,7 @@ class Opening:
     index_dir: str
     """Where indices are kept, of files that are read at random."""
     storage: StorageOptions
-    max_expansion: int = MAX_EXPANSION
+    max_expansion: int
     """How many times its size a compressed file may unpack to."""
     document_length: int | None = None
     """Into pieces of which length `.npy` files with one axis are divided."""
@@ -52,12 +56,13 @@ class Format:
     """What names of files have; also before a compression's suffix, or a number as in `.tfrecord-00000-of-00010`."""
     place: str
     """What a record's place counts, in a stream."""
-    encode: str
-    """How records that are no bytes become bytes: "example" or "json"."""
-    stream: Callable[[str, Opening, OnDamage], Records] | None = None
+    stream: str | None = None
+    """The module whose `read_records` reads a stream."""
     source: Callable[[str, Opening], Any] | None = None
     schema: Callable[[str, Opening], Any] | None = None
     """The Arrow schema of a file's records, or None; where one is known without reading them."""
+    encode: str = "example"
+    """How records that are no bytes become bytes: "example" or "json"."""
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -65,31 +70,21 @@ class Format:
         ends = ("", "-*-of-*", *(COMPRESSED if self.stream is not None else ()))
         return tuple(f"*{suffix}{end}" for suffix in self.suffixes for end in ends)
 
+    def records(self, path: str, opening: Opening, on_damage: OnDamage) -> Records:
+        """The records of a stream, from its beginning on."""
+        assert self.stream is not None, self.name
+        read = import_module(self.stream, __package__).read_records
+        types = {"types": opening.types} if self.name == "csv" else {}
+        with open_stream(path, "auto", opening.storage, opening.max_expansion) as stream:
+            yield from read(stream, path, on_damage=on_damage, **types)
 
-def _stream(module: str, path: str, opening: Opening, on_damage: OnDamage) -> Records:
-    read = import_module(f"...formats.{module}", __package__).read_records
-    with open_stream(path, "auto", opening.storage, opening.max_expansion) as stream:
-        yield from read(stream, path, on_damage)
 
-
-def _csv(path: str, opening: Opening, on_damage: OnDamage) -> Records:
-    from .comma_separated import read_records
-
-    with open_stream(path, "auto", opening.storage, opening.max_expansion) as stream:
-        yield from read_records(stream, path, opening.types, on_damage)
+def _of_class(name: str, path: str, opening: Opening) -> Any:
+    return getattr(sources, name)(path, storage_options=opening.storage)
 
 
 def _indexed(name: str, path: str, opening: Opening) -> Any:
-    source = getattr(sources, name)
-    return source(path, index_dir=opening.index_dir, storage_options=opening.storage)
-
-
-def _array_record(path: str, opening: Opening) -> Any:
-    return sources.ArrayRecordDataSource(path, storage_options=opening.storage)
-
-
-def _parquet(path: str, opening: Opening) -> Any:
-    return sources.ParquetDataSource(path, storage_options=opening.storage)
+    return getattr(sources, name)(path, index_dir=opening.index_dir, storage_options=opening.storage)
 
 
 def _parquet_schema(path: str, opening: Opening) -> Any:
@@ -102,12 +97,9 @@ def _parquet_schema(path: str, opening: Opening) -> Any:
 
 def _npy(path: str, opening: Opening) -> Any:
     """Documents, where a `TokenWriter` wrote the file; else rows, or pieces."""
-    from .rows import NpyPieces, NpyRows
-
     if file_system_of(path, opening.storage).is_file(offsets_path(path)):
         return sources.TokenSource(path, storage_options=opening.storage)
-    rows = NpyRows(path, opening.storage)
-    return rows if opening.document_length is None else NpyPieces(path, rows.columns, opening.document_length)
+    return (NpyRows if opening.document_length is None else NpyPieces)(path, opening)
 
 
 def _npy_schema(path: str, opening: Opening) -> Any:
@@ -116,32 +108,84 @@ def _npy_schema(path: str, opening: Opening) -> Any:
     return schema_of_columns(getattr(_npy(path, opening), "columns", None))
 
 
-FORMATS = {
-    format.name: format
-    for format in (
-        Format(
-            "tfrecord",
-            (".tfrecord", ".tfrecords"),
-            "byte",
-            "example",
-            partial(_stream, "tfrecord"),
-            partial(_indexed, "TFRecordDataSource"),
-        ),
-        Format("tar", (".tar",), "byte", "example", partial(_stream, "tar"), partial(_indexed, "TarDataSource")),
-        Format(
-            "json_lines",
-            (".jsonl", ".ndjson"),
-            "byte",
-            "json",
-            partial(_stream, "json_lines"),
-            partial(_indexed, "JsonLinesDataSource"),
-        ),
-        Format("csv", (".csv",), "line", "example", _csv),
-        Format("parquet", (".parquet", ".parq", ".pq"), "record", "example", source=_parquet, schema=_parquet_schema),
-        Format("array_record", (".array_record", ".arrayrecord"), "record", "example", source=_array_record),
-        Format("npy", (".npy",), "record", "example", source=_npy, schema=_npy_schema),
-    )
-}
+class NpyRows:
+    """The rows of an array that lies in a `.npy` file, which is mapped.
+
+    Raises:
+        SourceError: the file is no `.npy` file, is cut off, or has a bare number or Python objects.
+
+    Attributes:
+        columns: the array.
+    """
+
+    array_keys = True
+    columns: npt.NDArray[Any]
+
+    def __init__(self, path: str, opening: Opening) -> None:
+        with local_copy(path, opening.storage) as copy:
+            self.columns = map_npy(copy, path)
+        if not self.columns.ndim:
+            raise SourceError(f"{shorten(path)} holds one number and no rows.")
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, key: int) -> Any:
+        return np.array(self.columns[key])
+
+    def __getitems__(self, keys: npt.NDArray[np.int64]) -> list[Any]:
+        return list(np.asarray(self.columns[keys]))
+
+
+class NpyPieces:
+    """An array of one axis in pieces of one length; the last one may be shorter.
+
+    Raises:
+        ConversionError: the array has several axes.
+    """
+
+    def __init__(self, path: str, opening: Opening) -> None:
+        self._array, self._length = NpyRows(path, opening).columns, opening.document_length or 1
+        if self._array.ndim != 1:
+            raise ConversionError(
+                f"{shorten(path)} has an array of shape {self._array.shape}, whose rows are documents; leave document_length "
+                "out."
+            )
+
+    def __len__(self) -> int:
+        return -(-len(self._array) // self._length)
+
+    def __getitem__(self, key: int) -> Any:
+        return np.array(self._array[key * self._length : (key + 1) * self._length])
+
+
+_TFRECORD, _TAR, _JSON_LINES = (f"...formats.{name}" for name in ("tfrecord", "tar", "json_lines"))
+_TABLE = (
+    Format("tfrecord", (".tfrecord", ".tfrecords"), "byte", _TFRECORD, partial(_indexed, "TFRecordDataSource")),
+    Format("tar", (".tar",), "byte", _TAR, partial(_indexed, "TarDataSource")),
+    Format(
+        "json_lines",
+        (".jsonl", ".ndjson"),
+        "byte",
+        _JSON_LINES,
+        partial(_indexed, "JsonLinesDataSource"),
+        encode="json",
+    ),
+    Format("csv", (".csv",), "line", ".comma_separated"),
+    Format(
+        "parquet",
+        (".parquet", ".parq", ".pq"),
+        "record",
+        None,
+        partial(_of_class, "ParquetDataSource"),
+        _parquet_schema,
+    ),
+    Format(
+        "array_record", (".array_record", ".arrayrecord"), "record", None, partial(_of_class, "ArrayRecordDataSource")
+    ),
+    Format("npy", (".npy",), "record", None, _npy, _npy_schema),
+)
+FORMATS = {format.name: format for format in _TABLE}
 
 
 def split_name(name: str) -> tuple[str, str, str]:
@@ -153,7 +197,7 @@ def split_name(name: str) -> tuple[str, str, str]:
     bare, end = os.path.splitext(name)
     if end.lower() in COMPRESSED:
         name = bare
-    known = [suffix for format in FORMATS.values() for suffix in format.suffixes]
+    known = [suffix for format in _TABLE for suffix in format.suffixes]
     for suffix in sorted(known, key=len, reverse=True):
         stem, found, rest = name.rpartition(suffix)
         if found and stem and (not rest or rest.startswith("-")):
@@ -167,13 +211,12 @@ def format_of(names: list[str]) -> Format:
     Raises:
         ConversionError: it cannot be told, or there are several.
     """
-    suffixes = {split_name(name_of(name))[1]: name for name in names}
-    found = {format.name: format for format in FORMATS.values() if set(format.suffixes) & set(suffixes)}
+    suffixes = {split_name(name_of(name))[1] for name in names}
+    found = [format for format in _TABLE if suffixes.intersection(format.suffixes)]
     if len(found) == 1 and "" not in suffixes:
-        return next(iter(found.values()))
-    told = (
-        f"files of several formats: {first_few(sorted(found))}"
-        if found
-        else f"{short_repr(names[0])}: an unknown format"
+        return found[0]
+    several = f"files of several formats: {first_few(sorted(format.name for format in found))}"
+    raise ConversionError(
+        f"{several if found else f'{short_repr(names[0])}: an unknown format'}; pass source_format= (--from), one of "
+        f"{', '.join(FORMATS)}, and only files of it."
     )
-    raise ConversionError(f"{told}; pass source_format= (--from), one of {', '.join(FORMATS)}, and only files of it.")

@@ -17,19 +17,19 @@ from ...files.storage_options import StorageOptions
 from ...files.streams import compression_of, open_stream
 from ...files.urls import is_remote
 from ...sources.parts import of_each
-from ..job import Chunk, InputPart, OnDamage
+from ..job import Chunk, InputPart, OnDamage, RecordInput
 from ..labels import label_of
 from .formats import Format, Opening, Records
 from .from_source import CHUNK_BYTES, CHUNK_RECORDS, read_source
 
 
-class FileInput:
-    """Files of one format; `RecordInput` says what it does."""
+class FileInput(RecordInput):
+    """Files of one format."""
 
     unit = "B"
 
     def __init__(self, paths: Sequence[str], form: Format, opening: Opening) -> None:
-        self.form, self._storage, self._given = form, opening.storage, opening
+        self.form, self.format, self.encode, self._given = form, form.name, form.encode, opening
         self._stamps = dict(zip(paths, of_each(partial(_stamp, storage=opening.storage), paths)))
 
     def names(self) -> Sequence[str]:
@@ -37,28 +37,29 @@ class FileInput:
 
     def identity(self) -> dict[str, Any]:
         files = [
-            {"path": label_of(_whole_path(path)), "size": stamp.size, "modified": stamp.modified}
+            {
+                "path": label_of(path if is_remote(path) else os.path.abspath(path)),
+                "size": stamp.size,
+                "modified": stamp.modified,
+            }
             for path, stamp in self._stamps.items()
         ]
-        return {"format": self.form.name, "files": files, "types": self._opening.types}
+        return {"format": self.format, "files": files, "types": self._opening.types}
 
     @cached_property
     def _opening(self) -> Opening:
-        return replace(self._given, types=self._types())
-
-    def _types(self) -> dict[str, str]:
-        """The types of CSV columns; those of the first file with rows hold for all."""
-        if self.form.name != "csv":
-            return {}
+        """With the types of CSV columns; those of the first file with rows hold for all."""
+        if self.format != "csv":
+            return self._given
         from .comma_separated import guessed_types
 
         types: dict[str, str] = {}
         for name in self.names():
-            with open_stream(name, "auto", self._storage, self._given.max_expansion) as stream:
+            with open_stream(name, "auto", self._given.storage, self._given.max_expansion) as stream:
                 types, rows = guessed_types(stream, name)
             if rows:
                 break
-        return types
+        return replace(self._given, types=types)
 
     def schema(self) -> Any:
         return None if self.form.schema is None else self.form.schema(self.names()[0], self._opening)
@@ -72,7 +73,7 @@ class FileInput:
     def read(self, part: InputPart, on_damage: OnDamage) -> Iterator[Chunk]:
         """The records of a part; the file is the one that the conversion began with, from the first to the last."""
         before = self._stamps[part.name]
-        check_unchanged(part.name, before, _stamp(part.name, self._storage))
+        check_unchanged(part.name, before, _stamp(part.name, self._given.storage))
         as_stream = self.form.stream is not None and part.is_whole
         source = None if as_stream else self._at_random(part.name, on_damage)
         if source is not None:
@@ -81,14 +82,13 @@ class FileInput:
             yield from read_source(source, part, some, each, on_damage)
         else:
             yield from self._from_stream(part, on_damage)
-        check_unchanged(part.name, before, _stamp(part.name, self._storage))
+        check_unchanged(part.name, before, _stamp(part.name, self._given.storage))
 
     def weight(self, part: InputPart) -> float:
         return self._stamps[part.name].size * part.share
 
     def place(self, part: InputPart, place: int) -> str:
-        counts = self.form.place if part.is_whole else "record"
-        return f"{shorten(part.name)}, {counts} {place}"
+        return f"{shorten(part.name)}, {self.form.place if part.is_whole else 'record'} {place}"
 
     def _at_random(self, name: str, on_damage: OnDamage) -> Any:
         """A source of one file; None for one that can only be read from its beginning on, or is so damaged that it has to."""
@@ -129,23 +129,17 @@ class FileInput:
 
     def _records_of(self, part: InputPart, on_damage: OnDamage) -> Records:
         """From the beginning of the file on, but only those of the part; damage before them is another part's."""
-        if self.form.stream is None:
-            raise TypeError(self.form.name)
         passed = False
 
         def tell(error: Exception) -> None:
             if passed and on_damage is not None:
                 on_damage(error)
 
-        records = self.form.stream(part.name, self._opening, None if on_damage is None else tell)
+        records = self.form.records(part.name, self._opening, None if on_damage is None else tell)
         for _ in islice(records, part.start):
             pass
         passed = True
         yield from records if part.stop is None else islice(records, part.stop - part.start)
-
-
-def _whole_path(path: str) -> str:
-    return path if is_remote(path) else os.path.abspath(path)
 
 
 def _stamp(path: str, storage: StorageOptions) -> Stamp:

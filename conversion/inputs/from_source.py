@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...sources import HuggingFaceDataSource, as_source, fingerprint_of, reader_of
-from ..job import Chunk, InputPart, OnDamage
+from ..job import Chunk, InputPart, OnDamage, RecordInput
 from ..outputs.arrow_values import pyarrow
 from ..outputs.parquet import LOOKED_AT, VALUE, schema_of
 
@@ -17,17 +17,16 @@ CHUNK_BYTES = 1 << 22
 """A chunk has so many records or bytes at most: it is what a worker holds in memory at a time."""
 
 
-class SourceInput:
-    """Any source; `RecordInput` says what it does."""
+class SourceInput(RecordInput):
+    """Any source."""
 
-    unit = "records"
+    unit, format, encode = "records", "", "example"
 
     def __init__(self, source: Any) -> None:
         self._source = as_source(source)
-        self._name = type(self._source).__name__
 
     def names(self) -> Sequence[str]:
-        return (self._name,)
+        return (type(self._source).__name__,)
 
     def identity(self) -> dict[str, Any]:
         """Its fingerprint, and what labels mean."""
@@ -35,19 +34,16 @@ class SourceInput:
         return {"source": fingerprint_of(self._source), **({} if classes is None else {"classes": list(classes)})}
 
     def schema(self) -> Any:
-        if isinstance(self._source, HuggingFaceDataSource):
-            return self._hugging_face_schema(self._source)
-        return schema_of_columns(getattr(self._source, "columns", None))
-
-    def _hugging_face_schema(self, source: HuggingFaceDataSource) -> Any:
-        """The types that the dataset declares; those that files do not keep are found out from the first values."""
+        """Of a Hugging Face dataset, as declared; types that files do not keep are found out from the first values."""
+        source = self._source
+        if not isinstance(source, HuggingFaceDataSource):
+            return schema_of_columns(getattr(source, "columns", None))
         known, names = source.arrow_schema, source.dataset.format["columns"]
         if known is None or len(known) == len(names):
             return known
-        unknown = HuggingFaceDataSource(
-            source.dataset.select_columns([name for name in names if name not in known.names])
-        )
-        found = schema_of(unknown.__getitems__(np.arange(min(len(unknown), LOOKED_AT))))
+        unknown = source.dataset.select_columns([name for name in names if name not in known.names])
+        rest = HuggingFaceDataSource(unknown)
+        found = schema_of(rest.__getitems__(np.arange(min(len(rest), LOOKED_AT))))
         return pyarrow().schema([(known if name in known.names else found).field(name) for name in names])
 
     def count(self, name: str, on_damage: OnDamage) -> int:
@@ -78,24 +74,18 @@ def read_source(source: Any, part: InputPart, chunk: int, weight: float, on_dama
     for first in range(part.start, stop, chunk):
         keys = np.arange(first, min(first + chunk, stop), dtype=np.int64)
         done = float(keys[-1] + 1 - part.start) * weight
+        records: list[tuple[int, Any]] = []
         try:
-            chunk_read = Chunk(list(zip(keys.tolist(), read(keys))), done)
-        except Exception:
-            chunk_read = _one_by_one(read, keys.tolist(), done, on_damage)
-        yield chunk_read
-
-
-def _one_by_one(read: Any, keys: list[int], done: float, on_damage: OnDamage) -> Chunk:
-    """Read a chunk record by record, without those that cannot be read."""
-    records = []
-    for key in keys:
-        try:
-            records.append((key, read(np.array([key], np.int64))[0]))
-        except Exception as error:
-            if on_damage is None:
-                raise
-            on_damage(error)
-    return Chunk(records, done)
+            records = list(zip(keys.tolist(), read(keys)))
+        except Exception:  # one by one, without those that cannot be read
+            for key in keys.tolist():
+                try:
+                    records.append((key, read(np.array([key], np.int64))[0]))
+                except Exception as error:
+                    if on_damage is None:
+                        raise
+                    on_damage(error)
+        yield Chunk(records, done)
 
 
 def schema_of_columns(columns: Any) -> Any:
@@ -116,13 +106,12 @@ def schema_of_columns(columns: Any) -> Any:
     if not all(isinstance(name, str) and isinstance(array, np.ndarray) for name, array in named.items()):
         return None
     try:
-        return pyarrow().schema([(name, _type(array)) for name, array in named.items()])
+        fields = []
+        for name, array in named.items():
+            kind = pyarrow().from_numpy_dtype(array.dtype)
+            for size in reversed(array.shape[1:]):
+                kind = pyarrow().list_(kind, size or -1)  # of no fixed size: Arrow does not read back lists of size 0
+            fields.append((name, kind))
+        return pyarrow().schema(fields)
     except pyarrow().ArrowException:
         return None
-
-
-def _type(array: Any) -> Any:
-    kind = pyarrow().from_numpy_dtype(array.dtype)
-    for size in reversed(array.shape[1:]):
-        kind = pyarrow().list_(kind, size or -1)  # of no fixed size: Arrow does not read back lists of size 0
-    return kind

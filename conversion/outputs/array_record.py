@@ -12,12 +12,13 @@ import numpy as np
 
 from ...common.messages import short_repr, shorten
 from ...errors import ConversionError, MissingExtraError
+from ..job import Output
 
 Encode: TypeAlias = Callable[[Any], bytes]
 
 
-class ArrayRecordOutput:
-    """ArrayRecord; `Output` says what it does.
+class ArrayRecordOutput(Output):
+    """ArrayRecord.
 
     Args:
         encode: "example" or "json": how records that are no bytes become bytes; or a function for all of them.
@@ -30,17 +31,16 @@ class ArrayRecordOutput:
     def __init__(self, encode: str | Encode, encode_identity: Any, options: Mapping[str, Any]) -> None:
         self._encode = encode if callable(encode) else _ENCODERS[encode]
         self._identity = encode_identity
-        self._options = ",".join(
-            f"{name}:{value}" if value != "" else name for name, value in _options(options).items()
-        )
+        given = {"group_size": 1, **options}
+        self._options = ",".join(f"{name}:{value}" if value != "" else name for name, value in given.items())
         _library()
 
     def identity(self) -> dict[str, Any]:
         return {"to": "array_record", "encode": self._identity, "options": self._options}
 
     def encode(self, records: list[Any]) -> list[bytes]:
-        if set(map(type, records)) <= {bytes}:
-            return records if self._encode in _OF_VALUES else [_checked(self._encode(record)) for record in records]
+        if self._encode in _ENCODERS.values() and set(map(type, records)) <= {bytes}:
+            return records  # as they leave them
         return [_checked(self._encode(record)) for record in records]
 
     def open(self, path: str) -> _ArrayRecordWriter:
@@ -50,9 +50,6 @@ class ArrayRecordOutput:
             raise ConversionError(
                 f"options={{…}} of ArrayRecord, {shorten(self._options)}: {shorten(error)}"
             ) from error
-
-    def files_of(self, name: str) -> tuple[str, ...]:
-        return (name,)
 
 
 class _ArrayRecordWriter:
@@ -83,10 +80,6 @@ class _ArrayRecordWriter:
             raise OSError(f"{shorten(self._path)} cannot be written")
 
 
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"group_size": 1, **options}
-
-
 def _library() -> Any:
     try:
         from array_record.python import array_record_module
@@ -114,13 +107,14 @@ def as_example(record: Any) -> bytes:
     if isinstance(record, str):
         return record.encode()
     if isinstance(record, (np.ndarray, np.generic)):
-        return _as_npy(record)
+        file = io.BytesIO()
+        np.save(file, record, allow_pickle=False)
+        return file.getvalue()
     if isinstance(record, Mapping):
         return _example(record)
     raise ConversionError(
         f"a record is a {type(record).__name__} ({short_repr(record)}), and ArrayRecord holds bytes; pass encode=, a function "
-        "that "
-        'makes bytes of a record, or encode="json".'
+        'that makes bytes of a record, or encode="json".'
     )
 
 
@@ -149,12 +143,6 @@ def _has_axes(value: Any) -> bool:
     return bool((np.ndim(value) if axes is None and hasattr(value, "__array_interface__") else axes or 0) > 1)
 
 
-def _as_npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
-
-
 def as_json(record: Any) -> bytes:
     """A value as JSON in UTF-8; bytes as they are.
 
@@ -164,13 +152,9 @@ def as_json(record: Any) -> bytes:
     if isinstance(record, (bytes, bytearray, memoryview)):
         return bytes(record)
     try:
-        return _dumped(record, False).encode()
+        return json.dumps(record, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON has as \ud83d and UTF-8 has not
-        return _dumped(record, True).encode()
-
-
-def _dumped(record: Any, ensure_ascii: bool) -> str:
-    return json.dumps(record, default=_plain, ensure_ascii=ensure_ascii, separators=(",", ":"))
+        return json.dumps(record, default=_plain, separators=(",", ":")).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -182,5 +166,3 @@ def _plain(value: Any) -> Any:
 
 
 _ENCODERS: dict[str, Encode] = {"example": as_example, "json": as_json}
-_OF_VALUES = (as_example, as_json)
-"""They leave bytes as they are."""

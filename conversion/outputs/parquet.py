@@ -15,12 +15,11 @@ import numpy as np
 from ...common.messages import first_few, short_repr, shorten
 from ...common.validation import whole_number
 from ...errors import ConversionError
+from ..job import Output
 from .arrow_values import array_of, pyarrow
 
 VALUE = "value"
 """The column of records that are arrays or numbers."""
-
-_DAYS = np.dtype("datetime64[D]")
 
 LOOKED_AT = 1000
 """So many records tell the columns, where no schema does."""
@@ -29,8 +28,8 @@ GROUP_ROWS, GROUP_BYTES = 256, 1 << 20
 """A row group ends with so many rows, or bytes: one random read decodes a whole group."""
 
 
-class ParquetOutput:
-    """Parquet; `Output` says what it does.
+class ParquetOutput(Output):
+    """Parquet.
 
     Args:
         schema: an Arrow schema, the same for all shards.
@@ -43,13 +42,16 @@ class ParquetOutput:
     suffix = ".parquet"
 
     def __init__(self, schema: Any, options: Mapping[str, Any]) -> None:
-        self._schema = schema
-        self._names = frozenset(schema.names)
-        _check_columns(schema)
-        self._options = {name: value for name, value in options.items() if name != "row_group_size"}
+        self._schema, self._options = schema, {}
+        self._group_rows = GROUP_ROWS
+        try:
+            self.open(io.BytesIO()).close()
+        except pyarrow().ArrowException as error:
+            raise ConversionError(f"columns for Parquet: {shorten(error)}; pass transform= to make others.") from error
         try:
             rows = options.get("row_group_size", GROUP_ROWS)
             self._group_rows = whole_number("row_group_size", rows, 1, None, "a number of rows, such as 256")
+            self._options = {name: value for name, value in options.items() if name != "row_group_size"}
             self.open(io.BytesIO()).discard()  # a file in memory, as only the writer knows its options
         except (pyarrow().ArrowException, TypeError, ValueError) as error:
             raise ConversionError(
@@ -62,36 +64,22 @@ class ParquetOutput:
         return {"to": "parquet", "columns": columns, "options": options}
 
     def encode(self, records: list[Any]) -> Any:
-        rows = list(map(_row, records))
+        rows, known = list(map(_row, records)), frozenset(self._schema.names)
         for row in rows:
-            self._check(row)
-        plain = list(map(_plain, rows))
-        columns = [array_of(field.name, [row.get(field.name) for row in plain], field.type) for field in self._schema]
+            if not row.keys() <= known:
+                raise ConversionError(
+                    f"a record has the columns {first_few(sorted(map(str, row.keys() - known)))}, which the first records "
+                    "have not; pass transform= to give all records the same columns."
+                )
+        columns = [
+            array_of(field.name, [_plain(row.get(field.name)) for row in rows], field.type) for field in self._schema
+        ]
         return pyarrow().Table.from_arrays(columns, schema=self._schema)
-
-    def _check(self, row: Mapping[str, Any]) -> None:
-        if not row.keys() <= self._names:
-            raise ConversionError(
-                f"a record has the columns {first_few(sorted(map(str, row.keys() - self._names)))}, which the first records "
-                "have not; pass transform= to give all records the same columns."
-            )
 
     def open(self, path: str | io.BytesIO) -> _ParquetWriter:
         import pyarrow.parquet as pq
 
         return _ParquetWriter(pq.ParquetWriter(path, self._schema, **self._options), self._group_rows)
-
-    def files_of(self, name: str) -> tuple[str, ...]:
-        return (name,)
-
-
-def _check_columns(schema: Any) -> None:
-    import pyarrow.parquet as pq
-
-    try:
-        pq.ParquetWriter(io.BytesIO(), schema).close()
-    except pyarrow().ArrowException as error:
-        raise ConversionError(f"columns for Parquet: {shorten(error)}; pass transform= to make others.") from error
 
 
 class _ParquetWriter:
@@ -139,7 +127,7 @@ def schema_of(records: Sequence[Any]) -> Any:
             raise ConversionError(
                 f"column {short_repr(name)} has a name that is no string; pass transform= to make it one."
             )
-        values = [_plain({name: row.get(name)})[name] for row in rows]
+        values = [_plain(row.get(name)) for row in rows]
         try:
             _check_times(values)
             fields.append(pyarrow().field(name, pyarrow().array(values).type))
@@ -182,14 +170,10 @@ def _row(record: Any) -> Mapping[str, Any]:
     )
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _value(value) for name, value in row.items()}
-
-
-def _value(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Arrow takes arrays of one axis; those with more become lists, and those with none the number in them."""
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value[()]
-    if isinstance(value, np.datetime64) and value.dtype == _DAYS:
+    if isinstance(value, np.datetime64) and value.dtype == np.dtype("datetime64[D]"):
         return value.item()  # Arrow takes no scalars of this dtype
     return value.tolist() if getattr(value, "ndim", 0) > 1 else value

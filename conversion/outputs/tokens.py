@@ -13,12 +13,11 @@ from ...common.messages import TEXT, first_few, short_repr, shorten
 from ...errors import ConversionError, MissingExtraError, SourceNotFoundError
 from ...sources import TokenWriter
 from ...sources.tokens.files import integer_dtype
+from ..job import Output
 
-_COLUMN = "text"
 
-
-class TokensOutput:
-    """Files of tokens; `Output` says what it does.
+class TokensOutput(Output):
+    """Files of tokens.
 
     Args:
         tokenizer: the path of a tokenizer's file, of the library `tokenizers`; None: records have tokens.
@@ -30,9 +29,8 @@ class TokensOutput:
     suffix = ".npy"
 
     def __init__(self, tokenizer: str | None, column: str | None, options: Mapping[str, Any]) -> None:
-        self._path = tokenizer
-        self._column = column or (_COLUMN if tokenizer else "tokens")
-        self._content = None if tokenizer is None else _content(tokenizer)
+        self._path, self._content = tokenizer, None if tokenizer is None else _content(tokenizer)
+        self._column = column or ("text" if tokenizer else "tokens")
         self._special = str(options.get("add_special_tokens", True)).lower() != "false"
         self._divided = {name: options[name] for name in ("document_length",) if name in options}
         unknown = sorted(set(options) - {"dtype", "add_special_tokens", *self._divided})
@@ -40,10 +38,13 @@ class TokensOutput:
             raise ConversionError(
                 f"options for tokens are dtype, add_special_tokens and document_length, not {first_few(unknown)}."
             )
-        self._dtype = _integers(options.get("dtype") or self._smallest())
-
-    def _smallest(self) -> str:
-        return "uint16" if self._content is not None and self._tokenizer.get_vocab_size() <= 1 << 16 else "uint32"
+        dtype = options.get("dtype")
+        if not dtype:
+            dtype = "uint16" if tokenizer and self._tokenizer.get_vocab_size() <= 1 << 16 else "uint32"
+        try:
+            self._dtype = integer_dtype(dtype)
+        except TypeError as error:
+            raise ConversionError(str(error)) from None
 
     def identity(self) -> dict[str, Any]:
         told = None if self._content is None else hashlib.sha256(self._content.encode()).hexdigest()[:16]
@@ -53,9 +54,13 @@ class TokensOutput:
     @cached_property
     def _tokenizer(self) -> Any:
         try:
-            return _library().Tokenizer.from_str(self._content)
-        except MissingExtraError:
-            raise
+            import tokenizers
+
+            return tokenizers.Tokenizer.from_str(self._content)
+        except ImportError as error:
+            raise MissingExtraError(
+                'tokenizer= needs the package tokenizers: pip install "headrace[tokenizers]"'
+            ) from error
         except Exception as error:  # the library raises no class of its own
             raise ConversionError(f"{shorten(self._path)} is no file of a tokenizer: {shorten(error)}") from error
 
@@ -109,13 +114,6 @@ class TokensOutput:
         return {name: value for name, value in self.__dict__.items() if name != "_tokenizer"}
 
 
-def _integers(dtype: Any) -> np.dtype[Any]:
-    try:
-        return integer_dtype(dtype)
-    except TypeError as error:
-        raise ConversionError(str(error)) from None
-
-
 def _content(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
@@ -135,13 +133,3 @@ def _text(document: Any, column: str) -> str:
         f"{short_repr(column)} of a record is a {type(document).__name__} ({short_repr(document)}), not text; pass column= or "
         "transform=."
     )
-
-
-def _library() -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise MissingExtraError(
-            'tokenizer= needs the package tokenizers: pip install "headrace[tokenizers]"'
-        ) from error
-    return tokenizers

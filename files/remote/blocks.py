@@ -53,14 +53,7 @@ class CachedBlock(Protocol):
 
 
 class Blocks:
-    """The blocks of one version of a file.
-
-    Args:
-        cache: where they are kept.
-        folder: of the file in it.
-        size: of the file in bytes.
-        bring: asks the store for some of it.
-    """
+    """The blocks of one version of a file, kept in a folder of the cache. `bring` asks the store for some of it."""
 
     def __init__(self, cache: Cache, folder: str, size: int, bring: Bring) -> None:
         self._cache, self._folder, self._size, self._bring = cache, folder, size, bring
@@ -68,7 +61,6 @@ class Blocks:
         """Those of the last two announcements that fit into memory."""
 
     def read(self, offsets: Int64s, lengths: Int64s) -> list[bytes]:
-        """The bytes of ranges that lie in the file."""
         blocks = blocks_of(offsets, lengths)
         if len(blocks) > AT_ONCE and len(offsets) > 1:
             half = len(offsets) // 2
@@ -101,7 +93,6 @@ class Blocks:
         in_background([functools.partial(self._claimed, portion) for portion in portions])
 
     def _found(self, blocks: Sequence[int]) -> dict[int, CachedBlock]:
-        """All of these, from wherever they are."""
         found = {block: here for block in blocks if (here := self._here(block)) is not None}
         return found | self._from_store([block for block in blocks if block not in found])
 
@@ -119,7 +110,6 @@ class Blocks:
         return self._cache.open(self._name(block), with_sums(self._size_of(block)))
 
     def _mapped(self, block: int) -> mmap.mmap | None:
-        """The memory of a block that is on the disk, undamaged."""
         descriptor, size = self._opened(block), self._size_of(block)
         if descriptor is None:
             return None
@@ -197,8 +187,6 @@ class Blocks:
 
 
 class _DamagedBlockError(Exception):
-    """Raised where a block is read that is not as it was written."""
-
     def __init__(self, block: int) -> None:
         self.block = block
 

@@ -46,12 +46,7 @@ _TRIES = 100
 
 
 class Cache:
-    """A folder of pieces with a budget. Any thread, any process, safe to fork; holds nothing open.
-
-    Args:
-        folder: made when it is needed.
-        budget: bytes; what is kept never exceeds it.
-    """
+    """A folder of pieces, made when needed; a budget in bytes. Any thread, any process, safe to fork; holds nothing open."""
 
     def __init__(self, folder: str, budget: int) -> None:
         self.folder, self.budget = folder, budget
@@ -74,7 +69,6 @@ class Cache:
         return descriptor
 
     def path(self, name: str) -> str:
-        """The path of a piece, if it is there."""
         return os.path.join(self.folder, name)
 
     def sums(self, name: str) -> bytes:
@@ -88,11 +82,7 @@ class Cache:
             raise self.unusable(error) from error
 
     def remove(self, name: str) -> None:
-        """Remove a piece that was damaged.
-
-        Raises:
-            SourceError: the folder cannot be written to.
-        """
+        """Remove a piece that was damaged."""
         try:
             _removed(self.path(name))
         except OSError as error:
@@ -109,11 +99,7 @@ class Cache:
         return True
 
     def claim(self, name: str, wait: bool) -> Claim | None:
-        """The right to write a piece; None if it is there, or (without `wait`) if another one writes it.
-
-        Raises:
-            SourceError: the folder cannot be written to.
-        """
+        """The right to write a piece; None if it is there, or (without `wait`) if another one writes it."""
         path = self.path(name)
         try:
             while not os.path.exists(path):
@@ -128,11 +114,7 @@ class Cache:
         return None
 
     def reserve(self, descriptor: int, size: int) -> None:
-        """Have room for so many bytes, and have a file count for them; waits while others are writing too much.
-
-        Raises:
-            SourceError: they are more than the budget.
-        """
+        """Have a file count for so many bytes; waits while others are writing too much. Raises SourceError over the budget."""
         if size > self.budget:
             raise SourceError(
                 f"{size} bytes are to be kept at once in {shorten(self.folder)}, whose budget is {self.budget} bytes; raise "
@@ -154,7 +136,6 @@ class Cache:
             return fits
 
     def release(self, size: int) -> None:
-        """Give back room that was reserved."""
         with self._used() as used:
             total = int.from_bytes(os.pread(used, 8, 0), "little") - size
             os.pwrite(used, max(total, 0).to_bytes(8, "little"), 0)
@@ -198,11 +179,7 @@ class Claim:
 
     @contextmanager
     def file(self, size: int) -> Iterator[BinaryIO]:
-        """The file to write so many bytes to, from its beginning; it gets its name when the block ends.
-
-        Raises:
-            SourceError: it cannot be written, or is larger than the budget.
-        """
+        """The file to write so many bytes to, from its beginning; it gets its name when the block ends."""
         try:
             if os.fstat(self._descriptor).st_size:  # of someone who was killed
                 os.ftruncate(self._descriptor, 0)

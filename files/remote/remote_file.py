@@ -45,13 +45,7 @@ _checked_copies: set[tuple[str, int]] = set()
 
 
 class RemoteFile:
-    """`OpenFile` says what it does. Nothing stays open but the store's connections, which all files of a process share.
-
-    Args:
-        path: a URL.
-        options: how it is reached.
-        stamp: of the version that is to be read; default the one of now.
-    """
+    """`OpenFile` says what it does. Nothing stays open but the stores' connections. `stamp`: of the version; default: any."""
 
     path: str
     size: int
@@ -106,9 +100,6 @@ class RemoteFile:
     def copied(self) -> Iterator[str]:
         """The path of a copy on this machine, which nobody removes during the `with` block.
 
-        Raises:
-            SourceError: there is no cache, the file is larger than it, or it cannot be read.
-
         The copy is held against its checksums when a process first asks for it; one that was damaged is made again.
         """
         if self._blocks is None:
@@ -149,17 +140,12 @@ class RemoteFile:
         return self._cache.touch(self._copy_name)
 
     def keep_copy(self, wait: bool = False) -> None:
-        """Have a copy in the cache, for a while; without `wait` there is none yet where somebody else is making it.
-
-        Raises:
-            SourceError: it cannot be made.
-        """
+        """Have a copy in the cache, for a while; without `wait` there is none yet where somebody else is making it."""
         claim = self._cache.claim(self._copy_name, wait)
         if claim is not None:
             self._copy(claim)
 
-    def close(self) -> None:
-        """Nothing is open."""
+    def close(self) -> None: ...
 
     def __reduce__(self) -> tuple[type[RemoteFile], tuple[str, StorageOptions, Stamp]]:
         return RemoteFile, (self.path, self._options, self.stamp)
@@ -199,10 +185,5 @@ class RemoteFile:
 
 
 def remote_stamp(path: str, options: StorageOptions) -> Stamp:
-    """Size and version of a file in a store.
-
-    Raises:
-        SourceNotFoundError: it is not there.
-        SourceError: the store does not answer, or refuses to.
-    """
+    """Size and version of a file in a store; raises as `ask`."""
     return ask(path, options, lambda store, key: store.stamp(key))

@@ -62,12 +62,7 @@ _lock = threading.Lock()
 
 
 def store_of(url: str, options: StorageOptions) -> tuple[FileStore, str]:
-    """The store of a URL, and the key in it.
-
-    Raises:
-        MissingExtraError: a package is not installed.
-        SourceError: the store does not know an option, or nobody knows the scheme.
-    """
+    """The store of a URL, and the key in it; raises MissingExtraError, or SourceError for an unknown option or scheme."""
     root, key = split_url(url)
     if scheme_of(url) not in _OBJECT_STORES:
         key = url  # fsspec splits URLs itself

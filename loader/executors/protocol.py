@@ -43,7 +43,7 @@ class Executor(Protocol):
     def inputs(self, stage: int) -> int:
         """Positions or rows that the next task of a stage should have: whole units. The stream does not depend on it.
 
-        Called by `stream.flow`, `in_order` and `regroup`, once for each task, before it is submitted.
+        Called by `stream.ordered` and `regroup`, once for each task, before it is submitted.
         """
 
     def most_rows(self) -> int:

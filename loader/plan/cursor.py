@@ -85,6 +85,10 @@ class Cursor(NamedTuple):
         """This cursor, without its last stage."""
         return self._replace(skips=self.skips[:-1])
 
+    def with_unfinished(self, *rests: Leftover) -> Cursor:
+        """This cursor, with what comes before it."""
+        return self._replace(unfinished=rests)
+
     def parts(self, sizes: Sequence[NodeCounts]) -> list[Cursor]:
         """The cursors of the parts that it consists of, without what is unfinished."""
         positions, skips, notes = iter(self.positions), iter(self.skips), iter(self.notes)

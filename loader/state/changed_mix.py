@@ -10,13 +10,13 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from ...errors import CheckpointError
-from ...samplers import NoSharding, ShardOptions
+from ...samplers import NoSharding, ShardOptions, WeightedSampler
 from ...samplers.mix.sampler import PASSING, MixSampler, length_told, shares
 from ...samplers.mix.weights import MAX_POSITION
-from ..plan.cursor import Cursor
+from ..plan.cursor import Cursor, Leftover
 from ..plan.fingerprint import Fingerprint
 from ..plan.leaf import Leaf
 from ..plan.lineage import ReshardHistory
@@ -32,13 +32,10 @@ MOST_CHECKED = 1_000_000
 def migrate_mix(
     pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run
 ) -> tuple[Pipeline, Sequence[LoaderState]]:
-    """The pipeline and the states that go on.
+    """The pipeline, as its loader made it, and the states that go on: those of one run, of one of its shards or of all.
 
-    Args:
-        pipeline: as its loader made it.
-        states: of one run, of one of its shards or of all. One alone is taken for one of shards at equal steps.
-        strict: the mix may not be another one; if it is, comparing the fingerprints will tell.
-        run: as for `split_leftover`.
+    One alone is taken for one of shards at equal steps. With `strict` the mix may not be another one: if it is, comparing the
+    fingerprints will tell. `run` is as for `split_leftover`.
 
     Raises:
         CheckpointError: the mix of now ends before what the former run has read, or a batch that was begun has another size.
@@ -55,8 +52,10 @@ def migrate_mix(
         return pipeline, [with_datasets_of_now(pipeline, state, take_up) for state in states]
     sampler: Any = pipeline.leaves[0].sampler
     saved = states[0].fingerprint["sampler"] if states else None
-    if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_mix(saved):
+    if len(pipeline.leaves) > 1 or not hasattr(sampler, "going_on") or not _is_of_kind(saved, sampler):
         return pipeline, states
+    if isinstance(sampler, WeightedSampler):
+        return _with_weights(pipeline, sampler, states, strict)
     changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
     if not strict and _as_asked(changed.fingerprint) != _as_asked(saved):
         states = _split_leftover(pipeline, states, saved, run)
@@ -70,12 +69,34 @@ def migrate_mix(
     return pipeline.with_leaf(leaf), [_adapted(state, states[0].fingerprint, fingerprint, total) for state in states]
 
 
-def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
-    """Refuse a changed mix that is in the middle of a chain, where its parts cannot go on with their next elements.
+def _with_weights(
+    pipeline: Pipeline, sampler: WeightedSampler, states: Sequence[LoaderState], strict: bool
+) -> tuple[Pipeline, Sequence[LoaderState]]:
+    """The pipeline, which notes the weights before, and the states.
 
     Raises:
-        CheckpointError: there is one.
+        CheckpointError: weights were changed, and a state stands inside what is made of a record or several.
     """
+    known = states[0].fingerprint
+    saved: Any = known["sampler"]
+    if not strict and sampler.fingerprint["weights"] != saved.get("weights") and any(map(_is_within, states)):
+        raise CheckpointError(
+            "the weights are not those of the state, which was taken inside a record that a FlatMap takes apart or inside a "
+            "window of a Pack or window_shuffle: the rest would be made of other records. Take the state at another step."
+        )
+    changed = sampler.going_on(saved, _first_unread(pipeline, states), not strict)
+    fingerprint = known if strict else Fingerprint({**known, "sampler": changed.fingerprint})
+    total = len(changed.with_shard_options(NoSharding()))
+    leaf = dataclasses.replace(pipeline.leaf, sampler=changed)
+    return pipeline.with_leaf(leaf), [_adapted(state, known, fingerprint, total) for state in states]
+
+
+def _is_within(state: LoaderState) -> bool:
+    return any(state.cursor.skips) or bool(state.cursor.unfinished)
+
+
+def _check_within(pipeline: Pipeline, saved: Fingerprint) -> None:
+    """Refuse a changed mix that is in the middle of a chain, where its parts cannot go on with their next elements."""
     former, now = (
         Counter(json.dumps(mix, sort_keys=True) for mix in _mixes_within(fingerprint))
         for fingerprint in (saved, pipeline.fingerprint_like(saved))
@@ -114,11 +135,8 @@ def _told_in(value: Any) -> Iterator[Any]:
 def check_left(loaders: Pipeline, pipeline: Pipeline, cursor: Cursor, run: Run) -> None:
     """Refuse a mix without a part of which something is left from before it was changed.
 
-    Args:
-        loaders: the pipeline, before it was to go on from a state.
-        pipeline: as it goes on.
-        cursor: from there.
-        run: as for `split_leftover`, for windows of rows, of which only reading tells where they end.
+    The `loaders` pipeline was to go on from a state: `pipeline`, from the cursor. Of windows of rows only reading tells where
+    they end.
 
     Raises:
         CheckpointError: there is such a part; the message names it.
@@ -143,6 +161,10 @@ def _check_present(leaf: Leaf, first: int, stop: int) -> None:
         sampler.check_present(leaf.positions(start, min(start + sampler.block_size, stop)))
 
 
+def _is_of_kind(saved: Any, sampler: Any) -> bool:
+    return isinstance(saved, dict) and saved.get("kind") == type(sampler).__name__
+
+
 def _is_mix(saved: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(saved, dict) and saved.get("kind") == "MixSampler"
 
@@ -159,11 +181,7 @@ def _first_unread(pipeline: Pipeline, states: Sequence[LoaderState]) -> int:
 def _split_leftover(
     pipeline: Pipeline, states: Sequence[LoaderState], saved: dict[str, Any], run: Run
 ) -> Sequence[LoaderState]:
-    """The states, which stand after the windows that were begun: these are unfinished, and made as they would have been.
-
-    Raises:
-        CheckpointError: a state of one of several shards stands in a window of which the others do not know where it ends.
-    """
+    """The states, which stand after the windows that were begun: these are unfinished, and made as they would have been."""
     within = any(stage > 0 for state in states for stage in pipeline.begun_at(pipeline.top, state.cursor))
     if within and len(states) < states[0].shard[1]:
         raise CheckpointError(
@@ -182,11 +200,7 @@ def _split_leftover(
 
 
 def _check_last_windows(pipeline: Pipeline, states: Sequence[LoaderState], former: int, now: int) -> None:
-    """Refuse a mix of another length where a state stands inside a window that the end of the former one had made shorter.
-
-    Raises:
-        CheckpointError: a state does.
-    """
+    """Refuse a mix of another length where a state stands inside a window that the end of the former one had made shorter."""
     unit, drop = pipeline.stage_on(0).unit, pipeline.shard.drop_remainder
     for state in states if former != now else ():
         begun = [(state.shard, state.lineages[0], state.cursor.positions[0] + unit * any(state.cursor.skips))]
@@ -208,26 +222,14 @@ def _adapted(state: LoaderState, known: Fingerprint, fingerprint: Fingerprint, t
     return dataclasses.replace(_of_total(state, total), fingerprint=fingerprint)
 
 
-def _of_total(state: LoaderState, total: int) -> LoaderState:
-    """The same state, of an order with another number of positions."""
-    return dataclasses.replace(
-        state, cursor=_cursor_of(state.cursor, total), lineages=_lineages_of(state.lineages, total)
-    )
+Placed = TypeVar("Placed", LoaderState, Leftover)
 
 
-def _cursor_of(cursor: Cursor, total: int) -> Cursor:
-    return cursor._replace(
-        unfinished=tuple(
-            dataclasses.replace(
-                rest, cursor=_cursor_of(rest.cursor, total), lineages=_lineages_of(rest.lineages, total)
-            )
-            for rest in cursor.unfinished
-        )
-    )
-
-
-def _lineages_of(lineages: Sequence[ReshardHistory], total: int) -> tuple[ReshardHistory, ...]:
-    return tuple(_of_length(lineage, total) for lineage in lineages)
+def _of_total(place: Placed, total: int) -> Placed:
+    """A state or a leftover, of an order with another number of positions."""
+    rests = (_of_total(rest, total) for rest in place.cursor.unfinished)
+    lineages = tuple(_of_length(lineage, total) for lineage in place.lineages)
+    return dataclasses.replace(place, cursor=place.cursor.with_unfinished(*rests), lineages=lineages)
 
 
 def _of_length(lineage: ReshardHistory, total: int) -> ReshardHistory:

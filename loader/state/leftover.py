@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
+from ...common.fields import replaced
 from ...common.messages import short_repr, shorten
 from ...errors import CheckpointError
 from ...samplers import NoSharding, ShardOptions
@@ -30,50 +31,34 @@ Run: TypeAlias = Callable[[Pipeline, Cursor], Generator[tuple[Any, Rows, int], N
 
 
 def split_leftover(loaders: Pipeline, state: LoaderState, run: Run, mix: str = "") -> Cursor:
-    """The cursor from which other shards can go on after one, or the same shard with another mix.
+    """The cursor from which other shards can go on after one, or the same shard with another mix (see `Leftover`).
 
-    Args:
-        loaders: the pipeline as its loader made it.
-        state: of that shard.
-        run: runs a pipeline, which is needed where that stood inside something made of rows.
-        mix: as of `Leftover`.
+    The pipeline is as its `loaders` made it. `run` is needed where the shard stood inside something made of rows.
     """
     if not loaders.begun_at(loaders.top, state.cursor):
         return state.cursor
     former = _former(loaders, Leftover(state.shard, state.cursor, state.lineages, mix=mix))
-    return _Splitting(with_formers(loaders, former, state.cursor.unfinished), run, mix).of(former.top, state.cursor)
+    former = with_formers(loaders, former, state.cursor.unfinished)
+    lineages = tuple(leaf.lineage for leaf in former.leaves)
 
-
-class _Splitting:
-    def __init__(self, former: Pipeline, run: Run, mix: str) -> None:
-        self._former = former
-        self._run = run
-        self._mix = mix
-        shard = former.shard
-        self._shard = shard.shard_index, shard.shard_count
-        self._lineages = tuple(leaf.lineage for leaf in former.leaves)
-
-    def of(self, part: Subtree, cursor: Cursor) -> Cursor:
-        """The place, for a part."""
+    def split(part: Subtree, cursor: Cursor) -> Cursor:
+        """The cursor, for a part."""
+        rests = tuple(rest for rest in cursor.unfinished if rest.stage in (part.stage, None))
         if part.stage is None:
-            return self._of_join(part, cursor)
-        stage = self._former.stages[part.stage]
-        rests = tuple(rest for rest in cursor.unfinished if rest.stage in (stage.number, None))
-        cursor = cursor._replace(unfinished=tuple(rest for rest in cursor.unfinished if rest not in rests))
-        if stage.number in self._former.begun_at(part, cursor):
-            rests = (*rests, Leftover(self._shard, cursor, self._lineages, 0, stage.number, self._mix))
-            cursor = _end(self._former, part, cursor, self._run)
+            join = former.joins[part.join or 0]
+            inputs = map(split, join.inputs, former.inputs_at(join, cursor))
+            cursor = cursor_of_join(inputs, cursor.notes[-1])
+            return cursor.with_unfinished(*rests, *cursor.unfinished)
+        stage = former.stages[part.stage]
+        cursor = cursor.with_unfinished(*(rest for rest in cursor.unfinished if rest not in rests))
+        if stage.number in former.begun_at(part, cursor):
+            rests = (*rests, Leftover(state.shard, cursor, lineages, 0, stage.number, mix))
+            cursor = _end(former, part, cursor, run)
         if stage.input is not None:
-            cursor = self.of(stage.input, cursor.before()).then(cursor.skips[-1])
-        return cursor._replace(unfinished=(*rests, *cursor.unfinished))
+            cursor = split(stage.input, cursor.before()).then(cursor.skips[-1])
+        return cursor.with_unfinished(*rests, *cursor.unfinished)
 
-    def _of_join(self, part: Subtree, cursor: Cursor) -> Cursor:
-        assert part.join is not None, "a part ends with a stage or a join"
-        join = self._former.joins[part.join]
-        rests = tuple(rest for rest in cursor.unfinished if rest.stage is None)
-        cursors = map(self.of, join.inputs, self._former.inputs_at(join, cursor))
-        found = cursor_of_join(cursors, cursor.notes[-1])
-        return found._replace(unfinished=(*rests, *found.unfinished))
+    return split(former.top, state.cursor)
 
 
 def read_to_end(loaders: Pipeline, rest: Leftover, run: Run) -> None:
@@ -90,7 +75,7 @@ def _end(former: Pipeline, part: Subtree, cursor: Cursor, run: Run) -> Cursor:
     stage = former.stages[part.stage]
     if stage.leaf is not None:
         end = min(cursor.positions[0] + stage.unit, former.leaves[stage.leaf].total)
-        return cursor._replace(positions=(end,), skips=(0,))
+        return replaced(cursor, positions=(end,), skips=(0,))
     with closing(run(dataclasses.replace(former, top=part), cursor)) as elements:
         for _, rows, row in elements:
             cursor = rows.origin.cursor_after(row)
@@ -113,6 +98,11 @@ def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> L
     if leaf.deals:
         dealt: Any = leaf.sampler
         return dataclasses.replace(leaf, sampler=dealt.after(lineage.layers, shard), shard=shard, lineage=lineage)
+    if lineage.blocks is not None and lineage.blocks.shards > 1 and getattr(leaf.sampler, "balance", None) is None:
+        raise CheckpointError(
+            f"the state is of a run whose batches of {lineage.blocks.size} records were dealt to {lineage.blocks.shards} "
+            "shards by their costs, and this sampler has no balance=; pass the one that it had."
+        )
     order = order_for(leaf.sampler, shard, lineage.order_shards)
     whole = everything(leaf.sampler, order, lineage.order_shards)
     total = leaf.shard.length(len(order)) if lineage.within_shard else len(whole)
@@ -179,11 +169,7 @@ def sizes_in_use(pipeline: Pipeline, state: LoaderState) -> list[bool]:
 
 
 def check_sizes(pipeline: Pipeline, state: LoaderState) -> None:
-    """Refuse another size of a batch or window of which a part was delivered: elements would repeat or be lost.
-
-    Raises:
-        CheckpointError: there is one; the message names both sizes.
-    """
+    """Refuse another size of a batch or window of which a part was delivered: elements would repeat or be lost."""
     before, now = state.fingerprint["batch_sizes"], pipeline.fingerprint["batch_sizes"]
     aligned = _aligned(pipeline, state)
     if aligned is None:
@@ -211,7 +197,7 @@ def _aligned(pipeline: Pipeline, state: LoaderState) -> LoaderState | None:
     if not 0 < after <= len(skips):
         return None
     moved = (*(0,) * (stages - after), *skips[len(skips) - after :])
-    return dataclasses.replace(state, cursor=state.cursor._replace(skips=moved, unfinished=()))
+    return dataclasses.replace(state, cursor=replaced(state.cursor, skips=moved, unfinished=()))
 
 
 def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) -> VectorSampler:
@@ -223,11 +209,7 @@ def everything(sampler: VectorSampler, order: VectorSampler, order_shards: int) 
 
 
 def order_for(sampler: VectorSampler, shard: ShardOptions, order_shards: int) -> VectorSampler:
-    """As `order_of`, for a state.
-
-    Raises:
-        CheckpointError: there is no such order.
-    """
+    """As `order_of`, for a state."""
     try:
         return order_of(sampler, shard, order_shards)
     except ValueError as error:

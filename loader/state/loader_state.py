@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from ...common.former_names import now_called
 from ...common.messages import short_repr
@@ -17,10 +20,11 @@ from ..plan.cursor import Cursor, Leftover
 from ..plan.fingerprint import FINGERPRINT_VERSIONS, Fingerprint, json_text
 from ..plan.lineage import ReshardHistory
 from ..plan.steps.skipped import NONE_SKIPPED, SkippedSteps
-from . import version1
-from .checksum import sealed, unsealed
 
 VERSION = 2
+
+CHECKSUM = "checksum"
+"""The name of a value in a state. States of earlier versions have none."""
 
 MAX_STEP = 1 << 62
 """No stream gets so far: a larger step is that of a damaged state."""
@@ -91,8 +95,8 @@ class LoaderState:
             CheckpointError: the values are no such state.
         """
         _refuse_grains(values)
-        if isinstance(values, dict) and values.get("version") == 1 and set(values) == version1.NAMES:
-            values = version1.upgraded(values)
+        if isinstance(values, dict) and values.get("version") == 1 and set(values) == NAMES_OF_VERSION_1:
+            values = upgraded(values)
         if isinstance(values, dict) and values.get("version", VERSION) != VERSION:
             raise CheckpointError(
                 f"the state has version {short_repr(values['version'])}, this headrace reads versions up to {VERSION}; "
@@ -101,24 +105,89 @@ class LoaderState:
         content = unsealed(values) if isinstance(values, dict) else {}
         if set(content) != NAMES:
             raise CheckpointError(f"this is not the state of a headrace loader: {short_repr(values)}.")
-        values = content
-        cursor, shard, step, lineages = (values[name] for name in ("cursor", "shard", "step", "lineages"))
-        whole = _is_place(cursor, shard, lineages) and _are_counts([step]) and step < MAX_STEP
-        if not whole or not isinstance(values["fingerprint"], dict):
-            raise _damaged(cursor=cursor, shard=shard, step=step)
-        _check_fingerprint(values["fingerprint"])
-        known = like is not None and lineages == [lineage.values for lineage in like.lineages]
-        read = like.lineages if like is not None and known else tuple(map(ReshardHistory.from_values, lineages))
-        place = _cursor(cursor)._replace(unfinished=_rests(values["unfinished"]))
-        fingerprint = Fingerprint({**values["fingerprint"], "sampler": now_called(values["fingerprint"]["sampler"])})
-        return cls(place, step, (shard[0], shard[1]), fingerprint, read, _skipped(values["skipped"]))
+        parts, lineages, skipped = content["fingerprint"], content["lineages"], content["skipped"]
+        with _damage(cursor=content["cursor"], shard=content["shard"], step=content["step"]):
+            cursor, shard = _cursor(content["cursor"]), _shard(content["shard"])
+            step = _count(content["step"], MAX_STEP)
+            if len(_list(lineages)) != len(cursor.positions) or not isinstance(parts, dict):
+                raise ValueError
+        _check_fingerprint(parts)
+        if like is not None and lineages == [lineage.values for lineage in like.lineages]:
+            read = like.lineages
+        else:
+            read = tuple(map(ReshardHistory.from_values, lineages))
+        cursor = cursor.with_unfinished(*_rests(content["unfinished"]))
+        fingerprint = Fingerprint({**parts, "sampler": now_called(parts["sampler"])})
+        with _damage(skipped=skipped):
+            steps, absorbed = map(_ranges, _list(skipped))
+        return cls(cursor, step, shard, fingerprint, read, SkippedSteps(steps, absorbed))
 
 
 NAMES = {*(part.name for part in dataclasses.fields(LoaderState)), "unfinished"}
 
 
-def _damaged(**parts: Any) -> CheckpointError:
-    return CheckpointError(f"the state is damaged: {', '.join(f'{part}={short_repr(parts[part])}' for part in parts)}.")
+def sealed(content: bytes) -> bytes:
+    """A state with its checksum, which comes first: it tells damage, and is no protection from people.
+
+    Args:
+        content: JSON as `json.dumps` writes it, with sorted keys and no spaces.
+
+    >>> sealed(b'{"step":3}')
+    b'{"checksum":"232fcf13","step":3}'
+    """
+    return b'{"%b":"%08x",%b' % (CHECKSUM.encode(), crc32(content), content[1:])
+
+
+def unsealed(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a state without the checksum, if it has one.
+
+    Raises:
+        CheckpointError: the checksum is that of another state.
+    """
+    if CHECKSUM not in values:
+        return values
+    content = {name: value for name, value in values.items() if name != CHECKSUM}
+    try:
+        found = f"{crc32(json_text(content).encode()):08x}"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"the state is damaged: its values are no JSON values ({short_repr(str(error))})."
+        ) from None
+    if values[CHECKSUM] != found:
+        raise CheckpointError(
+            f"the state is damaged: its checksum is {short_repr(values[CHECKSUM])}, that of its content {found}. Pass what "
+            "get_state() gave, unchanged, or an earlier checkpoint."
+        )
+    return content
+
+
+NAMES_OF_VERSION_1 = {"cursor", "fingerprint", "left_out", "lineage", "shard", "step", "unfinished", "version"}
+
+
+def upgraded(values: dict[str, Any]) -> dict[str, Any]:
+    """A state of version 1, which knew one leaf, as version 2 says it. What is damaged stays damaged."""
+
+    def cursor(numbers: Any) -> Any:  # the position came before the skips
+        return [numbers[:1], numbers[1:]] if isinstance(numbers, list) and len(numbers) > 1 else None
+
+    def lineage(parts: Any) -> tuple[Any, Any]:  # the steps that it left out were within it
+        whole = isinstance(parts, list) and len(parts) == 6
+        return ([*parts[:3], *parts[4:]], parts[3]) if whole else (parts, [])
+
+    def unfinished(rest: Any) -> Any:
+        if not isinstance(rest, list) or len(rest) != 4:
+            return rest
+        return [rest[0], cursor(rest[1]), [lineage(rest[2])[0]], rest[3]]
+
+    (whole, absorbed), rests = lineage(values["lineage"]), values["unfinished"]
+    return {
+        **{name: values[name] for name in ("fingerprint", "shard", "step")},
+        "cursor": cursor(values["cursor"]),
+        "lineages": [whole],
+        "skipped": [values["left_out"], absorbed],
+        "unfinished": list(map(unfinished, rests)) if isinstance(rests, list) else rests,
+        "version": 2,
+    }
 
 
 def _refuse_grains(values: Any) -> None:
@@ -137,35 +206,50 @@ def _refuse_grains(values: Any) -> None:
         )
 
 
-def _are_counts(values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 63 for value in values)
+@contextmanager
+def _damage(**parts: Any) -> Iterator[None]:
+    """Within it, values that are not of their kind mean that these parts of a state are damaged."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (TypeError, ValueError):
+        told = ", ".join(f"{name}={short_repr(value)}" for name, value in parts.items())
+        raise CheckpointError(f"the state is damaged: {told}.") from None
 
 
-def _is_place(cursor: Any, shard: Any, lineages: Any) -> bool:
-    """True if these are a position for each of the leaves, a skip for each of the stages, notes of joins, and a shard."""
-    return _is_cursor(cursor, shard) and isinstance(lineages, list) and len(lineages) == len(cursor[0])
+def _list(values: Any) -> list[Any]:
+    if not isinstance(values, list):
+        raise TypeError
+    return values
 
 
-def _is_cursor(cursor: Any, shard: Any) -> bool:
-    if not isinstance(cursor, list) or len(cursor) not in (2, 3):
-        return False
-    positions, skips, notes = cursor if len(cursor) == 3 else (*cursor, [])
-    whole = _are_counts(positions) and _are_counts(skips) and _are_counts(shard)
-    whole = whole and isinstance(notes, list) and all(map(_is_note, notes))
-    return whole and 0 < len(positions) <= len(skips) and _is_shard(shard)
+def _count(value: Any, above: int = 1 << 63) -> int:
+    if type(value) is not int or not 0 <= value < above:
+        raise ValueError
+    return value
 
 
-def _is_note(values: Any) -> bool:
-    """Numbers; those of a source that can only be run through end with its state."""
-    return isinstance(values, list) and _are_counts([value for value in values if not isinstance(value, str)])
+def _counts(values: Any) -> tuple[int, ...]:
+    return tuple(map(_count, _list(values)))
 
 
-def _is_shard(shard: list[int]) -> bool:
-    return len(shard) == 2 and shard[0] < shard[1]
+def _cursor(values: Any) -> Cursor:
+    """A position for each of the leaves, a skip for each of the stages; and notes of joins, if there are any."""
+    positions, skips, notes = [*values, []] if len(_list(values)) == 2 else values
+    for note in _list(notes):  # numbers; those of a source that can only be run through end with its state
+        _counts([value for value in _list(note) if not isinstance(value, str)])
+    cursor = Cursor(_counts(positions), _counts(skips), tuple(map(tuple, notes)))
+    if not 0 < len(cursor.positions) <= len(cursor.skips):
+        raise ValueError
+    return cursor
 
 
-def _cursor(values: list[Any]) -> Cursor:
-    return Cursor(tuple(values[0]), tuple(values[1]), tuple(tuple(note) for notes in values[2:] for note in notes))
+def _shard(values: Any) -> tuple[int, int]:
+    index, count = _counts(values)
+    if index >= count:
+        raise ValueError
+    return index, count
 
 
 def _place_values(cursor: Cursor) -> list[Any]:
@@ -184,46 +268,36 @@ def _rest_values(rest: Leftover) -> list[Any]:
 
 def _rests(values: Any) -> tuple[Leftover, ...]:
     """Read what `_rest_values` gave."""
-    if not isinstance(values, list):
-        raise _damaged(unfinished=values)
-    return tuple(map(_rest, values))
+    with _damage(unfinished=values):
+        return tuple(map(_rest, _list(values)))
 
 
 def _rest(values: Any) -> Leftover:
-    whole = isinstance(values, list) and 4 <= len(values) <= 7 and _is_cursor(values[1], values[0])
-    whole = whole and isinstance(values[2], list) and all(isinstance(mix, str) for mix in values[6:])
-    if not whole or not _are_counts(values[3:5]):
-        raise _damaged(unfinished=values)
-    shard, place, lineages, delivered, *stage = values
-    cursor = _cursor(place)._replace(unfinished=_rests(stage[1]) if len(stage) > 1 else ())
-    read = tuple(map(ReshardHistory.from_values, lineages))
-    return Leftover((shard[0], shard[1]), cursor, read, delivered, stage[0] if stage else None, *stage[2:])
-
-
-def _skipped(values: Any) -> SkippedSteps:
-    if not isinstance(values, list) or len(values) != 2:
-        raise _damaged(skipped=values)
-    return SkippedSteps(_ranges(values[0]), _ranges(values[1]))
+    with _damage(unfinished=values):
+        shard, place, lineages, delivered, *more = _list(values)
+        stage, within, mix = [*more, *[None, [], ""][len(more) :]]
+        if not isinstance(mix, str):
+            raise TypeError
+        cursor = _cursor(place).with_unfinished(*_rests(within))
+        read = tuple(map(ReshardHistory.from_values, _list(lineages)))
+        return Leftover(_shard(shard), cursor, read, _count(delivered), _count(stage) if more else None, mix)
 
 
 def _ranges(values: Any) -> tuple[tuple[int, int], ...]:
-    try:
-        ranges = tuple((start, stop) for start, stop in values)
-        edges = [edge for pair in ranges for edge in pair]
-    except (TypeError, ValueError):
-        edges = [None]
-    if not _are_counts(edges) or sorted(set(edges)) != edges:
-        raise _damaged(skipped=values)
+    ranges = tuple((_count(start), _count(stop)) for start, stop in values)
+    edges = [edge for pair in ranges for edge in pair]
+    if sorted(set(edges)) != edges:
+        raise ValueError
     return ranges
 
 
 def _check_fingerprint(parts: dict[str, Any]) -> None:
-    sizes: Any = parts.get("batch_sizes")
     if parts.get("version", 1) not in FINGERPRINT_VERSIONS:
         raise CheckpointError(
             f"the state's fingerprint has version {short_repr(parts['version'])}, this headrace reads versions "
             f"{FINGERPRINT_VERSIONS}; use the headrace that wrote it."
         )
-    whole = _are_counts(sizes) and 0 not in sizes and isinstance(parts.get("operations"), list)
-    if not whole or not {"source", "sampler"} <= set(parts):
-        raise _damaged(fingerprint=parts)
+    with _damage(fingerprint=parts):
+        if 0 in _counts(parts.get("batch_sizes")) or not {"source", "sampler"} <= set(parts):
+            raise ValueError
+        _list(parts.get("operations"))

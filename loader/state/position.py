@@ -22,7 +22,7 @@ from .loader_state import LoaderState
 
 
 class StreamPosition(NamedTuple):
-    """The place between two elements: the user has received one and not the next."""
+    """The place between two elements: the user has received one and not the next. Answers what iterators are asked."""
 
     pipeline: Pipeline  # as it goes on from a state
     skipped: SkippedSteps
@@ -50,28 +50,23 @@ class StreamPosition(NamedTuple):
         )
 
     def get_state(self) -> bytes:
-        """As that of iterators."""
         return self.state.to_json()
 
     @property
     def epoch(self) -> int:
-        """As that of iterators."""
         cursor = self.cursor
         position = cursor.positions[0]
         return self.pipeline.leaves[0].epoch_of(position if any(cursor.skips) else max(position - 1, 0))
 
     @property
     def part_epochs(self) -> dict[str, int]:
-        """As those of iterators."""
         return part_epochs(self.pipeline, self.cursor)
 
     @property
     def part_records(self) -> dict[str, int]:
-        """As those of iterators."""
         return part_records(self.pipeline, self.cursor)
 
     def len(self) -> int:
-        """As that of iterators."""
         return number_of(self.pipeline, (self.cursor.positions[0], self.step), self.skipped)
 
     @property
@@ -80,7 +75,6 @@ class StreamPosition(NamedTuple):
         return self.pipeline.stages[0].outputs(self.cursor.positions[0]) if self.pipeline.aligned else self.step
 
     def records_at(self, step: int) -> Any:
-        """As that of iterators."""
         step = whole_number("step", step, 0, None, "the number of an element, from 0")
         if step < self.step or within(self.skipped.absorbed, step) is not None:
             raise IndexError(
@@ -90,7 +84,6 @@ class StreamPosition(NamedTuple):
         return records_of_step(self.pipeline, step, (self.cursor.positions[0], self.step), self.skipped)
 
     def last_records(self) -> Any:
-        """As those of iterators."""
         if self.run is None:
             raise ValueError("last_records needs an element that was delivered; call next() first.")
         leaves, every = self.pipeline.leaves, self.pipeline.every_leaf

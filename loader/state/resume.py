@@ -12,6 +12,7 @@ from itertools import chain
 from math import prod
 from typing import Any
 
+from ...common.fields import replaced
 from ...common.messages import a_kind_of, first_few, short_repr, shorten
 from ...errors import CheckpointError, JoinError
 from ...samplers import ShardOptions
@@ -43,13 +44,7 @@ def parsed(states: Any) -> list[LoaderState]:
 
 
 def resumed(pipeline: Pipeline, state: LoaderState, strict: bool) -> Pipeline:
-    """The pipeline that goes on from a state of its shard.
-
-    Args:
-        pipeline: as the loader made it.
-        state: where to go on.
-        strict: refuse a state of another source, sampler, or list of operations.
-    """
+    """The pipeline, as the loader made it, that goes on from a state of its shard; `strict` refuses one of another pipeline."""
     changed = _changes(pipeline, state) if strict else []
     shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
     if state.shard != shard:
@@ -87,13 +82,9 @@ def _changes(pipeline: Pipeline, state: LoaderState) -> list[str]:
 
 
 def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict: bool, run: Run) -> LoaderState:
-    """The state from which a shard goes on after all shards of a former run.
+    """The state from which a shard goes on after all shards of a former run, in any order; arguments as for `resumed`.
 
-    Args:
-        pipeline: as the loader made it.
-        states: of all former shards, in any order.
-        strict: as for `resumed`.
-        run: runs a former shard's pipeline, which is needed where that stood inside something made of rows.
+    `run` runs a former shard's pipeline, which is needed where that stood inside something made of rows.
     """
     by_shard = _complete(states)
     shard = (pipeline.shard.shard_index, pipeline.shard.shard_count)
@@ -113,7 +104,7 @@ def merge_shard_states(pipeline: Pipeline, states: Sequence[LoaderState], strict
         skipped = SkippedSteps(skipped.steps, union((*skipped.absorbed, *skipped.steps)))
     step = max(state.step for state in by_shard)
     unfinished = _dealt_out(chain.from_iterable(cursor.unfinished for cursor in cursors))[shard[0] :: shard[1]]
-    start = pipeline.start._replace(notes=_notes(pipeline, cursors), unfinished=tuple(chain.from_iterable(unfinished)))
+    start = replaced(pipeline.start, notes=_notes(pipeline, cursors), unfinished=tuple(chain.from_iterable(unfinished)))
     return LoaderState(start, step, shard, first.fingerprint, lineages, skipped)
 
 
@@ -148,7 +139,8 @@ def _lineage_after(
     total = len(everything(leaf.sampler, order_for(leaf.sampler, leaf.shard, order_shards), order_shards))
     unread = _unread(states, skipped, total) if pipeline.aligned else ()
     places = [(cursor.positions[number], cursor.skips[stage.number]) for cursor in cursors]
-    return dataclasses.replace(before, order_shards=order_shards).followed_by(places, total, unread)
+    after = dataclasses.replace(before, order_shards=order_shards).followed_by(places, total, unread)
+    return after.dealt_anew(leaf.lineage.blocks)
 
 
 def _dealt_after(

@@ -15,25 +15,22 @@ from itertools import count
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from ...common.fields import replaced
 from ..executors.protocol import Executor
 from ..plan.cursor import Cursor, Leftover, Subtree
-from ..plan.leaf import Leaf
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
 from ..plan.steps.ranges import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
-from .in_order import InOrder
-from .join import CacheReader, CacheWriter, JoinedRuns
-from .ordered import OnDemand, Ordered, Results, Spans
-from .pull import Ended, Pull
+from .join import CacheWriter, JoinedRuns
+from .ordered import InOrder, Ordered, Results, span_requests
 from .regroup import Regroup
-from .room import with_room
-from .rows import Request, Rows
+from .rows import AtHand, Ended, Pull, Request, Rows
 from .stage_output import SkippedRecords, StageOutput
 from .unfinished_runs import UnfinishedRuns
 
-Runs: TypeAlias = StageOutput | JoinedRuns | CacheWriter | CacheReader | UnfinishedRuns
+Runs: TypeAlias = StageOutput | JoinedRuns | CacheWriter | AtHand[Rows] | UnfinishedRuns
 
 
 class Flow:
@@ -72,7 +69,7 @@ class Flow:
         rests = [rest for rest in start.unfinished if rest.stage == part.stage or rest.stage is None]
         if not rests:
             return self._own_rows(part, start, size, former)
-        left = start._replace(unfinished=tuple(rest for rest in start.unfinished if rest not in rests))
+        left = replaced(start, unfinished=tuple(rest for rest in start.unfinished if rest not in rests))
         own = self._own_rows(part, left, size, former)
         return UnfinishedRuns(self._pipeline, part, rests, left, partial(self._rest, part, size), own)
 
@@ -83,29 +80,26 @@ class Flow:
         """The rows of one shard."""
         if part.stage is None:
             return self._joined(part, start, size, former)
-        stage = self._pipeline.stages[part.stage]
-        if stage.leaf is not None and self._pipeline.leaves[stage.leaf].in_order:
-            results_: Results = InOrder(self._pipeline, stage, start, self._executor, self._planned)
-            return self._runs_of(results_, self._pipeline.leaves[stage.leaf], start, stage)
-        requests: Pull[Request]
-        if stage.input is None:
-            requests = self._spans(stage, start.positions[0], former)
+        pipeline, executor, stage = self._pipeline, self._executor, self._pipeline.stages[part.stage]
+        leaf = pipeline.every_leaf[former * len(pipeline.leaves) + pipeline.leaf_number(stage)]
+        # of a former shard, work runs only to the end of what was begun, wherever that is
+        ahead = not former and executor.window(stage.number) > 1
+        results: Results
+        if leaf.in_order and stage.leaf is not None:
+            results = InOrder(stage, start, executor, self._planned)
         else:
-            inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former)
-            whole = self._whole and (not self._pipeline.joins or stage.number == self._pipeline.top.stage)
-            fixed = self._planned or former > 0
-            wanted = (lambda: stage.group) if fixed else partial(self._executor.inputs, stage.number)
-            with_rows = with_room(inputs, self._pipeline, stage, start)
-            requests = Regroup(with_rows, stage, start.before(), wanted, whole, former)
-        leaf = self._pipeline.every_leaf[former * len(self._pipeline.leaves) + self._pipeline.leaf_number(stage)]
-        ahead = (
-            self._executor.window(stage.number) > 1 and not former
-        )  # only to the end of what was begun, wherever that is
-        results_ = Ordered(requests, self._executor, stage.number) if ahead else OnDemand(requests, self._executor)
-        return self._runs_of(results_, leaf, start, stage)
-
-    def _runs_of(self, results: Results, leaf: Leaf, start: Cursor, stage: Stage) -> StageOutput:
+            requests = self._spans(stage, start, former) if stage.input is None else self._groups(stage, start, former)
+            results = Ordered(requests, executor, stage.number, ahead)
         return StageOutput(results, leaf, start, self._skipped, self._block_numbers, self._observer, stage)
+
+    def _groups(self, stage: Stage, start: Cursor, former: int) -> Pull[Request]:
+        assert stage.input is not None, "rows are the input"
+        pipeline = self._pipeline
+        inputs = self._rows(stage.input, start.before(), max(stage.group, MIN_SPAN), former)
+        whole = self._whole and (not pipeline.joins or stage.number == pipeline.top.stage)
+        fixed = self._planned or former > 0
+        size = (lambda: stage.group) if fixed else partial(self._executor.inputs, stage.number)
+        return Regroup(inputs, pipeline, stage, start.before(), size, whole, former)
 
     def _joined(self, part: Subtree, start: Cursor, size: int, former: int) -> Runs:
         assert part.join is not None, "a part ends with a stage or a join"
@@ -117,16 +111,16 @@ class Flow:
         if not join.rule.keeps or not repeated or start != self._pipeline.start_of(part):
             return runs
         if (kept := self._kept.get(join.number)) is not None:
-            return CacheReader(kept)
+            return AtHand(iter(kept))
         return CacheWriter(runs, lambda rows: self._kept.update({join.number: rows}))
 
     def _at_most(self, rows: int) -> int:
         return min(rows, self._executor.most_rows())
 
-    def _spans(self, stage: Stage, start: int, former: int) -> Spans:
-        leaf = self._pipeline.read_by(stage.number, former)
-        total = start + stage.useful(self._pipeline.every_leaf[leaf].left_from(start))
-        return Spans(stage, leaf, kept(self._unread, start, total), self._executor.inputs)
+    def _spans(self, stage: Stage, start: Cursor, former: int) -> Pull[Request]:
+        leaf, first = self._pipeline.read_by(stage.number, former), start.positions[0]
+        total = first + stage.useful(self._pipeline.every_leaf[leaf].left_from(first))
+        return AtHand(span_requests(stage, leaf, kept(self._unread, first, total), self._executor.inputs))
 
     def begin(self) -> None:
         """Have work begin ahead of the first element, without waiting."""
@@ -139,7 +133,7 @@ class Flow:
         """
         waits = self._observer.waits
         while True:
-            waits.begin(perf_counter())
+            waits.began = perf_counter()
             if "jax.profiler" in sys.modules:
                 with profiled("next rows"):
                     run, rows = self._next()

@@ -18,8 +18,7 @@ from ..plan.cursor import Cursor, JoinState, cursor_of_join
 from ..plan.joins import JoinPolicy
 from ..work.tasks import Failure
 from .provenance import row_at
-from .pull import Ended, Pull
-from .rows import Rows, RowsOf, joined_rows
+from .rows import Ended, Pull, Rows, RowsOf, joined_rows
 
 Open = Callable[[Cursor], Pull[Rows]]
 """Opens an input, from a cursor on."""
@@ -67,10 +66,6 @@ class Input:
                 self.cursor = run.origin.cursor_after(to - 1)
         return taken
 
-    def begin(self) -> None:
-        """Have work begin, without waiting."""
-        self.has(1, wait=False)
-
 
 class JoinedRuns:
     """The rows of a join, from a note and the cursors of its inputs on. `starts`: where inputs begin anew.
@@ -100,7 +95,7 @@ class JoinedRuns:
     def fill(self) -> None:
         """Have work begin, without waiting."""
         for number in np.unique(self._chosen()).tolist():
-            self._inputs[number].begin()
+            self._inputs[number].has(1, wait=False)
 
     def next(self, wait: bool) -> Rows | Ended | None:
         """The next rows, at least one."""
@@ -109,7 +104,7 @@ class JoinedRuns:
             choices = self._chosen()
             counts = np.bincount(choices, minlength=len(self._inputs))
             chosen = np.flatnonzero(counts).tolist()
-            at_hand = [self._inputs[number].has(int(counts[number]), wait) for number in chosen]
+            at_hand = [self._inputs[number].has(int(counts[number]), wait) for number in chosen]  # all of them begin
             if not all(at_hand):
                 return None
             count = min([len(choices), *(self._missing(number, choices) for number in chosen)])
@@ -200,27 +195,10 @@ class CacheWriter:
         """Nothing runs ahead of the first row."""
 
     def next(self, wait: bool) -> Rows | Ended | None:
-        """The next rows."""
         run = self._runs.next(wait)
-        if isinstance(run, Ended):
-            if run.failure is None:
-                self._done(self._kept)
-            return run
-        if run is not None:
+        if isinstance(run, Rows):
             run = run.kept()
             self._kept.append(run)
+        elif run is not None and run.failure is None:
+            self._done(self._kept)
         return run
-
-
-class CacheReader:
-    """Rows that were kept, from the first to the last."""
-
-    def __init__(self, rows: Sequence[Rows]) -> None:
-        self._rows = iter(rows)
-
-    def fill(self) -> None:
-        """All are at hand."""
-
-    def next(self, wait: bool) -> Rows | Ended:
-        """The next rows."""
-        return next(self._rows, None) or Ended()

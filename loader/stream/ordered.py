@@ -1,20 +1,23 @@
-"""Puts results back into order, and keeps the executor busy with what comes next.
+"""Has tasks run, keeps the executor busy with what comes next, and puts results back into order.
 
-In: requests, pulled one by one. Out: (request, block) in their order, whatever order they were finished in.
+In: requests, pulled one by one; or a source that can only be run through. Out: (request, block) in their order, whatever order
+they were finished in.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 from typing import Protocol
 
+from ...errors import WorkerCrashedError
 from ..executors.protocol import Executor, Handle
+from ..plan.cursor import Cursor, JoinState
 from ..plan.stages import Stage
-from ..work.tasks import Block, SpanTask
-from .pull import Ended, Pull
-from .rows import Request, span_request
+from ..work.tasks import Block, Failure, SpanTask
+from .rows import Ended, Pull, Request, span_request
 
 
 class Results(Protocol):
@@ -27,78 +30,37 @@ class Results(Protocol):
         """The next request and its block; `Ended`, ever again; None if `wait` is False and there is none at hand."""
 
 
-class Spans:
-    """Requests for the spans of a leaf, in order: those of `ranges` of local positions, each as long as `length()` says then.
-
-    Where the length grows, a span is shorter, so that it ends at a multiple of the length: groups made of its rows end there,
-    too, and need not cut what comes of it.
-    """
-
-    def __init__(
-        self, stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
-    ) -> None:
-        self._stage = stage
-        self._leaf = leaf
-        self._ranges = iter(ranges)
-        self._length = length
-        self._first = self._start = self._stop = 0  # of the range, and where its next span begins
-
-    def next(self, wait: bool) -> Request | Ended:
-        """The next span; they are all at hand."""
-        while self._start >= self._stop:
-            found = next(self._ranges, None)
-            if found is None:
-                return Ended()
-            self._first, self._stop = self._start, _ = found
-        start, length = self._start, self._length(self._stage.number)
-        self._start = stop = min(start + length - (start - self._first) % length, self._stop)
-        return span_request(SpanTask(self._stage.number, start, stop, self._leaf), self._stage)
-
-
-class OnDemand:
-    """Has each task run when its block is asked for: an executor that works only then needs no queue."""
-
-    def __init__(self, requests: Pull[Request], executor: Executor) -> None:
-        self._requests = requests
-        self._submit = executor.submit
-        self._divided: deque[Request] = deque()  # what is to be done in place of a request
-        self._ended: Ended | None = None
-
-    def fill(self) -> None:
-        """Nothing runs ahead."""
-
-    def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
-        """The next request and its block."""
-        if self._ended is not None or not wait:
-            return self._ended
-        while True:
-            request = self._divided.popleft() if self._divided else self._requests.next(True)
-            if isinstance(request, Ended) or request is None:
-                return request
-            asked = perf_counter()
-            block = self._submit(request.task, request.blocks).result()
-            block.moments = asked, asked, perf_counter()
-            if block.parts:
-                self._divided.extendleft(reversed(request.divided(block.parts)))
-                continue
-            if block.failure is not None:
-                self._ended = Ended(block.failure)
-            return request, block
+def span_requests(
+    stage: Stage, leaf: int, ranges: Iterable[tuple[int, int]], length: Callable[[int], int]
+) -> Iterator[Request]:
+    """Requests for the spans of a leaf: those of `ranges` of local positions, each as long as `length` says then."""
+    for first, stop in ranges:
+        start = first
+        while start < stop:
+            size = length(stage.number)  # where it grows, a span is shorter, so that groups end where it does
+            end = min(start + size - (start - first) % size, stop)
+            yield span_request(SpanTask(stage.number, start, end, leaf), stage)
+            start = end
 
 
 class Ordered:
-    """Has tasks run ahead. At most `executor.window(stage)` of them are submitted at a time."""
+    """Has tasks run, at most `executor.window(stage)` at a time; unless `ahead`, each when its block is asked for."""
 
-    def __init__(self, requests: Pull[Request], executor: Executor, stage: int) -> None:
+    def __init__(self, requests: Pull[Request], executor: Executor, stage: int, ahead: bool) -> None:
         self._requests = requests
         self._stage = stage
         self._executor = executor
+        self._ahead = ahead
         self._submitted: deque[tuple[Request, Handle, float]] = deque()  # and when
         self._ended: Ended | None = None
 
-    def fill(self, wait: bool = False) -> None:
+    def fill(self) -> None:
+        if self._ahead:
+            self._fill(False)
+
+    def _fill(self, wait: bool) -> None:
         """Submit tasks while there are any and the window has room; with `wait`, at least one."""
-        room = self._executor.window(self._stage) - len(self._submitted)
+        room = (self._executor.window(self._stage) if self._ahead else 1) - len(self._submitted)
         while room > 0 and self._ended is None:
             request = self._requests.next(wait and not self._submitted)
             if request is None:
@@ -110,8 +72,8 @@ class Ordered:
             room -= 1
 
     def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
-        """The result of the oldest task."""
-        self.fill(wait)
+        if wait or self._ahead:
+            self._fill(wait)
         while self._submitted:
             request, handle, since = self._submitted[0]
             if not (wait or handle.ready()):
@@ -121,8 +83,7 @@ class Ordered:
             block = handle.result()
             block.moments = since, asked, perf_counter()
             if block.parts:
-                parts = [self._given(part) for part in request.divided(block.parts)]
-                self._submitted.extendleft(reversed(parts))
+                self._submitted.extendleft(reversed([self._given(part) for part in request.divided(block.parts)]))
                 continue
             if block.failure is not None:
                 self._submitted.clear()
@@ -133,3 +94,71 @@ class Ordered:
     def _given(self, request: Request) -> tuple[Request, Handle, float]:
         since = perf_counter()
         return request, self._executor.submit(request.task, request.blocks), since
+
+
+class InOrder:
+    """Has the tasks of a source run that can only be run through: each begins where the one before it ended."""
+
+    def __init__(self, stage: Stage, start: Cursor, executor: Executor, planned: bool) -> None:
+        assert stage.leaf is not None, "a stage on a source"
+        self._stage = stage
+        self._leaf = stage.leaf
+        self._executor = executor
+        self._position = start.positions[0]
+        self._note: JoinState = start.notes[0]
+        self._submitted: tuple[SpanTask, Handle, float] | None = None  # and when
+        self._singly_until = sys.maxsize if planned else 0  # positions before it are tried one unit after the other
+        self._lost: int | None = None  # the position of the last unit that ended its workers
+        self._ended: Ended | None = None
+
+    def fill(self) -> None:
+        if self._executor.window(self._stage.number) > 1:
+            self._submit()
+
+    def _submit(self) -> None:
+        if self._submitted is not None or self._ended is not None:
+            return
+        since = (int(self._note[0]), str(self._note[1])) if self._note else None
+        alone = self._position < self._singly_until
+        length = self._stage.unit if alone else self._executor.inputs(self._stage.number)
+        task = SpanTask(self._stage.number, self._position, self._position + length, self._leaf, since)
+        moment = perf_counter()
+        self._submitted = task, self._executor.submit(task), moment
+
+    def next(self, wait: bool) -> tuple[Request, Block] | Ended | None:
+        while self._ended is None:
+            self._submit() if wait else self.fill()
+            if self._submitted is None or not (wait or self._submitted[1].ready()):
+                return None
+            (task, handle, submitted), self._submitted = self._submitted, None
+            asked, before = perf_counter(), self._note
+            block = handle.result()
+            block.moments = submitted, asked, perf_counter()
+            if block.stand is not None or block.failure is not None:
+                self._note_end(task, block)
+            elif self._lost == task.start - self._stage.unit:
+                self._ended = Ended(Failure(_unreachable(self._lost, task.start)))
+                break
+            elif block.parts or task.stop - task.start > self._stage.unit:
+                self._singly_until = max(self._singly_until, task.stop)
+                continue  # it ended its worker, and is done again, one unit after the other
+            else:  # one unit alone: the place of the source after it is not known
+                self._position, self._lost = task.stop, task.start
+            return span_request(task, self._stage, (before,), (self._note,)), block
+        return self._ended
+
+    def _note_end(self, task: SpanTask, block: Block) -> None:
+        """Note the place after a task that was done, or failed."""
+        self._position = task.stop
+        if block.stand is not None and block.failure is None:
+            self._note = (self._position, block.stand.state)
+        if block.failure is not None or block.stand is None or block.stand.ended:
+            self._ended = Ended(block.failure)
+        self.fill()
+
+
+def _unreachable(first: int, second: int) -> WorkerCrashedError:
+    return WorkerCrashedError(
+        f"elements {first} and {second} of a dataset that is run through ended their workers, one after the other. If its own "
+        "iterator does that, no element after it can be reached: mend the iterator, or have it pass by what it cannot read."
+    )

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.fields import replaced
 from ...operations.packing.pieces import Pieces
 from ...sources.provenance import TokenSpan
 from ..plan.cursor import Cursor
@@ -24,33 +25,23 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 class Table(NamedTuple):
-    """Records that some rows were made of, in the order in which they are in these.
+    """Records that some rows were made of, in the order in which they are in these."""
 
-    Attributes:
-        of: `int64[n]`, which of the rows that were asked for.
-        leaf: `int64[n]`, its number among every leaf.
-        position: `int64[n]`, the local position there.
-        row: `int64[n]`, of the batch that the record is in; -1: of none.
-        segment: `int64[n]`, of the packed row that it is in, from 1; 0: of none, or nothing is traced.
-        tokens: `object[n]`, the tokens of the document in that segment, a `TokenSpan` for each leaf that is packed.
-    """
-
-    of: Ints
-    leaf: Ints
-    position: Ints
-    row: Ints
-    segment: Ints
-    tokens: NDArray[np.object_]
+    of: Ints  # `int64[n]`, the number of the row, among those that were asked for
+    leaf: Ints  # `int64[n]`, its number among every leaf
+    position: Ints  # `int64[n]`, the local position there
+    row: Ints  # `int64[n]`, of the batch that the record is in; -1: of none
+    segment: Ints  # `int64[n]`, of the packed row that it is in, from 1; 0: of none, or nothing is traced
+    tokens: NDArray[np.object_]  # `object[n]`, its tokens in that segment, a `TokenSpan` for each leaf that is packed
 
     def taken(self, places: NDArray[Any]) -> Table:
         """Some of the records, by their places or by a mask."""
-        of, leaf, position, row, segment, tokens = self
-        return Table(of[places], leaf[places], position[places], row[places], segment[places], tokens[places])
+        return Table(*(column[places] for column in self))
 
 
 def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
     """One table of several, each with the numbers of its rows among all."""
-    tables = [table._replace(of=places[table.of]) for places, table in parts]
+    tables = [replaced(table, of=places[table.of]) for places, table in parts]
     if len(tables) == 1:
         return tables[0]
     whole = Table(*map(np.concatenate, zip(*tables)))
@@ -59,40 +50,25 @@ def _gathered(parts: Iterable[tuple[Ints, Table]]) -> Table:
 
 @dataclass(slots=True, eq=False)
 class Provenance:
-    """The origin of the rows of a block: a span of a leaf, or a group of earlier rows.
+    """The origin of the rows of a block: a span of a leaf, or a group of earlier rows."""
 
-    Attributes:
-        stage: that made them.
-        start: the cursor before its first input.
-        stop: the cursor after its last input.
-        leaf: number, among every leaf, of the one whose span it was; None: earlier rows are the inputs.
-        inputs: the provenance of these, and the rows `[start, stop)` of each.
-        alone: every input became one row, without the others, up to the last row that there is.
-        columns: of the block, where it has some; None: its row i was made of unit i.
-        count: of the rows.
-        first: number, among the inputs, of the first that the task was about.
-        before: rows of the first unit that came out of earlier tasks.
-        open: more rows may be made of the last unit.
-    """
-
-    stage: Stage
-    start: Cursor
-    stop: Cursor
-    leaf: int | None = None
-    inputs: tuple[tuple[Origin, int, int], ...] = ()
-    alone: bool = False
-    columns: RowOrigins | None = None
-    count: int = 0
-    first: int = 0
-    before: int = 0
-    open: bool = False
+    stage: Stage  # that made them
+    start: Cursor  # before the first input
+    stop: Cursor  # after the last input
+    leaf: int | None = None  # number, among every leaf, of the one whose span it was; None: earlier rows are the inputs
+    inputs: tuple[tuple[Origin, int, int], ...] = ()  # the provenance of these, and the rows `[start, stop)` of each
+    alone: bool = False  # every input became one row, without the others, up to the last row that there is
+    columns: RowOrigins | None = None  # of the block, where it has some; None: its row i was made of unit i
+    count: int = 0  # of the rows
+    first: int = 0  # number, among the inputs, of the first that the task was about
+    before: int = 0  # rows of the first unit that came out of earlier tasks
+    open: bool = False  # more rows may be made of the last unit
 
     which: ClassVar[None] = None
     at: ClassVar[None] = None
 
     @property
     def sources(self) -> Sequence[Provenance]:
-        """As of a `Selection`: this one."""
         return (self,)
 
     def cursor_after(self, row: int) -> Cursor:
@@ -115,7 +91,7 @@ class Provenance:
 
     def _at(self, unit: int) -> Cursor:
         position = self.start.positions[0] + unit * self.stage.unit
-        return self.start if self.leaf is None else self.start._replace(positions=(position,))
+        return self.start if self.leaf is None else Cursor((position,), self.start.skips, self.start.notes)
 
     def _end(self, unit: int) -> Cursor:
         after = self._at(unit + 1)
@@ -139,7 +115,7 @@ class Provenance:
         made = made.taken(made.position < total)
         row = np.where(made.row >= 0, made.row, self._rows_of(made.position % size, size))
         below = self._of_inputs(made.position + self.first)
-        made = made._replace(row=row).taken(below.of)
+        made = replaced(made, row=row).taken(below.of)
         segments = made.segment > 0
         return Table(
             made.of,
@@ -220,19 +196,12 @@ def row_at(parts: Iterable[tuple[Origin, int, int]], number: int) -> tuple[Origi
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The origin of rows of several blocks, or of one with cursors of its own.
+    """The origin of rows of several blocks, or of one with cursors of its own."""
 
-    Attributes:
-        sources: of the blocks.
-        which: `int64[rows]`, the block of each row; None: all rows of the only one.
-        at: `int64[rows]`, its number there.
-        cursor_after: the cursor from which the stream goes on after a row.
-    """
-
-    sources: Sequence[Provenance]
-    which: Ints | None
-    at: Ints | None
-    cursor_after: Callable[[int], Cursor]
+    sources: Sequence[Provenance]  # of the blocks
+    which: Ints | None  # `int64[rows]`, the block of each row; None: all rows of the only one
+    at: Ints | None  # `int64[rows]`, its number there
+    cursor_after: Callable[[int], Cursor]  # the cursor from which the stream goes on after a row
 
     def table(self, rows: Ints) -> Table:
         """The records that rows were made of."""

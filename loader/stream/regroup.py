@@ -1,25 +1,37 @@
 """Cuts ordered rows into groups, each of which makes one unit of the next stage.
 
-In: runs of rows. Out: requests for one unit of rows each, the last one maybe smaller. Looks at counts alone, never at a row.
-Rows that are too few for any group are a failure, if they are all that a whole stream has.
+In: runs of rows. Out: requests for one unit of rows each, the last one maybe smaller. Looks at counts alone, but for the first
+row of a large batch: it is a failure if there is no memory for as many. So are too few rows for any group, if they are all
+that a whole stream has.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import EmptyStreamError
+from ...errors import BatchMemoryError, EmptyStreamError
+from ...operations.protocol import allocate_plainly
+from ...operations.stacking import Layout
+from ...operations.trees import flatten
 from ..plan.cursor import Cursor
+from ..plan.pipeline import Pipeline
 from ..plan.stages import Stage
-from ..work.tasks import Failure, GroupTask, RowRange
+from ..work.explain import explained, name_of
+from ..work.stacked_rows import StackedRows
+from ..work.tasks import Failure, GroupTask
 from .provenance import Provenance
-from .pull import Ended, Pull
-from .rows import BlockRows, Request, Rows, RowsOf
+from .rows import BlockRows, Ended, Pull, Request, Rows, RowsOf
+
+MIN_ROWS = 1024
+"""No memory is looked for, for batches of fewer rows: these are soon gathered. Chosen."""
 
 
+@dataclass(slots=True)
 class Regroup:
     """Groups of rows for a stage, from a cursor on, each of `size()`; `whole` if these are all rows of a whole stream.
 
@@ -27,34 +39,30 @@ class Regroup:
     groups they are put in later. Of what is left of a former shard it is that of the plan: see `Flow`.
     """
 
-    def __init__(
-        self,
-        runs: Pull[Rows],
-        stage: Stage,
-        start: Cursor,
-        size: Callable[[], int],
-        whole: bool,
-        former: int = 0,
-    ) -> None:
-        self._runs = runs
-        self._stage = stage
-        self._size_of_next = size
-        self._size = size()
-        self._each_alone = stage.one_to_one and not stage.groups
-        self._start = self._stop = start
-        self._whole = whole
-        self._former = former
-        self._run: Rows | None = None
-        self._used = 0
-        self._parts: list[RowsOf] = []
-        self._count = 0
-        self._ended: Ended | None = None
+    runs: Pull[Rows]
+    pipeline: Pipeline
+    stage: Stage
+    start: Cursor  # of the group
+    size: Callable[[], int]
+    whole: bool
+    former: int = 0
+    _wanted: int = 0
+    _stop: Cursor | None = None  # after the rows of the group
+    _run: Rows | None = None
+    _used: int = 0
+    _parts: list[RowsOf] = field(default_factory=list)
+    _count: int = 0
+    _looked: bool = False  # for memory
+    _ended: Ended | None = None
 
     def next(self, wait: bool) -> Request | Ended | None:
         """The next group."""
-        while self._count < self._size:
+        self._wanted = self._wanted or self.size()
+        while self._count < self._wanted:
             if self._run is None:
-                run = self._ended or self._runs.next(wait)
+                run = self._ended or self.runs.next(wait)
+                if not self._looked and isinstance(run, Rows):
+                    run, self._looked = self._with_room(run), True
                 if run is None:
                     return None
                 if isinstance(run, Ended):
@@ -64,16 +72,31 @@ class Regroup:
             self._take(self._run)
         return self._group()
 
+    def _with_room(self, run: Rows) -> Rows | Ended:
+        """The first rows; a failure where there is no memory for a batch of rows like the first one."""
+        batch = self.stage.operations[0]
+        rows = min(batch.takes or 1, _rows_to_come(self.pipeline, self.stage, self.start)) if batch.only_stacks else 0
+        if rows < MIN_ROWS:
+            return run
+        (numbered, start, _), *_ = run.of_blocks(run.start, run.start + 1)[0]
+        elements = numbered.block.look()
+        first = next(elements.elements(start, start + 1)) if isinstance(elements, StackedRows) else elements[start]
+        try:
+            _take_memory(first, rows)
+        except BatchMemoryError as error:
+            return Ended(Failure(explained(error, "for want of memory", name_of(self.pipeline, self.stage.first))))
+        return run
+
     def _last(self, ended: Ended) -> Request | Ended:
         """The group of rows that are fewer than a unit, at the end, or before a failure."""
         if ended.failure is not None:
-            return ended if self._stage.groups else self._group()
-        useful = self._stage.useful(self._count)
+            return ended if self.stage.groups else self._group()
+        useful = self.stage.useful(self._count)
         if useful > 0:
             self._cut(useful)
             return self._group()
-        operation, count = self._stage.starved(self._count)
-        if not (self._whole and operation.needs_one):
+        operation, count = self.stage.starved(self._count)
+        if not (self.whole and operation.needs_one):
             return ended
         return Ended(
             Failure(
@@ -95,7 +118,7 @@ class Regroup:
 
     def _take(self, run: Rows) -> None:
         """Move rows of the run into the group, as many as there is room for."""
-        stop = min(run.stop, self._used + self._size - self._count)
+        stop = min(run.stop, self._used + self._wanted - self._count)
         self._parts.append((run, self._used, stop))
         self._count += stop - self._used
         self._used = stop
@@ -104,15 +127,16 @@ class Regroup:
             self._run = None
 
     def _group(self) -> Request:
-        parts, start, stop = self._parts, self._start, self._stop
-        self._start, self._parts, self._count, self._whole = stop, [], 0, False
-        self._size = self._size_of_next()
+        parts, start, stop = self._parts, self.start, self._stop
+        assert stop is not None, "a group has rows"
+        self.start, self._parts, self._count, self.whole, self._wanted = stop, [], 0, False, 0
         rows, order = _of_blocks(parts)
         first, at, _ = parts[0]
-        ranges = tuple(RowRange(block.number, begin, end) for block, begin, end in rows)
-        task = GroupTask(self._stage.number, ranges, order, first.number + at, self._former)
+        ranges = tuple((block.number, begin, end) for block, begin, end in rows)
+        task = GroupTask(self.stage.number, ranges, order, first.number + at, self.former)
         inputs = tuple((run.origin, begin, end) for run, begin, end in parts)
-        origin = Provenance(self._stage, start, stop, inputs=inputs, alone=self._each_alone)
+        alone = self.stage.one_to_one and not self.stage.groups
+        origin = Provenance(self.stage, start, stop, inputs=inputs, alone=alone)
         return Request(task, origin, {block.number: block.block for block, _, _ in rows})
 
 
@@ -128,3 +152,28 @@ def _of_blocks(parts: list[RowsOf]) -> tuple[list[BlockRows], bytes | None]:
         orders.append((np.arange(stop - start) if order is None else order) + done)
         done += stop - start
     return found, None if as_they_stand else np.concatenate(orders).astype(np.int32).tobytes()
+
+
+def _take_memory(row: object, size: int) -> None:
+    """Take the memory of a batch of rows like this one, and let go of it: no page of it is written."""
+    try:
+        leaves, structure = flatten(row)
+        layout = Layout(size, leaves, structure)
+    except Exception:  # what is wrong with the row, the batch tells
+        return
+    layout.begin(structure, allocate_plainly)
+
+
+def _rows_to_come(pipeline: Pipeline, stage: Stage, start: Cursor) -> int:
+    """The least number of rows that will come to a stage; 0 if it is not known."""
+    below = stage.input
+    assert below is not None, "rows are the input"
+    leaves, joins = pipeline.leaves[below.leaves], pipeline.joins[below.joins]
+    if any(leaf.in_order for leaf in leaves) or any(join.rule.limits for join in joins):
+        return 0
+    if all(leaf.endless for leaf in leaves):
+        return sys.maxsize
+    stages = [pipeline.stages[number] for number in below.stages]
+    if joins or not all(one.one_to_one and not one.groups for one in stages):
+        return 0
+    return leaves[0].left_from(start.positions[0])

@@ -1,4 +1,4 @@
-"""Rows in order, and the tasks that they come of.
+"""Rows in order, the tasks that they come of, and the pulling of both through the user's process.
 
 In: spans, or rows of earlier blocks; what a join took of several. Out: tasks for an executor; rows, with their provenance.
 """
@@ -7,17 +7,47 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from ...common.fields import replaced
 from ..plan.cursor import Cursor, JoinState
 from ..plan.stages import Stage
-from ..work.tasks import Block, GroupTask, SpanTask, Task
+from ..work.tasks import Block, Failure, GroupTask, SpanTask, Task
 from .provenance import Ints, Origin, Provenance, Selection
+
+T = TypeVar("T", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Nothing more comes: the stream is at its end, or `failure` says what stopped it."""
+
+    failure: Failure | None = None
+
+
+class Pull(Protocol[T]):
+    """A supply of items for a stage."""
+
+    def next(self, wait: bool) -> T | Ended | None:
+        """The next item; `Ended`, ever again; None if `wait` is False and there is none at hand."""
+
+
+class AtHand(Pull[T]):
+    """Items that need no work."""
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+
+    def fill(self) -> None:
+        """Nothing has to begin."""
+
+    def next(self, wait: bool) -> T | Ended | None:
+        return next(self._items, None) or Ended()
 
 
 class NumberedBlock(NamedTuple):
@@ -34,19 +64,13 @@ BlockRows: TypeAlias = tuple[NumberedBlock, int, int]
 
 @dataclass(slots=True)
 class Rows:
-    """Rows `[start, stop)`, one after the other: of a block, or those that a join took.
+    """Rows `[start, stop)`, one after the other: of a block, or those that a join took."""
 
-    Attributes:
-        origin: where all rows of the block come from.
-        number: the first row's, among those of a join that it comes out of; 0 elsewhere.
-        blocks: that have them, as many as `origin` has sources.
-    """
-
-    origin: Origin
+    origin: Origin  # of all rows of the block
     start: int
     stop: int
-    number: int
-    blocks: Sequence[NumberedBlock]
+    number: int  # the first row's, among those of a join that it comes out of; 0 elsewhere
+    blocks: Sequence[NumberedBlock]  # that have them, as many as `origin` has sources
 
     def take_all(self) -> list[Any] | None:
         """All rows, the last one first, which are let go of; None where each is to be taken alone."""
@@ -88,7 +112,7 @@ class Rows:
 
     def kept(self) -> Rows:
         """The same rows, each of which is given as a copy, as the user may change it."""
-        return dataclasses.replace(self, blocks=[block._replace(kept=True) for block in self.blocks])
+        return dataclasses.replace(self, blocks=[replaced(block, kept=True) for block in self.blocks])
 
     def with_cursors(self, cursor_after: Callable[[int], Cursor], start: int, stop: int) -> Rows:
         """Rows `[start, stop)` of these, with other cursors after them."""
@@ -103,14 +127,7 @@ RowsOf: TypeAlias = tuple[Rows, int, int]
 def joined_rows(
     choices: Ints, parts: Sequence[Sequence[RowsOf]], number: int, cursor_after: Callable[[int], Cursor]
 ) -> Rows:
-    """Rows of several inputs.
-
-    Args:
-        choices: `int64[rows]`, the input that each comes from.
-        parts: of each input, its rows.
-        number: as of `Rows`.
-        cursor_after: as of a `Selection`.
-    """
+    """Rows of several inputs: `parts` of each, `choices` says the input of each row; `number`, `cursor_after`: see `Rows`."""
     blocks, sources = list[NumberedBlock](), list[Provenance]()
     which, at = np.empty(len(choices), dtype=np.int64), np.empty(len(choices), dtype=np.int64)
     for input_, part in enumerate(parts):
@@ -131,18 +148,12 @@ def joined_rows(
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A task, and what the user's process alone knows of it.
-
-    Attributes:
-        blocks: that it reads, by number.
-        origin: of the rows that will come of it.
-        pieces_left: tasks that come after it and go on with its one unit.
-    """
+    """A task, and what the user's process alone knows of it."""
 
     task: Task
-    origin: Provenance
-    blocks: Mapping[int, Block] = dataclasses.field(default_factory=dict)
-    pieces_left: int = 0
+    origin: Provenance  # of the rows that will come of it
+    blocks: Mapping[int, Block] = dataclasses.field(default_factory=dict)  # that it reads, by number
+    pieces_left: int = 0  # tasks that come after it and go on with its one unit
 
     @property
     def stop(self) -> int:
@@ -162,21 +173,20 @@ class Request:
 
     def divided(self, parts: Sequence[Task]) -> list[Request]:
         """A request for each part of the task, in their order."""
-        return [self._part(part, len(parts) - number) for number, part in enumerate(parts, 1)]
-
-    def _part(self, part: Task, left: int) -> Request:
-        if isinstance(part, GroupTask):
+        found = []
+        for left, part in zip(range(len(parts) - 1, -1, -1), parts):
+            if isinstance(part, SpanTask):
+                found.append(span_request(part, self.origin.stage, left=0 if part.only is None else left))
+                continue
             assert isinstance(self.task, GroupTask), "a part is of the kind of the whole"
             origin = dataclasses.replace(self.origin, first=part.first - self.task.first)
-            return dataclasses.replace(self, task=part, origin=origin, pieces_left=left)
-        assert self.origin.leaf is not None, "a span of a leaf"
-        whole = span_request(part, self.origin.stage)
-        return whole if part.only is None else dataclasses.replace(whole, pieces_left=left)
+            found.append(Request(part, origin, self.blocks, left))
+        return found
 
 
 def span_request(
-    task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = ()
+    task: SpanTask, stage: Stage, before: tuple[JoinState, ...] = (), after: tuple[JoinState, ...] = (), left: int = 0
 ) -> Request:
     """A request for a span of a leaf; with the notes of cursors before and after it."""
     start, stop = Cursor((task.start,), (), before), Cursor((task.stop,), (), after)
-    return Request(task, Provenance(stage, start, stop, task.leaf))
+    return Request(task, Provenance(stage, start, stop, task.leaf), pieces_left=left)

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from ...errors import InUseError
 from ..executors.protocol import Executor
 from ..interrupts import Uninterrupted
-
-if TYPE_CHECKING:
-    from .flow import Flow
+from .flow import Flow
 
 T = TypeVar("T")
 
@@ -35,17 +33,22 @@ class RunHandle:
         self._changing = False
         _ALL.add(self)
 
-    def begin(
-        self,
-        make_executor: Callable[[], Executor],
-        make_flow: Callable[[Executor], Flow],
-    ) -> Elements:
+    def begin(self, make_executor: Callable[[], Executor], make_flow: Callable[[Executor], Flow]) -> Elements:
         """Open a run, in the place of the last one.
 
         Raises:
             InUseError: as `end`.
         """
-        return self._alone(lambda: self._begin(make_executor, make_flow))
+
+        def begin() -> Elements:
+            self._end()  # if that was interrupted
+            self._executor = make_executor()
+            flow = make_flow(self._executor)
+            flow.begin()
+            self.elements = iter(flow)
+            return self.elements
+
+        return self._alone(begin)
 
     def end(self) -> None:
         """End the run, if there is one.
@@ -69,18 +72,6 @@ class RunHandle:
         finally:
             self._changing = False
         return changed
-
-    def _begin(
-        self,
-        make_executor: Callable[[], Executor],
-        make_flow: Callable[[Executor], Flow],
-    ) -> Elements:
-        self._end()  # if that was interrupted
-        self._executor = make_executor()
-        flow = make_flow(self._executor)
-        flow.begin()
-        self.elements = iter(flow)
-        return self.elements
 
     def _end(self) -> None:
         """Each is forgotten after it is closed: closing may be interrupted."""

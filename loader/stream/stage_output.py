@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,8 +20,7 @@ from ..work.notices import Notices
 from ..work.tasks import Block, Failure, GroupTask, SpanTask, input_count
 from .ordered import Results
 from .provenance import Provenance
-from .pull import Ended
-from .rows import NumberedBlock, Request, Rows
+from .rows import Ended, NumberedBlock, Request, Rows
 
 BARREN_EPOCHS = 8
 """Epochs' worth of positions that one shard of several may read without any row."""
@@ -34,15 +34,10 @@ _LOGGER = logging.getLogger("headrace")
 
 @dataclass
 class SkippedRecords:
-    """Those of one iterator, since it was opened.
+    """Those of one iterator, since it was opened."""
 
-    Attributes:
-        limit: how many may be skipped; None for any number.
-        count: how many were.
-    """
-
-    limit: int | None = None
-    count: int = 0
+    limit: int | None = None  # how many may be skipped; None for any number
+    count: int = 0  # how many were
 
     def note(self, skipped: Sequence[str]) -> Failure | None:
         """Count and log these."""
@@ -72,10 +67,10 @@ class StageOutput:
         self._skip = start.skips[-1]
         self._before = 0  # rows of the task that is being done piece by piece
         self._held: Rows | None = None  # of such a task: the last ones may be those of its end
-        self._after_held: Rows | Ended | None = None
+        self._found: deque[Rows | Ended] = deque()  # what is to be given next
         self._skipped = skipped
         self._notices = Notices()
-        self._guard = EmptyStreamGuard(leaf, start)
+        self._guard = EmptyStreamGuard(leaf, start.positions[0])
         self._numbers = numbers
         self._observer = observer
         self._sums = observer.stage(stage.number)
@@ -89,75 +84,65 @@ class StageOutput:
 
     def next(self, wait: bool) -> Rows | Ended | None:
         """The next rows, at least one."""
-        if self._after_held is not None:
-            found, self._after_held = self._after_held, None
-            return found
-        while True:
+        while not self._found:
             result = self._results.next(wait)
             if result is None:
                 return None
             if isinstance(result, Ended):
-                return self._released(result)
-            request, block = result
-            number = next(self._numbers)
-            sums = self._sums
-            sums.tasks += 1
-            task = request.task
-            made_of = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
-            sums.inputs += made_of if block.stand is None else block.stand.read
-            sums.rows += block.count
-            if block.times is not None:
-                self._observer.note(number, request.task, block)
-            if block.notices:
-                self._notices.warn(block.notices)
-            if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
-                return self._released(Ended(failure))
-            skip, before = self._skipped_rows(request, block) if self._skip else 0, self._before
-            self._before = before + block.count if request.pieces_left else 0
-            rows = request.rows(NumberedBlock(number, block), skip, before) if block.count > skip else None
-            if request.pieces_left or self._held is not None:
-                rows = self._of_piece(request, rows, block.failure is not None)
-            if block.count:
-                self._guard.end(request)
-            if rows is not None:
-                return rows
-            if block.count:
-                continue
-            if block.failure is not None:
-                continue  # the results tell it next; how much came before it says nothing about what passes
-            if (failure := self._guard.go_on(request)) is not None:
-                return Ended(failure)
+                self._give(result)
+            else:
+                self._take(*result)
+        return self._found.popleft()
 
-    def _of_piece(self, request: Request, rows: Rows | None, failed: bool) -> Rows | None:
-        """The rows to give now. The last ones so far wait: if no others come, the unit ends with them."""
-        held = self._held
-        if rows is None:
-            if held is not None and not request.pieces_left:
-                assert isinstance(held.origin, Provenance), "rows of a piece are those of one block"
-                held.origin.open, self._held = failed, None
-                return held
-            return None
-        self._held = rows if request.pieces_left else None
-        if held is None or self._held is not None:
-            return held if self._held is not None else rows
-        self._after_held = rows
-        return held
+    def _take(self, request: Request, block: Block) -> None:
+        """Take a block, of whose rows some may have been delivered before."""
+        number, sums, task = next(self._numbers), self._sums, request.task
+        made_of = task.stop - task.start if isinstance(task, SpanTask) else input_count(task)
+        sums.tasks += 1
+        sums.inputs += made_of if block.stand is None else block.stand.read
+        sums.rows += block.count
+        if block.times is not None:
+            self._observer.note(number, task, block)
+        if block.notices:
+            self._notices.warn(block.notices)
+        if block.skipped and (failure := self._skipped.note(block.skipped)) is not None:
+            self._give(Ended(failure))
+            return
+        skip, before = self._skipped_rows(request, block) if self._skip else 0, self._before
+        self._before = before + block.count if request.pieces_left else 0
+        if block.count > skip:
+            rows = request.rows(NumberedBlock(number, block), skip, before)
+            if request.pieces_left:
+                self._hold(rows)
+            else:
+                self._give(rows)
+        elif not request.pieces_left and self._held is not None:
+            assert isinstance(self._held.origin, Provenance), "rows of a piece are those of one block"
+            self._held.origin.open = block.failure is not None  # if no others come, the unit ends with them
+            self._hold(None)
+        if block.count:
+            self._guard.end(request)
+        elif block.failure is None and not self._found and (barren := self._guard.go_on(request)) is not None:
+            self._found.append(Ended(barren))  # after a failure the results tell it next
 
-    def _released(self, ended: Ended) -> Rows | Ended:
-        """The rows that wait, and then the end."""
-        if self._held is None:
-            return ended
-        held, self._held, self._after_held = self._held, None, ended
-        return held
+    def _give(self, rows: Rows | Ended) -> None:
+        """Give rows, or the end, after those that were held."""
+        if self._held is not None:
+            self._hold(None)
+        self._found.append(rows)
+
+    def _hold(self, rows: Rows | None) -> None:
+        """Give the rows that were held, and hold these: the last ones so far wait."""
+        if self._held is not None:
+            self._found.append(self._held)
+        self._held = rows
 
     def _skipped_rows(self, request: Request, block: Block) -> int:
         """The number of the first rows that were delivered before a restore."""
         skip = self._skip
         if block.tags is not None and request.origin.leaf is not None:
-            first_unit = bisect_left(
-                block.tags.inputs, self._unit
-            )  # what is before it; no more than that was delivered of
-            skip = min(skip, first_unit)
+            # what is before it; no more than that was delivered of
+            skip = min(skip, bisect_left(block.tags.inputs, self._unit))
         self._skip = max(self._skip - block.count, 0) if request.pieces_left or self._single else 0
         return skip
 
@@ -165,9 +150,9 @@ class StageOutput:
 class EmptyStreamGuard:
     """Notices when nothing passes the operations of an endless stream any more."""
 
-    def __init__(self, leaf: Leaf, start: Cursor) -> None:
+    def __init__(self, leaf: Leaf, since: int) -> None:
         self._leaf = leaf
-        self._since = start.positions[0]
+        self._since = since
         self._groups = 0
 
     def end(self, request: Request) -> None:

@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from ...common.fields import replaced
 from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.pipeline import Pipeline
-from .pull import Ended, Pull
-from .rows import Rows
+from .rows import Ended, Pull, Rows
 
 
 class Runs(Pull[Rows], Protocol):
@@ -77,7 +77,7 @@ class UnfinishedRuns:
         def cursor_after(row: int) -> Cursor:
             after = dataclasses.replace(rest, cursor=origin.cursor_after(row), delivered=0)
             unfinished = left if row + 1 == stop else (after, *left)
-            return begin._replace(unfinished=(*unfinished, *begin.unfinished))
+            return replaced(begin, unfinished=(*unfinished, *begin.unfinished))
 
         return run.with_cursors(cursor_after, start, run.stop if stop is None else stop)
 

@@ -17,11 +17,7 @@ from .stores import StoreFiles
 
 
 def parquet_library() -> Any:
-    """Returns the module `pyarrow.parquet`.
-
-    Raises:
-        MissingExtraError: pyarrow is not installed.
-    """
+    """The module `pyarrow.parquet`, or a MissingExtraError."""
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -30,15 +26,12 @@ def parquet_library() -> Any:
 
 
 def resolve(filesystem: Any, path: Any, storage: StorageOptions) -> tuple[Any, str]:
-    """Returns the pyarrow file system, or `StoreFiles`, and the path on it.
+    """The pyarrow file system, or `StoreFiles`, and the path on it.
 
     Args:
         filesystem: a pyarrow file system, an fsspec one, or None: local, or what a URL such as `s3://…` names.
         path: a path, or with `filesystem=None` a URL.
         storage: how stores are reached.
-
-    Raises:
-        TypeError: `filesystem` is none.
     """
     from pyarrow import fs
 

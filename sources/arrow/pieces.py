@@ -28,10 +28,7 @@ class Places:
 
 
 class Finder:
-    """Tells where rows stand.
-
-    Args:
-        lengths: the number of rows of each piece.
+    """Finds the places of rows that are counted over pieces of so many rows.
 
     >>> Finder([2, 3]).places(np.array([4, 0]))
     Places(pieces=array([1, 0]), rows=array([2, 0]))
@@ -42,20 +39,14 @@ class Finder:
         self._starts: Int64s = self._ends - np.asarray(lengths, np.int64)
 
     def places(self, rows: Int64s) -> Places:
-        """The places of rows that are counted over all pieces."""
         pieces = np.searchsorted(self._ends, rows, side="right")
         return Places(pieces, rows - self._starts[pieces])
 
 
 class Memory:
-    """Pieces of one dtype as one array. Nothing is copied, unless a piece is not aligned.
+    """Pieces of one dtype as one array, read-only. Nothing is copied, unless a piece is not aligned.
 
-    Args:
-        pieces: C-contiguous arrays `[items]`, at least one; they are kept alive.
-
-    Attributes:
-        items: the array, read-only. Nothing but what lies in the pieces may be read.
-        starts: where in it each piece begins.
+    The pieces are C-contiguous arrays `[items]`, at least one; they are kept alive. Nothing but what lies in them may be read.
 
     >>> whole = np.arange(10)
     >>> memory = Memory([whole[6:9], whole[2:4]])
@@ -65,6 +56,7 @@ class Memory:
 
     items: Array
     starts: Int64s
+    """Where in `items` each piece begins."""
 
     def __init__(self, pieces: Sequence[Array]) -> None:
         addresses = np.array([_address(piece) for piece in pieces], np.int64)

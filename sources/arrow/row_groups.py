@@ -2,26 +2,27 @@
 
 * A footer is parsed once and kept: for 20,000 chunks of columns that takes some 10 ms, many times as long as a row group. It
   does not change, so threads share it.
-* Files on this machine stay open, each lent to one thread at a time. Before and after each read it is asked whether the path
-  is still the same file. Others cannot be asked that while they are open: these are opened for each read.
+* Files on this machine stay open. Several threads may read one, each by a `ParquetFile` of its own. Before and after each read
+  it is asked whether the path is still the same file. Others cannot be asked that while they are open: these are opened for
+  each read.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from contextlib import closing, contextmanager, suppress
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from ...files.exclusive_pool import ExclusivePool
-from ...files.reader_pool import open_file_limit
+from ...files.reader_pool import ReaderPool
 from ...files.remote.parallel import in_background
 from ...files.stamps import Stamp, check_unchanged, local_stamp
 from ..block_cache import BlockCache
 from ..parts import part_of
+from .columns import lengths_of_column
 from .decoded import DecodedRows, Form
 from .files import is_local, parquet_library
 from .stores import StoreFile, StoreFiles, chunks_of
@@ -33,32 +34,27 @@ _PARSED = 7
 """How many times as much memory a parsed footer takes as its bytes in the file. Measured: 16 MB for 2.2 MB."""
 
 
-@dataclass(frozen=True)
-class ParquetPart:
+class ParquetPart(NamedTuple):
     """Facts about one file after its footer was read."""
 
     path: str
     stamp: Stamp
     group_rows: tuple[int, ...]
-    index: str
+    footer: str
     """A digest of the footer: row groups, their places and the statistics of their columns."""
 
 
 class RowGroups:
-    """All row groups of all files, and how to decode one. Thread-safe, safe to fork.
-
-    Args:
-        filesystem: of pyarrow, or `StoreFiles`.
-        columns: the names of those to decode.
-        files: in their order.
-    """
+    """All row groups of all files, and how to decode some columns of one. Thread-safe, safe to fork."""
 
     def __init__(self, filesystem: Any, columns: tuple[str, ...], files: tuple[ParquetPart, ...]) -> None:
         self.filesystem, self.columns, self.files = filesystem, columns, files
         self._ends = np.cumsum([len(file.group_rows) for file in files], dtype=np.int64)
         self._footers = BlockCache(self._footer, _FOOTER_BYTES)
-        limit = open_file_limit() if is_local(filesystem) else 0
-        self._readers = ExclusivePool(self._reader, limit, _FOOTER_BYTES)
+        self._readers = ReaderPool(self._reader, None, _FOOTER_BYTES, keep_failed=False)
+
+    def __reduce__(self) -> tuple[type[RowGroups], tuple[Any, tuple[str, ...], tuple[ParquetPart, ...]]]:
+        return RowGroups, (self.filesystem, self.columns, self.files)
 
     def place(self, number: int) -> tuple[int, int]:
         """The number of the file that holds row group `number`, and the group's number in it."""
@@ -66,8 +62,17 @@ class RowGroups:
 
     def decode(self, number: int) -> DecodedRows:
         number, group = self.place(number)
-        with self._readers.lend(number) as reader, self._unchanged(number, reader.handle):
+        lent = self._readers.lend(number) if is_local(self.filesystem) else closing(self._reader(number))
+        with lent as reader, self._unchanged(number, reader.handle):
             return reader.block(group)
+
+    def lengths(self, number: int, column: str) -> npt.NDArray[np.int64]:
+        """The lengths of a column in file `number`; see `lengths_of_column`."""
+        with self._opened(number) as handle:
+            file = parquet_library().ParquetFile(handle, pre_buffer=False)
+            groups = (file.read_row_group(group, columns=[column]) for group in range(file.num_row_groups))
+            found = [lengths_of_column(group.column(0), column) for group in groups]
+        return np.concatenate([np.empty(0, np.int64), *found])
 
     def close(self) -> None:
         """Closes the open files, those in use when their read ends."""
@@ -122,19 +127,26 @@ class _Footer:
 
 
 class _Reader:
-    """An open file, for one thread at a time."""
+    """An open file. A `ParquetFile` serves one thread at a time: there are as many as threads have read at once."""
 
     def __init__(self, handle: Any, footer: _Footer, columns: tuple[str, ...]) -> None:
         self.handle, self._footer, self._columns = handle, footer, columns
-        # Without threads: the loader has its own, and worker processes besides. Nothing is kept of a row group that was read.
-        self._file = parquet_library().ParquetFile(handle, metadata=footer.metadata, pre_buffer=False)
+        self._unused: list[Any] = []
         self.nbytes = footer.nbytes
 
     def block(self, group: int) -> DecodedRows:
         if isinstance(self.handle, StoreFile):
             self.handle.load(chunks_of(self._footer.metadata.row_group(group), self._columns))
-        table = self._file.read_row_group(group, columns=self._footer.asked, use_threads=False)
+        file = self._file()
+        table = file.read_row_group(group, columns=self._footer.asked, use_threads=False)
+        self._unused.append(file)  # not after an error, as nobody knows its state
         return DecodedRows(table, self._footer.form)
+
+    def _file(self) -> Any:
+        with suppress(IndexError):  # another thread may have been faster
+            return self._unused.pop()
+        # Without threads: the loader has its own, and worker processes besides. Nothing is kept of a row group that was read.
+        return parquet_library().ParquetFile(self.handle, metadata=self._footer.metadata, pre_buffer=False)
 
     def close(self) -> None:
         self.handle.close()

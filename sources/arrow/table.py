@@ -107,12 +107,7 @@ class Objects:
 
 
 def table_column(chunks: Sequence[Any], as_python: bool) -> TableColumn:
-    """The fastest form of a column.
-
-    Args:
-        chunks: arrays of pyarrow, at least one, none of them empty.
-        as_python: whether values are Python objects.
-    """
+    """The fastest form of a column, from arrays of pyarrow: at least one, none of them empty."""
     stored = [_without_extension(chunk) for chunk in chunks]
     column = _numbers(stored, as_python) or _lists(stored, as_python) or _text(stored)
     if column is None:

@@ -57,8 +57,10 @@ class TFRecordDataSource(IndexedSource[Any]):
         `TFRecordDataSource("train*.tfrecord", decode=True)[0]["label"]` is an array.
     """
 
-    _kind: ClassVar[IndexKind] = IndexKind("tfrecord", _find, {"offsets": ("<i8", ()), "checksums": ("<u4", ())}, _fits)
-    _patterns: ClassVar[tuple[str, ...]] = ("*.tfrec*",)
+    index_kind: ClassVar[IndexKind] = IndexKind(
+        "tfrecord", _find, {"offsets": ("<i8", ()), "checksums": ("<u4", ())}, _fits
+    )
+    patterns: ClassVar[tuple[str, ...]] = ("*.tfrec*",)
 
     _decoder: Decoder | None
 
@@ -87,6 +89,9 @@ class TFRecordDataSource(IndexedSource[Any]):
     def _ranges(self, index: Index, places: npt.NDArray[np.int64]) -> Ranges:
         starts, stops = map(index.arrays["offsets"].take, (places, places + 1))
         return starts + HEADER_BYTES, stops - starts - FRAME_BYTES
+
+    def _fields(self, record: Any) -> Any:
+        return Decoder(None)(record) if self._decoder is None else record
 
     def _decoded(self, file: OpenFile, records: list[bytes]) -> list[Any]:
         assert self._decoder is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from conversions import RECORDS, content, convert, read, write_tfrecords
@@ -113,12 +114,13 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
     """Both tell shards, records and their rate, what was read and the time that is left."""
+    real = time.monotonic
     for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(time, "monotonic", real)
         with ConversionProgress((2, 3), 2e6, "B", True, stream) as progress:
-            progress._told -= 60  # as if the last line had been told a minute ago
-            progress._began -= 60
+            monkeypatch.setattr(time, "monotonic", lambda: real() + 60)  # a minute passes
             progress.advance(1000, 1e6)
             first = stream.getvalue()
             progress.shard_done()

@@ -17,8 +17,8 @@ from pipelines import chosen
 
 import headrace
 from headrace.conversion import prepare
+from headrace.conversion.outputs.arrow_values import holds
 from headrace.conversion.outputs.parquet import ParquetOutput, schema_of
-from headrace.conversion.outputs.same_values import holds
 from headrace.errors import ConversionError
 
 UTC, BERLIN = datetime.UTC, zoneinfo.ZoneInfo("Europe/Berlin")

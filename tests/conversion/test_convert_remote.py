@@ -10,7 +10,7 @@ from conversions import RECORDS, content, convert, write_tfrecords
 from remote_store import BUCKET, Faults, moto_server, options, proxy_to, put
 
 import headrace
-from headrace.conversion.target import Target
+from headrace.conversion.target import target_at
 from headrace.errors import ConversionError
 from headrace.files.opened import open_file
 from headrace.files.paths import file_system_of
@@ -53,8 +53,8 @@ def test_a_store_gets_what_a_folder_gets(upstream, tmp_path):
             if name != "manifest.json":  # other paths and times of the input
                 assert whole(f"{URL}/out", name, storage) == data
         assert headrace.verify(f"{URL}/out", storage) == []
-        target = Target(f"{URL}/out", storage_options_of(storage))
-        assert target.folder.names_in(".conversion") == []
+        target = target_at(f"{URL}/out", storage_options_of(storage))
+        assert target.names_in(".conversion") == []
         assert convert(f"{URL}/in", f"{URL}/out", shards=2, storage_options=storage) == made
         put(upstream, "out/out-00001-of-00002.array_record", b"damaged")
         assert headrace.verify(f"{URL}/out", storage) == ["out-00001-of-00002.array_record has 7 bytes, not 131,072"]

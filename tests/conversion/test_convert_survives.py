@@ -20,7 +20,7 @@ from pipelines import chosen
 from source_conformance import exit_code
 
 import headrace
-from headrace.conversion.target import Target
+from headrace.conversion.target import target_at
 from headrace.errors import ConversionError, WorkerCrashedError
 
 
@@ -102,7 +102,7 @@ def test_verify_finds_a_flipped_bit_and_a_file_too_many(tfrecords, tmp_path):
 def test_two_processes_do_not_write_to_one_folder(tfrecords, tmp_path):
     """The second one is told, at once."""
     with (
-        Target(str(tmp_path / "out")).folder.locked(),
+        target_at(str(tmp_path / "out")).locked(),
         pytest.raises(ConversionError, match="another process converts to"),
     ):
         convert(tfrecords, tmp_path / "out")
@@ -172,7 +172,7 @@ def test_a_conversion_that_was_killed_goes_on_to_the_same_bytes(shards, kills, t
 
 
 DOCUMENTS = [{"tokens": list(range(number))} for number in range(4)]
-OURS = tuple(f"/conversion/{name}.py" for name in ("target", "folders", "conversion", "shards"))
+OURS = tuple(f"/conversion/{name}.py" for name in ("target", "conversion", "shards"))
 
 
 def killed_after(target, lines):

@@ -285,7 +285,7 @@ def test_signed_urls_are_files_by_what_stands_before_the_signature(upstream, tmp
             assert stream.read() == b"one\n"
         with pytest.raises(SourceError, match="have it signed anew") as caught:
             JsonLinesDataSource(f"{url}/a%20b.jsonl?X-Amz-Signature=bad", **kept)
-        assert "Signature=" not in str(caught.value)
+        assert "=bad" not in str(caught.value)
 
 
 def test_shards_that_share_blocks_of_a_store_are_warned(tmp_path):

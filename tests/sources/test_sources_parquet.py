@@ -15,7 +15,8 @@ from pyarrow import fs
 from source_conformance import SourceConformance, assert_same, open_files
 
 from headrace.errors import SourceError, SourceNotFoundError
-from headrace.sources import ParquetDataSource, fingerprint_of, reader_of
+from headrace.files import reader_pool
+from headrace.sources import ParquetDataSource, fingerprint_of
 from headrace.sources.arrow import decoded, row_groups
 from headrace.sources.arrow.columns import column_of
 from headrace.sources.block_cache import BlockCache
@@ -267,16 +268,23 @@ def test_a_damaged_row_group_is_named_by_file_and_key(tmp_path):
     assert source[2999]["x"] == numbers["x"][2999].as_py()
 
 
-def test_the_cache_stays_within_its_bytes(tmp_path):
+def test_the_cache_stays_within_its_bytes(tmp_path, monkeypatch):
     """Decoded row groups take at most `cache_bytes`, the least recently used are forgotten, the last one stays."""
     pq.write_table(pa.table({"x": np.arange(1000)}), tmp_path / "x.parquet", row_group_size=100)
-    source = ParquetDataSource(tmp_path / "x.parquet", cache_bytes=2000)
-    for key in np.random.default_rng(0).integers(0, 1000, 200):
-        assert source[key]["x"] == key
-        assert source._cache.nbytes <= 2000
-    tiny = ParquetDataSource(tmp_path / "x.parquet", cache_bytes=0)
-    assert reader_of(tiny)(np.arange(500))[499]["x"] == 499
-    assert 800 <= tiny._cache.nbytes <= 816  # Arrow keeps a bit for each row besides
+    decoded_groups, read = [], pq.ParquetFile.read_row_group
+
+    def noted(file, number, **options):
+        decoded_groups.append(number)
+        return read(file, number, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
+    wanted = {2000: [0, 1, 2, 0], 2600: [0, 1, 2], 0: [0, 1, 0, 1, 2, 1, 0]}  # a row group takes some 813 bytes
+    for cache_bytes, groups in wanted.items():
+        decoded_groups.clear()
+        source = ParquetDataSource(tmp_path / "x.parquet", cache_bytes=cache_bytes)
+        for key in (0, 100, 101, 0, 100, 250, 150, 0):
+            assert source[key]["x"] == key
+        assert decoded_groups == groups
 
 
 @pytest.mark.parametrize(("value", "error"), [("1G", TypeError), (1e9, TypeError), (None, TypeError), (-1, ValueError)])
@@ -330,15 +338,46 @@ def test_a_footer_is_parsed_once_however_many_row_groups_are_read(tmp_path, monk
     assert 2 <= parsed.count(False) <= 8
 
 
+def test_no_two_threads_read_by_one_reader_of_the_library(tmp_path, monkeypatch):
+    """It serves one thread at a time; several threads that read one file have one each, and open it once."""
+    pq.write_table(pa.table({"key": np.arange(400)}), tmp_path / "x.parquet", row_group_size=4)
+    source = ParquetDataSource(tmp_path, cache_bytes=0)
+
+    class Watched(pq.ParquetFile):
+        """Fails where two threads use it at the same time."""
+
+        def read_row_group(self, *arguments, **options):
+            mine = self.__dict__.setdefault("mine", threading.Lock())
+            assert mine.acquire(blocking=False)
+            try:
+                return super().read_row_group(*arguments, **options)
+            finally:
+                mine.release()
+
+    monkeypatch.setattr(pq, "ParquetFile", Watched)
+    keys = np.random.default_rng(0).permutation(400)
+    with ThreadPoolExecutor(8) as threads:
+        assert [record["key"] for record in threads.map(source.__getitem__, keys)] == keys.tolist()
+    assert open_files(tmp_path) == [str(tmp_path / "x.parquet")]
+
+
 def test_parsed_footers_stay_within_their_bytes(tmp_path, monkeypatch):
     """Where they are larger than that, the least recently used is parsed again, and rows are the same."""
     monkeypatch.setattr(row_groups, "_FOOTER_BYTES", 1)
     for number in range(3):
         pq.write_table(pa.table({"key": np.arange(9) + 9 * number}), tmp_path / f"{number}.parquet", row_group_size=3)
     source = ParquetDataSource(tmp_path, cache_bytes=0)
+    parsed, parse = [], pq.ParquetFile
+
+    def counted(handle, metadata=None, **options):
+        parsed.append(metadata is None)
+        return parse(handle, metadata=metadata, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", counted)
     for key in np.random.default_rng(0).integers(0, 27, 50):
         assert source[key]["key"] == key
-        assert len(source._groups._footers._blocks) == len(source._groups._readers) == 1
+        assert len(open_files(tmp_path)) == 1
+    assert 10 < parsed.count(True) <= 50
 
 
 def test_files_stay_open_until_the_source_is_closed_and_no_rows_are_pickled(folder):
@@ -367,7 +406,7 @@ def test_files_of_which_nothing_tells_a_change_are_open_for_each_read_only(folde
 
 def test_no_more_files_stay_open_than_the_process_can_spare(tmp_path, monkeypatch):
     """The files that were used last stay open; their rows are the same as those of files that are opened again."""
-    monkeypatch.setattr(row_groups, "open_file_limit", lambda: 2)
+    monkeypatch.setattr(reader_pool, "open_file_limit", lambda: 2)
     for number in range(5):
         pq.write_table(table([number]), tmp_path / f"{number}.parquet")
     source = ParquetDataSource(tmp_path, cache_bytes=0)

@@ -208,13 +208,15 @@ class InPython:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_a_sampler_takes_for_a_key_is_measured(workers):
-    """Of one in Python; one that answers for many positions at once takes as long for any number of keys."""
-    for sampler in (InPython(), headrace.IndexSampler(10_000, shuffle=True, seed=0)):
+    """Of one in Python; one that answers for many positions at once takes next to nothing for each."""
+
+    def seconds(sampler) -> float:
         loader = headrace.DataLoader(
             data_source=range(10_000), sampler=sampler, operations=[headrace.Batch(16)], worker_count=workers
         )
-        measured = headrace.diagnose(loader, steps=10).measured
-        assert (measured.seconds_of("sampler") > 0) == isinstance(sampler, InPython)
+        return headrace.diagnose(loader, steps=10).measured.seconds_of("sampler")
+
+    assert seconds(InPython()) > 20 * seconds(headrace.IndexSampler(10_000, shuffle=True, seed=0))
 
 
 def test_calls_that_wait_for_one_another_are_no_reason_for_more_workers():

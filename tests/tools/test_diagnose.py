@@ -92,6 +92,12 @@ def test_work_for_the_processor_is_not_hidden_by_more_workers_than_cores():
     assert "3 workers would give 2.4 times the batches" in Diagnosis.of(loop).sentence
 
 
+def test_threads_that_wait_for_the_lock_and_do_no_work_are_told_in_a_sentence():
+    """Nothing is known of their work then, so that nothing is blamed for holding the lock."""
+    loop = dataclasses.replace(LOOP, parts=(), worker_kind="thread", gil=4e-3)
+    assert "the hand-over of a batch takes" in Diagnosis.of(loop).sentence
+
+
 FED = dataclasses.replace(LOOP, elapsed=0.03, waited=0.02)
 
 

@@ -148,30 +148,16 @@ def test_json_and_words_tell_the_same_steps(needs, machines):
     assert all(each["seconds"] >= needs.step and 0 <= each["share_waited"] <= 1 for each in told["steps"])
 
 
-@pytest.mark.long
-def test_planned_workers_hide_the_work_when_they_run():
-    """With as many as planned the step waits little; with half of them it is longer, as the plan says."""
+def test_workers_are_planned_from_the_work_that_a_loader_shows():
+    """Eight records of 10 ms in a step of 20 ms: 4 workers at least. `benchmarks/cures.py` tries it on a quiet machine."""
 
     def fetch(number):
         time.sleep(0.01)
         return number
 
-    def loader(workers):
-        return headrace.load(range(10_000), transformations=[fetch], batch_size=8, worker_count=workers)
-
-    step = 0.02
-    for _ in range(3):
-        work = work_alone(loader(0), 10, 20)
-        needs = Needs(work.work, work.processor, work.nbytes, step)
-        plan = Plan.of(needs, Machines(64, 64, 1e9))
-        full, half = (
-            headrace.diagnose(loader(count), steps=40, step_seconds=step).measured.elapsed
-            for count in (plan.workers, plan.workers // 2)
-        )
-        expected = step_seconds(needs, plan.machines, plan.workers // 2, 0)
-        if full < 1.25 * step and 0.75 < half / expected < 1.25:
-            return
-    raise AssertionError(f"{plan}: a step takes {full} s, and {half} s with half of the workers")
+    work = work_alone(headrace.load(range(10_000), transformations=[fetch], batch_size=8), 10, 20)
+    assert work.work >= 0.08
+    assert Plan.of(Needs(work.work, work.processor, work.nbytes, 0.02), Machines(64, 64, 1e9)).workers >= 4
 
 
 class Waits:

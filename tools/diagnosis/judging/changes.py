@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias, get_args
 
 from ..measured import Measured, PartKind, WorkPart
 from .model import (
@@ -39,44 +40,37 @@ SMALL, COLD = 1 / 6, 1.6
 """Work that is less than this share of a step takes up to so many times as long as it does when nothing comes between: its code
 and data are not in the caches. Measured by `benchmarks/cures.py`."""
 
-
 DEFAULT_BUFFER = 500
 """Records that are read ahead, unless somebody says otherwise."""
+
+HELPED_BY_WORKERS = {
+    *("operation", "small calls", "slow record", "stacking", "reading", "groups", "small files", "waiting source"),
+    *("filter", "sampler"),
+}
+
+_Propose: TypeAlias = Callable[[Measured, Finding], Iterable[Change]]
 
 
 def changes(measured: Measured, finding: Finding) -> tuple[Change, ...]:
     """The changes that are worth it; the first one is the cure."""
-    now = measured.elapsed
-    known = [change for change in _known(measured, finding) if change.seconds * WORTH < now]
+    known = [change for change in _known(measured, finding) if change.seconds * WORTH < measured.elapsed]
     first = [change for change in known if change.cure][:1]
     others = sorted((change for change in known if change not in first), key=lambda change: change.seconds)
     return (*first, *others)
 
 
 def _known(measured: Measured, finding: Finding) -> Iterator[Change]:
-    own = _OF.get(finding.kind)
-    if own is not None:
-        yield from own(measured, finding)
+    for propose in _OF.get(finding.kind, ()):
+        yield from propose(measured, finding)
     if finding.kind in HELPED_BY_WORKERS:
         yield from _more_workers(measured)
     if finding.kind in ("operation", "small calls", "slow record", "stacking", "lock"):
-        yield from _cheaper(measured)
+        for part in measured.parts:
+            if part.kind in ("record", "batch") and part.seconds > measured.work / 4:
+                faster = step_seconds(lighter(measured, 0.5, named=part.name), measured.workers)
+                yield Change(f"`{part.name}` twice as fast", faster)
     if finding.kind not in ("hand-over", "start"):
         yield from _threads(measured, finding)
-
-
-HELPED_BY_WORKERS = (
-    "operation",
-    "small calls",
-    "slow record",
-    "stacking",
-    "reading",
-    "groups",
-    "small files",
-    "waiting source",
-    "filter",
-    "sampler",
-)
 
 
 def _more_workers(measured: Measured) -> Iterator[Change]:
@@ -88,11 +82,10 @@ def _more_workers(measured: Measured) -> Iterator[Change]:
     if count <= measured.workers:
         return
     seconds = step_seconds(measured, count)
-    workers = f"{count} worker{'s' * (count > 1)}"
-    cure = effect(measured, workers, seconds)
-    yield Change(
-        f"worker_count={count}{'' if _hides(measured, seconds) else _limit(measured, count)}", seconds, cure=cure
-    )
+    used = measured.processor / measured.work * count if measured.work else 0.0
+    full = measured.worker_kind != "ray" and used >= measured.cores and not _hides(measured, seconds)
+    what = f"worker_count={count}{f' (all that {measured.cores} cores can)' * full}"
+    yield Change(what, seconds, cure=effect(measured, f"{count} worker{'s' * (count > 1)}", seconds))
 
 
 def effect(measured: Measured, what: str, seconds: float) -> str:
@@ -105,24 +98,9 @@ def _hides(measured: Measured, seconds: float) -> bool:
     return measured.step_known and share_waited(measured, seconds) <= HIDDEN
 
 
-def _limit(measured: Measured, count: int) -> str:
-    """A note beside a number of workers that fill all cores."""
-    used = measured.processor / measured.work * count if measured.work else 0.0
-    return f" (all that {measured.cores} cores can)" if measured.worker_kind != "ray" and used >= measured.cores else ""
-
-
-def _cheaper(measured: Measured) -> Iterator[Change]:
-    """The operations that take much, made twice as fast."""
-    for part in measured.parts:
-        if part.kind in ("record", "batch") and part.seconds > measured.work / 4:
-            faster = lighter(measured, 0.5, named=part.name)
-            yield Change(f"`{part.name}` twice as fast", step_seconds(faster, measured.workers))
-
-
 def _threads(measured: Measured, finding: Finding) -> Iterator[Change]:
     """Threads, where handing over from processes takes much."""
-    packing = measured.seconds_of("packing")
-    if measured.worker_kind == "process" and measured.workers and packing > measured.work / 5:
+    if measured.worker_kind == "process" and measured.workers and measured.seconds_of("packing") > measured.work / 5:
         what = 'worker_kind="thread", if operations release the GIL, as NumPy and image decoders do'
         cure = 'worker_kind="thread" would do without it' if finding.stage == "hand-over" else ""
         yield at_most(lighter(measured, 0.0, "packing"), what, cure)
@@ -138,58 +116,76 @@ def at_most(measured: Measured, what: str, cure: str = "") -> Change:
         what: to do.
         cure: see `Change`.
     """
-    smooth = lighter(measured, 0.0, "between")
     waited = measured.waited if measured.step_known else measured.elapsed
-    smooth = dataclasses.replace(smooth, waited=waited, unready=waited)
+    smooth = replace(lighter(measured, 0.0, "between"), waited=waited, unready=waited)
     if smooth.reads_ahead:  # nobody waits for reads, so as many are under way as can be
-        parts = tuple(
-            dataclasses.replace(part, seconds=0.0) if part.kind == "reading" else part for part in smooth.parts
-        )
-        smooth = dataclasses.replace(smooth, parts=parts)
+        read = (replace(part, seconds=0.0) if part.kind == "reading" else part for part in smooth.parts)
+        smooth = replace(smooth, parts=tuple(read))
     alone = measured.records * measured.source.random
     if measured.source.singly and alone:
-        smooth = dataclasses.replace(smooth, read_seconds=min(smooth.read_seconds, alone))
-    least = max(LEAST, measured.nbytes / FASTEST)
+        smooth = replace(smooth, read_seconds=min(smooth.read_seconds, alone))
     seconds = step_seconds(smooth, measured.workers) / _noise(measured)
     if seconds < SMALL * measured.elapsed:
-        seconds = max(seconds / COLD, measured.own / _noise(measured) if measured.step_known else 0.0)
-    return Change(what, max(seconds, least), True, cure)
+        seconds = max(seconds / COLD, _own(measured))
+    return Change(what, max(seconds, LEAST, measured.nbytes / FASTEST), True, cure)
 
 
 def _noise(measured: Measured) -> float:
     return NOISE * (1 + measured.others / measured.cores)
 
 
-def _of_small_calls(measured: Measured, finding: Finding) -> Iterator[Change]:
+def _own(measured: Measured) -> float:
+    return measured.own / _noise(measured) if measured.step_known else 0.0
+
+
+def _less(keep: float, kind: Any, what: str, cure: str = "") -> _Propose:
+    """A change after which the parts of a kind take this share of their seconds, at best."""
+    return lambda measured, finding: [at_most(lighter(measured, keep, kind), what, cure)]
+
+
+def _less_feeding(share: float, part: str, what: str, cure: str) -> _Propose:
+    """A change after which a part of a feeder takes less by this share."""
+
+    def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
+        took = getattr(measured.feeding, part)
+        less = _with_feeding(measured, **{part: (1 - share) * took})
+        seconds = max(measured.elapsed - share * took, step_seconds(less, measured.workers))
+        yield Change(what, seconds / _noise(measured), True, cure)
+
+    return propose
+
+
+def _with_feeding(measured: Measured, **parts: float) -> Measured:
+    assert measured.feeding is not None, "it is a feeder's"
+    return replace(measured, feeding=replace(measured.feeding, **parts))
+
+
+def _small_calls(measured: Measured, finding: Finding) -> Iterator[Change]:
     names = " and ".join(f"`{part.name}`" for part in measured.parts if part.kind == "record")
     batched = lighter(measured, 0.0, "record", "between", "stacking")
-    yield at_most(
-        batched, f"put the Batch before {names}, and let them work on batches", "batch first, and map batches"
-    )
-    yield from _columns(measured)
+    what = f"put the Batch before {names}, and let them work on batches"
+    yield at_most(batched, what, "batch first, and map batches")
+    yield from _columns()(measured, finding)
 
 
-def _columns(measured: Measured, cure: str = "") -> Iterator[Change]:
-    if measured.source.in_memory and not measured.source.columns and not measured.reads_memory_slowly:
-        what = "columns: pass the source as a dict of arrays, and put the Batch first"
-        yield at_most(lighter(measured, 0.0, "reading", "between", "stacking"), what, cure)
+def _columns(cure: str = "") -> _Propose:
+    def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
+        if measured.source.in_memory and not measured.source.columns and not measured.reads_memory_slowly:
+            what = "columns: pass the source as a dict of arrays, and put the Batch first"
+            yield at_most(lighter(measured, 0.0, "reading", "between", "stacking"), what, cure)
+
+    return propose
 
 
-def _of_stacking(measured: Measured, finding: Finding) -> Iterator[Change]:
-    yield from _columns(measured, "a source of columns would do without it")
-    yield at_most(lighter(measured, 0.5, "stacking"), "smaller dtypes (uint8, float16), and fewer leaves in a record")
-
-
-def _of_reading(measured: Measured, finding: Finding) -> Iterator[Change]:
-    faster = lighter(measured, 0.5, "reading")
+def _reading(measured: Measured, finding: Finding) -> Iterator[Change]:
+    yield from _columns()(measured, finding)
+    what = "a source that reads twice as fast: `__getitems__`, fewer columns"
     if measured.reads_memory_slowly:
-        yield at_most(faster, "a sampler, or a file that is mapped to memory, twice as fast")
-        return
-    yield from _columns(measured)
-    yield at_most(faster, "a source that reads twice as fast: `__getitems__`, fewer columns")
+        what = "a sampler, or a file that is mapped to memory, twice as fast"
+    yield at_most(lighter(measured, 0.5, "reading"), what)
 
 
-def _of_groups(measured: Measured, finding: Finding) -> Iterator[Change]:
+def _groups(measured: Measured, finding: Finding) -> Iterator[Change]:
     source = measured.source
     if source.together > 1:
         cure = f"group_size=1 instead of {source.together} would read one record for one"
@@ -202,26 +198,18 @@ def _of_groups(measured: Measured, finding: Finding) -> Iterator[Change]:
     yield at_most(together, "smaller row groups: headrace convert … --option row_group_size=256")
 
 
-def _of_small_files(measured: Measured, finding: Finding) -> Iterator[Change]:
-    what = "few large files: headrace convert SOURCE TARGET"
-    yield at_most(lighter(measured, 0.0, "reading"), what, "`headrace convert` makes few large ones")
-    yield from _more_reads(measured, None)
+def _more_reads(ends_sentence: bool) -> _Propose:
+    """As many as hide the reading, or as help; where the step is not known, four times as many."""
 
+    def propose(measured: Measured, finding: Finding) -> Iterator[Change]:
+        goal = CLOSE * step_seconds(measured, measured.workers, reads=UNLIMITED)
+        count = enough_reads(measured, goal)
+        if count > measured.source.reads:
+            what, brief = _reading_options(measured, count)
+            seconds = step_seconds(measured, measured.workers, reads=count)
+            yield Change(what, seconds, cure=effect(measured, brief, seconds) if ends_sentence else "")
 
-def _of_waiting_source(measured: Measured, finding: Finding) -> Iterator[Change]:
-    yield from _more_reads(measured, effect)
-    yield from _nearer(measured)
-
-
-def _more_reads(measured: Measured, effect: Callable[[Measured, str, float], str] | None) -> Iterator[Change]:
-    """As many as hide the reading, or as help; where the step is not known, four times as many. `effect` ends the sentence."""
-    goal = CLOSE * step_seconds(measured, measured.workers, reads=UNLIMITED)
-    count = enough_reads(measured, goal)
-    if count <= measured.source.reads:
-        return
-    what, brief = _reading_options(measured, count)
-    seconds = step_seconds(measured, measured.workers, reads=count)
-    yield Change(what, seconds, cure="" if effect is None else effect(measured, brief, seconds))
+    return propose
 
 
 def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
@@ -241,25 +229,13 @@ def _reading_options(measured: Measured, count: int) -> tuple[str, str]:
     return f"{' and '.join(what)}, instead of {source.reads} reads at a time", brief
 
 
-def _nearer(measured: Measured) -> Iterator[Change]:
-    yield at_most(lighter(measured, 0.0, "reading"), "files on a faster disk, or kept here: cache= of storage options")
-
-
-def _of_limited_source(measured: Measured, finding: Finding) -> Iterator[Change]:
-    free = dataclasses.replace(measured, read_seconds=measured.read_seconds / slowed(measured))
+def _limited_source(measured: Measured, finding: Finding) -> Iterator[Change]:
+    free = replace(measured, read_seconds=measured.read_seconds / slowed(measured))
     what = "a source that answers more reads at a time, or many records in one read (`__getitems__`)"
     yield at_most(free, what, "more threads would not help, but a source that answers more reads at a time")
-    yield from _nearer(measured)
 
 
-def _of_sampler(measured: Measured, finding: Finding) -> Iterator[Change]:
-    what = "a sampler whose order is an array: IndexSampler, or one that computes it once and looks it up"
-    yield at_most(
-        lighter(measured, 0.0, "sampler"), what, "an order that is computed once, as an array, would do without it"
-    )
-
-
-def _of_filter(measured: Measured, finding: Finding) -> Iterator[Change]:
+def _filter(measured: Measured, finding: Finding) -> Iterator[Change]:
     """First on what is cheap: before the operations whose work is in vain, or on keys."""
     dropped = measured.dropped
     assert dropped is not None, "it was found"
@@ -274,121 +250,116 @@ def _of_filter(measured: Measured, finding: Finding) -> Iterator[Change]:
     yield at_most(lighter(filtered, kept, "reading"), what, "a source of the keys that it keeps would read no other")
 
 
-def _of_start(measured: Measured, finding: Finding) -> Iterator[Change]:
+def _start(measured: Measured, finding: Finding) -> Iterator[Change]:
     """Workers that begin once, or not at all."""
-    once = dataclasses.replace(measured, starting=0.0, waited=measured.waited - measured.starting)
-    once = dataclasses.replace(once, elapsed=measured.elapsed - measured.starting)
+    starting = measured.starting
+    once = replace(measured, starting=0.0, waited=measured.waited - starting, elapsed=measured.elapsed - starting)
     seconds = step_seconds(once, measured.workers)
     cure = effect(measured, "one loop over all epochs (num_epochs=)", seconds)
     yield Change("one loop over all epochs: num_epochs= of the loader, and one iterator", seconds, cure=cure)
     yield Change("worker_count=0, where nothing has to begin", step_seconds(once, 0))
 
 
-def _of_slow_record(measured: Measured, finding: Finding) -> Iterator[Change]:
-    rare = measured.rare
+def _slow_record(measured: Measured, finding: Finding) -> Iterator[Change]:
+    rare, part = measured.rare, finding.part
     assert rare is not None, "it was found"
     what = f"such records repaired, or left out by a Filter: one stands {rare.key}"
     cure = "repair such records, or leave them out"
-    if finding.part is not None and finding.part.kind == "reading":
-        quick = lighter(measured, 0.0, named=finding.part.name)  # with reads ahead it is not waited for
-        seconds = max(measured.read_seconds, finding.part.seconds) * rare.rest
-        yield at_most(dataclasses.replace(quick, read_seconds=seconds), what, cure)
+    if part is not None and part.kind == "reading":
+        seconds = max(measured.read_seconds, part.seconds) * rare.rest  # with reads ahead it is not waited for
+        yield at_most(replace(lighter(measured, 0.0, named=part.name), read_seconds=seconds), what, cure)
         return
-    yield at_most(lighter(measured, rare.rest, *_KINDS), what, cure)
+    yield at_most(lighter(measured, rare.rest, *get_args(PartKind)), what, cure)
     if measured.workers:
         yield at_most(measured, "a larger worker_buffer_size=, so that others go on meanwhile")
 
 
-_KINDS: tuple[PartKind, ...] = ("sampler", "reading", "record", "batch", "stacking", "between", "packing")
-
-
-def _of_hand_over(measured: Measured, finding: Finding) -> Iterator[Change]:
+def _hand_over(measured: Measured, finding: Finding) -> Iterator[Change]:
     yield from _threads(measured, finding)
-    shared = at_most(
-        lighter(measured, 0.0, "packing"),
-        "arrays of one shape, padded or packed in the workers: they are shared, not copied",
-        "arrays of one shape would be shared, not copied",
-    )
-    yield dataclasses.replace(shared, seconds=max(shared.seconds, HAND_OVER))
+    what = "arrays of one shape, padded or packed in the workers: they are shared, not copied"
+    shared = at_most(lighter(measured, 0.0, "packing"), what, "arrays of one shape would be shared, not copied")
+    yield replace(shared, seconds=max(shared.seconds, HAND_OVER))
 
 
-def _of_small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
-    """Told for as many records as a step has now. All that is not done for each record may be done for each batch."""
+def _small_batches(measured: Measured, finding: Finding) -> Iterator[Change]:
+    """For as many records as a step has now. All that is not done for each record may be done for each batch."""
     rows = round(measured.batch)
     records = measured.seconds_of("record") / max(measured.workers, 1)
     seconds = (
         max(measured.elapsed / LARGER, records) / _noise(measured) / NOISE
-    )  # arrays of more rows cost less each row, too
-    seconds = max(seconds, measured.own / _noise(measured) if measured.step_known else 0.0)
-    larger = LARGER * max(rows, 1)
-    cure = "larger batches would cost less each record"
-    yield Change(f"batches of {larger:,} records (the numbers are for {rows:,} of them)", seconds, True, cure)
+    )  # arrays of more rows cost less each, too
+    what = f"batches of {LARGER * max(rows, 1):,} records (the numbers are for {rows:,} of them)"
+    yield Change(what, max(seconds, _own(measured)), True, "larger batches would cost less each record")
 
 
-def _of_lock(measured: Measured, finding: Finding) -> Iterator[Change]:
+def _lock(measured: Measured, finding: Finding) -> Iterator[Change]:
     share = measured.processor / measured.work if measured.work else 1.0
-    parts = tuple(dataclasses.replace(part, seconds=part.seconds * share) for part in measured.parts)
-    unlocked = dataclasses.replace(measured, worker_kind="process", parts=parts, at_work=1.0)
-    seconds = step_seconds(unlocked, measured.workers)
+    parts = tuple(replace(part, seconds=part.seconds * share) for part in measured.parts)
+    unlocked = replace(measured, worker_kind="process", parts=parts, at_work=1.0)
     cure = 'worker_kind="process" would let all cores work'
-    yield Change('worker_kind="process"', seconds, cure=cure)
+    yield Change('worker_kind="process"', step_seconds(unlocked, measured.workers), cure=cure)
 
 
-def _of_turns(measured: Measured, finding: Finding) -> Iterator[Change]:
+def _turns(measured: Measured, finding: Finding) -> Iterator[Change]:
     assert finding.part is not None, "it is an operation's"
     free = lighter(measured, measured.alone / finding.part.seconds, named=finding.part.name)
     what = f"`{finding.part.name}` without what its calls wait for: a lock, a file, a connection"
     yield at_most(free, what, "more workers would not help, but a call that shares nothing with the others")
 
 
-def _of_transform(measured: Measured, finding: Finding) -> Iterator[Change]:
+def _transform(measured: Measured, finding: Finding) -> Iterator[Change]:
     """The workers get that work, too; without workers the feeder's thread would still have it."""
     assert measured.feeding is not None, "it is a feeder's"
-    took = measured.feeding.transforming
+    took, workers = measured.feeding.transforming, measured.workers
     parts = (*measured.parts, WorkPart("transform=", "batch", took))
-    moved = dataclasses.replace(_with_feeding(measured, transforming=0.0), parts=parts)
-    seconds = step_seconds(moved, max(measured.workers, 1))
-    seconds = max(seconds, measured.elapsed - took) if measured.workers else seconds
-    with_one = "" if measured.workers else ", with worker_count=1"
-    what = f"transform= as an operation of the loader{with_one}"
+    moved = replace(_with_feeding(measured, transforming=0.0), parts=parts)
+    seconds = max(step_seconds(moved, max(workers, 1)), measured.elapsed - took if workers else 0.0)
+    what = f"transform= as an operation of the loader{'' if workers else ', with worker_count=1'}"
     yield Change(what, seconds / _noise(measured), True, "workers could do it")
 
 
-def _less_feeding(what: str, cure: str, part: str, share: float) -> Callable[[Measured, Finding], Iterator[Change]]:
-    def of(measured: Measured, finding: Finding) -> Iterator[Change]:
-        took = getattr(measured.feeding, part)
-        less = _with_feeding(measured, **{part: (1 - share) * took})
-        seconds = max(measured.elapsed - share * took, step_seconds(less, measured.workers))
-        yield Change(what, seconds / _noise(measured), True, cure)
+_NEARER = _less(0.0, "reading", "files on a faster disk, or kept here: cache= of storage options")
 
-    return of
-
-
-def _with_feeding(measured: Measured, **parts: float) -> Measured:
-    """The same with other times in the feeder."""
-    assert measured.feeding is not None, "it is a feeder's"
-    return dataclasses.replace(measured, feeding=dataclasses.replace(measured.feeding, **parts))
-
-
-_OF: dict[str, Callable[[Measured, Finding], Iterator[Change]]] = {
-    "start": _of_start,
-    "filter": _of_filter,
-    "sampler": _of_sampler,
-    "small calls": _of_small_calls,
-    "slow record": _of_slow_record,
-    "stacking": _of_stacking,
-    "reading": _of_reading,
-    "groups": _of_groups,
-    "small files": _of_small_files,
-    "waiting source": _of_waiting_source,
-    "limited source": _of_limited_source,
-    "hand-over": _of_hand_over,
-    "small batches": _of_small_batches,
-    "lock": _of_lock,
-    "turns": _of_turns,
-    "transform": _of_transform,
-    "hosts": _less_feeding("the other hosts' loaders as fast as this one", "look at their stats", "agreeing", 1.0),
-    "transfer": _less_feeding(
-        "half the bytes: uint8, made float on the device", "fewer bytes would shorten it", "transfer", 0.5
+_OF: dict[str, tuple[_Propose, ...]] = {
+    "start": (_start,),
+    "filter": (_filter,),
+    "sampler": (
+        _less(
+            0.0,
+            "sampler",
+            "a sampler whose order is an array: IndexSampler, or one that computes it once and looks it up",
+            "an order that is computed once, as an array, would do without it",
+        ),
+    ),
+    "small calls": (_small_calls,),
+    "slow record": (_slow_record,),
+    "stacking": (
+        _columns("a source of columns would do without it"),
+        _less(0.5, "stacking", "smaller dtypes (uint8, float16), and fewer leaves in a record"),
+    ),
+    "reading": (_reading,),
+    "groups": (_groups,),
+    "small files": (
+        _less(
+            0.0,
+            "reading",
+            "few large files: headrace convert SOURCE TARGET",
+            "`headrace convert` makes few large ones",
+        ),
+        _more_reads(False),
+    ),
+    "waiting source": (_more_reads(True), _NEARER),
+    "limited source": (_limited_source, _NEARER),
+    "hand-over": (_hand_over,),
+    "small batches": (_small_batches,),
+    "lock": (_lock,),
+    "turns": (_turns,),
+    "transform": (_transform,),
+    "hosts": (_less_feeding(1.0, "agreeing", "the other hosts' loaders as fast as this one", "look at their stats"),),
+    "transfer": (
+        _less_feeding(
+            0.5, "transfer", "half the bytes: uint8, made float on the device", "fewer bytes would shorten it"
+        ),
     ),
 }
+"""Proposals for each kind of finding; the first one that ends a sentence is the cure."""

@@ -11,8 +11,9 @@ wait for one another, and more of them at a time gain nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from bisect import bisect_left
+from dataclasses import replace
 
 from ..measured import Measured, PartKind
 
@@ -56,19 +57,14 @@ def step_seconds(measured: Measured, workers: int, *, reads: int | None = None) 
     >>> round(step_seconds(loop, 4), 3)  # nothing to do: the user's own work is all that is left
     0.01
     """
-    reading, busy = reading_seconds(measured, workers, reads), _busy(measured, reads)
-    if workers == 0 and measured.feeding is None:
-        own = measured.own + busy + (0.0 if measured.workers == 0 else measured.hand_over)
-        return max(own, reading)
+    reading, busy, fed = reading_seconds(measured, workers, reads), _busy(measured, reads), measured.feeding
+    if workers == 0 and fed is None:
+        return max(measured.own + busy + (measured.hand_over if measured.workers else 0.0), reading)
     cores = (measured.processor + measured.own_processor) / measured.cores if measured.worker_kind != "ray" else 0.0
-    return max(floor_seconds(measured), _longest_thread(measured, workers, busy), reading, cores) + measured.starting
-
-
-def _longest_thread(measured: Measured, workers: int, busy: float) -> float:
-    """Seconds of a step of the workers; without any, of the thread of a device feeder, which calls `transform=`, too."""
-    if workers == 0 and measured.feeding is not None:
-        return busy + measured.feeding.transforming
-    return busy / workers
+    longest = busy / workers if workers else busy + (fed.transforming if fed else 0.0)  # or the feeder's thread
+    floor = measured.own + (measured.hand_over if measured.workers else HAND_OVER)
+    floor += fed.transforming + fed.agreeing + fed.transfer if fed else 0.0
+    return max(floor, longest, reading, cores) + measured.starting
 
 
 def worker_seconds(alone: Measured) -> float:
@@ -85,32 +81,23 @@ def _busy(measured: Measured, reads: int | None) -> float:
     return measured.work - measured.seconds_of("reading") + measured.reading_processor
 
 
-def floor_seconds(measured: Measured) -> float:
-    """Seconds of a step that no worker can make shorter: the user's own, and the taking over of batches."""
-    return measured.own + (measured.hand_over if measured.workers else HAND_OVER) + _feeding(measured)
-
-
 def enough_workers(measured: Measured) -> int:
     """The smallest number of workers that hides their work, or from which on more of them gain nothing."""
     goal = CLOSE * step_seconds(measured, MOST_WORKERS)
-    low, high = 1, MOST_WORKERS
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if step_seconds(measured, middle) <= goal else (middle + 1, high)
-    return low
+    return 1 + bisect_left(range(1, MOST_WORKERS), True, key=lambda count: step_seconds(measured, count) <= goal)
 
 
 def lighter(measured: Measured, keep: float, *kinds: PartKind, named: str = "") -> Measured:
     """The same, where the parts of some kinds, or one that is `named`, take this share of their seconds."""
     parts = tuple(
-        dataclasses.replace(part, seconds=part.seconds * keep) if part.kind in kinds or part.name == named else part
+        replace(part, seconds=part.seconds * keep) if part.kind in kinds or part.name == named else part
         for part in measured.parts
     )
     if "reading" not in kinds:
-        return dataclasses.replace(measured, parts=parts)
+        return replace(measured, parts=parts)
     source = measured.source
-    source = dataclasses.replace(source, random=source.random * keep, processor=source.processor * keep)
-    return dataclasses.replace(measured, parts=parts, read_seconds=measured.read_seconds * keep, source=source)
+    source = replace(source, random=source.random * keep, processor=source.processor * keep)
+    return replace(measured, parts=parts, read_seconds=measured.read_seconds * keep, source=source)
 
 
 def all_cores_work(measured: Measured) -> bool:
@@ -124,21 +111,10 @@ def share_waited(measured: Measured, seconds: float) -> float:
     return max(1.0 - measured.own / seconds, 0.0) if seconds else 0.0
 
 
-def _feeding(measured: Measured) -> float:
-    """Seconds of a device feeder while nobody else works at the batch."""
-    fed = measured.feeding
-    return 0.0 if fed is None else fed.transforming + fed.agreeing + fed.transfer
-
-
 def possible(measured: Measured, workers: int | None = None, reads: int | None = None) -> int:
     """Reads that may be under way at a time in all places; with other numbers of workers, or of reads in each."""
     each = measured.source.reads if reads is None else reads
-    return max(each, 1) * places(measured, measured.workers if workers is None else workers)
-
-
-def places(measured: Measured, workers: int) -> int:
-    """Number of places that read ahead: each process, or actor, for itself."""
-    return 1 if measured.worker_kind == "thread" else max(workers, 1)
+    return max(each, 1) * measured.places(workers)
 
 
 def under_way(measured: Measured) -> float:
@@ -151,7 +127,7 @@ def reading_seconds(measured: Measured, workers: int, reads: int | None = None) 
     if not measured.reads_ahead and not reads:
         return 0.0
     seconds = measured.read_seconds * lag(measured) / possible(measured, workers, reads)
-    if is_limited(measured) and places(measured, workers) <= measured.places:
+    if is_limited(measured) and measured.places(workers) <= measured.places():
         seconds = max(seconds, measured.read_seconds / max(under_way(measured), 1e-9))
     return seconds
 
@@ -178,28 +154,14 @@ def slowed(measured: Measured) -> float:
 
 def is_limited(measured: Measured) -> bool:
     """Reads wait for one another, and not for the processors or the interpreter."""
-    at_work = measured.reading_processor / measured.places
+    at_work = measured.reading_processor / measured.places()
     return slowed(measured) > SLOWED and at_work < measured.elapsed / 2 and under_way(measured) > SLOWED
-
-
-def served(measured: Measured) -> float:
-    """Reads at a time that a source with a limit serves."""
-    return max(under_way(measured) / slowed(measured), 1.0)
-
-
-def most_reads(measured: Measured) -> int:
-    """Reads that are proposed for a place, at most."""
-    return MOST_COROUTINES if measured.source.in_event_loop else MOST_THREADS
 
 
 def enough_reads(measured: Measured, goal: float) -> int:
     """Reads in each place that read the records of a step in `goal` seconds; those that are proposed, at most."""
-    needed = measured.read_seconds * lag(measured) / measured.places / max(goal, 1e-9)
+    needed = measured.read_seconds * lag(measured) / measured.places() / max(goal, 1e-9)
     now = max(measured.source.reads, 1)
-    most = most_reads(measured) if measured.step_known else min(most_reads(measured), AT_ONCE * now)
-    return min(_rounded(needed * ROOM), max(most, now))
-
-
-def _rounded(count: float) -> int:
-    """Up to a multiple of 4: 37.2 reads are 40."""
-    return max(4 * math.ceil(count / 4 - 1e-9), 4)
+    most = MOST_COROUTINES if measured.source.in_event_loop else MOST_THREADS
+    most = most if measured.step_known else min(most, AT_ONCE * now)
+    return min(max(4 * math.ceil(needed * ROOM / 4 - 1e-9), 4), max(most, now))  # 37.2 reads are 40

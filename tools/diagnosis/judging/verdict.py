@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from ..measured import Measured, WorkPart
 from .model import is_limited, waits_for_reads
 
-Kind: TypeAlias = Literal[
-    "step",
-    "start",
-    "filter",
-    "sampler",
-    "operation",
-    "small calls",
-    "slow record",
-    "stacking",
-    "reading",
-    "groups",
-    "small files",
-    "waiting source",
-    "limited source",
-    "hand-over",
-    "small batches",
-    "lock",
-    "turns",
-    "transform",
-    "hosts",
-    "transfer",
-]
-"""The user's own step; workers that begin anew for each loop; work for records that a filter then leaves out; the sampler; an
-operation; operations that are called for each record and do little; a record that takes far longer than others; the making of
-batches; reading, of one of five sorts; batches that are costly to hand over, or too small; the interpreter's lock; calls that
-wait for one another; and, of a device feeder, its transform, other hosts, or the transfer."""
+Kind: TypeAlias = str
+"""The thing that is waited for: the user's own "step"; the "start" of workers that begin anew for each loop; a "filter" that
+leaves out records for which work was done; the "sampler"; an "operation"; "small calls" of operations for each record that do
+little; a "slow record", which takes far longer than others; "stacking", the making of batches; "reading", or sorts of it:
+"groups", "small files", "waiting source", "limited source"; the "hand-over" of costly batches; "small batches"; the
+interpreter's "lock"; "turns" of calls that wait for one another; and, of a device feeder, its "transform", other "hosts", or
+the "transfer"."""
 
 LITTLE = 0.05
 """Share of the time: a loop that waits for less gains nothing by faster batches."""
@@ -110,33 +91,27 @@ def found(measured: Measured) -> Finding:
     >>> found(Measured(100, 0.01, 0.0001, 0.0, 32, 4096, ())).stage
     'your step'
     """
+    largest = max(measured.parts, key=lambda part: part.seconds, default=None)
+    rare, dropped = _rare_part(measured), measured.dropped
     if measured.step_known and measured.share_waited <= LITTLE:
         return Finding("step", "your step")
     if measured.starting > measured.waited / 2:
         return Finding("start", "start of the workers")
-    of_feeder = _of_feeder(measured)
-    if of_feeder is not None:
+    if (of_feeder := _of_feeder(measured)) is not None:
         return of_feeder
-    if measured.worker_kind == "thread" and measured.workers > 1 and measured.gil > LOCKED:
-        return Finding("lock", *_largest_operation(measured))
-    if _takes_turns(measured) and _rare_part(measured) is None:
-        return Finding("turns", *_largest_operation(measured))
+    if largest is not None and measured.worker_kind == "thread" and measured.workers > 1 and measured.gil > LOCKED:
+        return Finding("lock", largest.name, largest)
+    if largest is not None and rare is None and 0 < measured.alone * IN_TURN < largest.seconds:
+        return Finding("turns", largest.name, largest)
     if _is_small(measured):
         return Finding("small batches", "hand-over" if measured.workers else "between operations")
-    if measured.workers and measured.hand_over > measured.waited / 2:
+    if largest is None or (measured.workers and measured.hand_over > measured.waited / 2):
         return Finding("hand-over", "hand-over")
-    return _of_work(measured)
-
-
-def _largest_operation(measured: Measured) -> tuple[str, WorkPart | None]:
-    part = max(measured.parts, key=lambda part: part.seconds, default=None)
-    return (part.name, part) if part else ("operations", None)
-
-
-def _takes_turns(measured: Measured) -> bool:
-    """The calls of the largest operation wait for one another."""
-    _, part = _largest_operation(measured)
-    return part is not None and 0 < measured.alone * IN_TURN < part.seconds
+    if rare is not None:
+        return Finding("slow record", rare.name, rare)
+    if dropped and dropped.share > FILTERED and dropped.before * dropped.share > FILTERED * measured.work:
+        return Finding("filter", dropped.name)
+    return _of_work(measured, largest)
 
 
 def _is_small(measured: Measured) -> bool:
@@ -145,16 +120,15 @@ def _is_small(measured: Measured) -> bool:
     if measured.source.columns and not measured.reads_memory_slowly:
         each += measured.seconds_of("reading")  # one call for a batch
     whole = measured.work + measured.hand_over * measured.workers
-    if waits_for_reads(measured):
-        return False
-    return measured.batch < FEW_IN_BATCH and measured.waited < SMALL_BATCH and each > whole / 2
+    few = measured.batch < FEW_IN_BATCH and measured.waited < SMALL_BATCH
+    return few and each > whole / 2 and not waits_for_reads(measured)
 
 
 def _of_feeder(measured: Measured) -> Finding | None:
     """The part of a device feeder that is waited for longer than for the host's batches, if one is."""
     fed = measured.feeding
-    if fed is None or _workers_never_rest(measured):
-        return None
+    if fed is None or (measured.workers and measured.work > BUSY * measured.workers * measured.elapsed):
+        return None  # workers that never rest decide how long a step is, whatever else is waited for meanwhile
     reading = measured.waited - fed.transforming - fed.agreeing - fed.transfer - fed.hand_over
     parts = {
         fed.transforming: Finding("transform", "transform="),
@@ -166,58 +140,34 @@ def _of_feeder(measured: Measured) -> Finding | None:
     return parts[max(parts)] if max(parts) > reading else None
 
 
-def _workers_never_rest(measured: Measured) -> bool:
-    """The workers decide how long a step is, whatever else is waited for meanwhile."""
-    return measured.workers > 0 and measured.work > BUSY * measured.workers * measured.elapsed
-
-
-def _of_work(measured: Measured) -> Finding:
-    if not measured.parts:
-        return Finding("hand-over", "hand-over")
-    largest = max(measured.parts, key=lambda part: part.seconds)
-    rare = _rare_part(measured)
-    if rare is not None:
-        return Finding("slow record", rare.name, rare)
-    if _works_in_vain(measured):
-        assert measured.dropped is not None, "it is there"
-        return Finding("filter", measured.dropped.name)
-    if largest.kind == "sampler":
-        return Finding("sampler", "sampler", largest)
-    if largest.kind == "packing":
-        return Finding("hand-over", "hand-over", largest)
-    stacking = _stacking_of_memory(measured)
-    if stacking is not None:
-        return Finding("stacking", stacking.name, stacking)
-    if largest.kind == "reading" and not measured.source.in_memory:
-        return Finding(_sort_of_reading(measured), "reading", largest)
-    return _of_operations(measured, largest)
-
-
-def _works_in_vain(measured: Measured) -> bool:
-    """Most of the work is for records that a filter then leaves out."""
-    dropped = measured.dropped
-    return (
-        dropped is not None and dropped.share > FILTERED and dropped.before * dropped.share > FILTERED * measured.work
-    )
-
-
 def _rare_part(measured: Measured) -> WorkPart | None:
     """The operation that takes far longer for rare records, if much of the time goes into these."""
     rare = measured.rare
     if rare is None or rare.share < MUCH or rare.few > RARE:
         return None
     found = next((part for part in measured.parts if part.name == rare.name), None)
-    if found is not None and found.kind == "reading" and found.seconds < MUCH * measured.work:
-        return None
-    return found
+    little = found is not None and found.kind == "reading" and found.seconds < MUCH * measured.work
+    return None if little else found
 
 
-def _stacking_of_memory(measured: Measured) -> WorkPart | None:
-    """The batch, where records that lie in memory are gathered one by one and stacked, and little else is done."""
-    batch = next((part for part in measured.parts if part.kind == "stacking"), None)
-    gathered = measured.seconds_of("reading", "stacking", "between")
-    listed = measured.source.in_memory and not measured.source.columns and not measured.reads_memory_slowly
-    return batch if listed and gathered > measured.work / 2 else None
+def _of_work(measured: Measured, largest: WorkPart) -> Finding:
+    source, parts = measured.source, measured.parts
+    if largest.kind == "sampler":
+        return Finding("sampler", "sampler", largest)
+    if largest.kind == "packing":
+        return Finding("hand-over", "hand-over", largest)
+    batch = next((part for part in parts if part.kind == "stacking"), None)
+    gathered = source.in_memory and not source.columns and not measured.reads_memory_slowly  # one by one
+    if batch and gathered and measured.seconds_of("reading", "stacking", "between") > measured.work / 2:
+        return Finding("stacking", batch.name, batch)
+    if largest.kind == "reading" and not source.in_memory:
+        return Finding(_sort_of_reading(measured), "reading", largest)
+    each = max((part for part in parts if part.kind == "record"), key=lambda part: part.seconds, default=None)
+    calls = measured.seconds_of("record", "stacking", "between", *(("reading",) if source.in_memory else ()))
+    if largest.kind != "batch" and each is not None and calls < SHORT_CALL * each.calls:
+        return Finding("small calls", each.name, each)
+    kind = largest.kind if largest.kind in ("stacking", "reading") else "operation"
+    return Finding(kind, largest.name, largest)
 
 
 def _sort_of_reading(measured: Measured) -> Kind:
@@ -231,17 +181,3 @@ def _sort_of_reading(measured: Measured) -> Kind:
     if source.at_work >= WAITS:
         return "reading"
     return "limited source" if is_limited(measured) else "waiting source"
-
-
-def _of_operations(measured: Measured, largest: WorkPart) -> Finding:
-    if largest.kind != "batch":
-        each = max(
-            (part for part in measured.parts if part.kind == "record"), key=lambda part: part.seconds, default=None
-        )
-        calls = measured.seconds_of(
-            "record", "stacking", "between", *(("reading",) if measured.source.in_memory else ())
-        )
-        if each is not None and calls < SHORT_CALL * each.calls:
-            return Finding("small calls", each.name, each)
-    kind: Kind = "stacking" if largest.kind == "stacking" else "reading" if largest.kind == "reading" else "operation"
-    return Finding(kind, largest.name, largest)
