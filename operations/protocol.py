@@ -70,7 +70,8 @@ class Context:
         position: global position of the record (of a batch: of its first record).
         row: which of the position's rows; 0 until a flat map makes several.
         input: number of the task's input that the element was made of; of a batch, of one of these.
-        packed: the documents of a window that is being packed, and the number of the row there; None outside.
+        packed: the documents of a window that is being packed, and the number of the row there; or the places in its window of
+            what is in a batch by budget, and None. None outside.
         only: the place in a window of the only element that is to be pushed on; None: all are.
         allocate: where batches are built.
         tell: takes what the user should be told of a leaf.
@@ -85,7 +86,7 @@ class Context:
     position: int = 0
     row: int = 0
     input: int = 0
-    packed: tuple[Sequence[Element], int] | None = None
+    packed: tuple[Sequence[Any], int | None] | None = None
     only: int | None = None
     allocate: Allocate = allocate_plainly
     tell: Tell = tell_nobody

@@ -95,7 +95,7 @@ def with_lineages(pipeline: Pipeline, lineages: Sequence[ReshardHistory], shard:
 
 
 def _with_lineage(leaf: Leaf, lineage: ReshardHistory, shard: ShardOptions) -> Leaf:
-    if leaf.deals:
+    if leaf.plans_batches:
         dealt: Any = leaf.sampler
         return dataclasses.replace(leaf, sampler=dealt.after(lineage.layers, shard), shard=shard, lineage=lineage)
     if lineage.blocks is not None and lineage.blocks.shards > 1 and getattr(leaf.sampler, "balance", None) is None:

@@ -133,7 +133,7 @@ def _lineage_after(
     """The lineage of a leaf, after all shards of a run that stand at these cursors."""
     leaf, stage = pipeline.leaves[number], pipeline.stage_on(number)
     before = states[0].lineages[number]
-    if leaf.deals:
+    if leaf.plans_batches:
         return _dealt_after(leaf, before, states, cursors, number, skipped)
     order_shards = before.order_shards or (len(states) if has_own_orders(leaf.sampler) else 0)
     total = len(everything(leaf.sampler, order_for(leaf.sampler, leaf.shard, order_shards), order_shards))

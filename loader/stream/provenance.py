@@ -138,6 +138,7 @@ class Provenance:
 
     def _of_segments(self, rows: Ints, firsts: Ints, packed: Sequence[Any]) -> Table:
         """The inputs in rows of a `Pack`, with their segments, or in batches of a `BudgetBatch`."""
+        pack: Any
         number, pack = next(
             (number, one)
             for number, one in enumerate(self.stage.operations, self.stage.first)

@@ -29,7 +29,7 @@ MASK, LENGTHS = "mask", "lengths"
 
 @dataclass(frozen=True)
 class RowPadding:
-    """How records become rows.
+    """The settings by which records become rows.
 
     Attributes:
         pad_value: stands after the last token; a number, or a dict by leaf.
@@ -79,7 +79,7 @@ class RowPadding:
             else:
                 columns.append(_stacked(path, arrays, count, rows))
         lengths = np.minimum(lengths, length)
-        batch: dict[str, Any] = structure.unflatten(columns)
+        batch: Any = structure.unflatten(columns)
         for key in (LENGTHS, MASK):
             if key in batch:
                 raise BatchError(

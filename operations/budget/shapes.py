@@ -55,7 +55,8 @@ class BatchShapes:
 
     def numbers(self, lengths: Any) -> Ints:
         """The number of the smallest shape that holds each length; `len(self.lengths)` for one that none holds."""
-        return np.searchsorted(np.array(self.lengths), lengths, side="left")
+        numbers: Ints = np.searchsorted(np.array(self.lengths), lengths, side="left")
+        return numbers
 
     @property
     def longest(self) -> int:

@@ -45,14 +45,28 @@ class BatchKey(NamedTuple):
     Attributes:
         window: its number, counted over all epochs.
         start: its first slot in the line of the window.
-        count: of its records.
+        records: number of them.
         shape: its number, the shortest first.
     """
 
     window: Ints
     start: Ints
-    count: Ints
+    records: Ints
     shape: Ints
+
+
+class RunStart(NamedTuple):
+    """The place where a run begins.
+
+    Attributes:
+        window: the first that is its own.
+        position: its first.
+        begun: `int64[steps, shards]`, keys of batches that come before: the rest of a window.
+    """
+
+    window: int
+    position: int
+    begun: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +121,7 @@ class BudgetOrder:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Of each shard."""
+        """Steps of each shard in an epoch."""
         return int(self._before[-1])
 
     @property
@@ -118,12 +132,12 @@ class BudgetOrder:
     @property
     def first_position(self) -> int:
         """The position of the first batch of this run."""
-        return self._history[1]
+        return self.start.position
 
     @property
     def _steps(self) -> int | None:
         """The steps of this run; None: any number."""
-        first, _, begun = self._history
+        first, _, begun = self.start
         epochs = 1 if self.epoch is not None else self.epochs
         if not self.steps_per_epoch or not len(self.windows):
             return len(begun)
@@ -152,7 +166,7 @@ class BudgetOrder:
         """
         order = dataclasses.replace(self, shard_options=shard_options, layers=layers)
         try:
-            possible = order._history is not None
+            possible = order.start is not None
         except (ValueError, TypeError, IndexError):
             possible = False
         if not possible:
@@ -178,20 +192,20 @@ class BudgetOrder:
         return epochs * self.steps_per_epoch + int(self._before[inner])
 
     @cached_property
-    def _history(self) -> tuple[int, int, Ints]:
-        """The first window of this run, its first position, and `int64[steps, shards]`: keys that it begins with."""
+    def start(self) -> RunStart:
+        """The place where this run begins."""
         begun = np.empty((0, self._shards), np.int64)
         if not self.layers:
-            return self._origin, 0, begun
+            return RunStart(self._origin, 0, begun)
         (window, position), *runs = self.layers
         if not runs:
-            return window, position, begun
+            return RunStart(window, position, begun)
         former = self.after(self.layers[:-1], ShardOptions(0, len(runs[-1])))
-        return former._left(runs[-1], self._shards)
+        return former.left(runs[-1], self._shards)
 
-    def _left(self, reached: Sequence[int], shards: int) -> tuple[int, int, Ints]:
-        """The `_history` of a run on `shards`, after this run stopped at these steps."""
-        first, position, begun = self._history
+    def left(self, reached: Sequence[int], shards: int) -> RunStart:
+        """The start of a run on `shards`, after this run stopped at these steps."""
+        first, position, begun = self.start
         last = max(reached)
         if last - min(reached) > MOST_STEPS_APART or (self._steps is not None and last > self._steps):
             raise CheckpointError(
@@ -203,18 +217,18 @@ class BudgetOrder:
             end += self._steps_before(window) - self._steps_before(first)
         steps = [np.arange(start, end, dtype=np.int64) for start in reached]
         left = np.concatenate([self._keys(each, np.full(len(each), shard)) for shard, each in enumerate(steps)])
-        return window, position + sum(reached), self._dealt(left, shards, window)
+        return RunStart(window, position + sum(reached), self._dealt(left, shards, window))
 
     def _dealt(self, keys: Ints, shards: int, window: int) -> Ints:
         """Batches as steps of as many shards, those of each shape filled up with empty ones."""
         taken = self.parts(keys)
         groups = [np.empty(0, np.int64)]
         for shape in range(len(self.windows.shapes.lengths)):
-            of_shape = keys[(taken.shape == shape) & (taken.count > 0)]
+            of_shape = keys[(taken.shape == shape) & (taken.records > 0)]
             if missing := -len(of_shape) % shards:
                 like = self.parts(of_shape[-1:])
                 of_shape = np.append(
-                    of_shape, np.repeat(self._key(like._replace(count=np.zeros(1, np.int64))), missing)
+                    of_shape, np.repeat(self._key(like._replace(records=np.zeros(1, np.int64))), missing)
                 )
             groups.append(of_shape)
         steps = np.concatenate(groups).reshape(-1, shards)
@@ -233,7 +247,7 @@ class BudgetOrder:
         Raises:
             CheckpointError: a shard is said to have gone beyond its end.
         """
-        first, position, begun = self._history
+        first, position, begun = self.start
         if self._steps is not None and max(reached) > self._steps:
             raise CheckpointError(
                 f"the states are damaged: their shards stand at {list(reached)[:8]} of {self._steps} steps."
@@ -252,7 +266,7 @@ class BudgetOrder:
 
     def _window_of(self, step: int) -> int:
         """The number of the window of a step that is not among those that the run begins with."""
-        first, _, begun = self._history
+        first, _, begun = self.start
         epochs, inner = divmod(step - len(begun) + self._steps_before(first), self.steps_per_epoch)
         return self._origin + epochs * len(self.windows) + int(np.searchsorted(self._before, inner, side="right")) - 1
 
@@ -269,7 +283,7 @@ class BudgetOrder:
         return self._keys(steps, shard)
 
     def _keys(self, steps: Ints, shard: Ints) -> Ints:
-        first, _, begun = self._history
+        first, _, begun = self.start
         found = np.empty(len(steps), np.int64)
         early = steps < len(begun)
         found[early] = begun[steps[early], shard[early]]
@@ -294,7 +308,7 @@ class BudgetOrder:
 
     def _key(self, parts: BatchKey) -> Ints:
         slots, rows, shapes = self._radix
-        return ((parts.window * slots + parts.start) * rows + parts.count) * shapes + parts.shape
+        return ((parts.window * slots + parts.start) * rows + parts.records) * shapes + parts.shape
 
     def parts(self, keys: Ints) -> BatchKey:
         """The parts of keys."""

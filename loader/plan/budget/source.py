@@ -67,7 +67,7 @@ class BudgetSource:
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """That of the records: the order tells the batches."""
+        """The identity of the records: the order tells the batches."""
         return self._input.fingerprint
 
     def __getitem__(self, key: int) -> Any:
@@ -78,7 +78,7 @@ class BudgetSource:
         if not len(keys):
             return []
         batches = [self._order.places(key, at_least=1) for key in keys.tolist()]
-        counts = self._order.parts(keys).count.tolist()
+        counts = self._order.parts(keys).records.tolist()
         places = np.concatenate([places for _, places, _ in batches])
         epochs = np.repeat([epoch for epoch, _, _ in batches], [len(places) for _, places, _ in batches])
         records = iter(self._input.records(epochs, places))
@@ -89,7 +89,7 @@ class BudgetSource:
 
     def _batch(self, records: list[Any], places: Ints, count: int, shape: int) -> Any:
         padding, shapes = self._operation.padding, self._order.windows.shapes
-        check_lengths(padding.lengths_of(records), self._lengths[places], self._input.keys(places))
+        check_lengths(padding.lengths_of(records), self._lengths[places], self._input.keys(places).tolist())
         return padding.batch(records, count, shapes.rows[shape], shapes.lengths[shape])
 
     def records_of(self, keys: Ints) -> Ints:
@@ -176,7 +176,7 @@ class _Steps:
         self._step = step
 
     def run(self, record: Any, position: int, key: int) -> Any:
-        """What becomes of a record."""
+        """The result for a record."""
         self._context.position, self._context.row = position, 0
         try:
             self._step(record)

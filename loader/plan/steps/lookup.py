@@ -96,7 +96,7 @@ def part_records(pipeline: Pipeline, cursor: Cursor) -> dict[str, int]:
 def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
     """As `DataLoader.find`."""
     leaf, stage = _aligned(pipeline, "find")
-    if leaf.deals:
+    if leaf.plans_batches:
         return _find_in_batches(leaf, stage, record_key, epoch)
     records = len(leaf.source)
     key = whole_number("record_key", record_key, 0, records - 1, "the key of a record of the source")
