@@ -18,10 +18,9 @@ from ..loader.options import ExecutionOptions
 from ..loader.plan.compile import compiled
 from ..loader.plan.joins import JoinPolicy
 from ..loader.plan.leaf import Leaf
+from ..loader.plan.mix_rules import MixRows
 from ..loader.plan.nodes import Apply, Joined, Node, Read
-from ..loader.plan.rules.in_turn import Interleaved, InTurn
-from ..loader.plan.rules.mix import MixRows
-from ..loader.plan.rules.of_one import Again, All, First
+from ..loader.plan.rules import Again, All, First, Interleaved, InTurn
 from ..operations import ZipRows
 from ..samplers import NoSharding, ShardOptions
 from ..samplers.chain_order import ChainOrder

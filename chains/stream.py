@@ -21,23 +21,14 @@ from .nodes.seeds import Seeds, nearest_first
 
 @dataclass(frozen=True)
 class Stream:
-    """A tree of the plan, and how it is run.
+    """A tree of the plan, and how it is run."""
 
-    Attributes:
-        tree: what the engine compiles.
-        seeds: that were set below.
-        operations: how many an element has gone through, those included that are evaluated inside sources.
-        execution: where the work is done.
-        skips_errors: a record that fails is left out.
-        max_errors: how many may be.
-    """
-
-    tree: Tree
-    seeds: Seeds
-    operations: int
-    execution: ExecutionOptions = field(default_factory=ExecutionOptions)
-    skips_errors: bool = False
-    max_errors: int | None = None
+    tree: Tree  # what the engine compiles
+    seeds: Seeds  # that were set below
+    operations: int  # how many an element has gone through, those included that are evaluated inside sources
+    execution: ExecutionOptions = field(default_factory=ExecutionOptions)  # where the work is done
+    skips_errors: bool = False  # a record that fails is left out
+    max_errors: int | None = None  # how many may be
 
     def on(self, tree: Tree, operations: int = 0) -> Stream:
         """The same with another tree, which has so many more operations on the way."""

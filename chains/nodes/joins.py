@@ -139,15 +139,10 @@ def _as_source(node: Node, limit: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ChosenKeys:
-    """The order of chosen elements: the key of record i of part p, of n parts, is i·n + p. See `IndexMap`.
+    """The order of chosen elements: the key of record i of part p, of n parts, is i·n + p. See `IndexMap`."""
 
-    Attributes:
-        choice: which part stands at an index.
-        orders: of the parts.
-    """
-
-    choice: Choice
-    orders: tuple[ChainOrder, ...]
+    choice: Choice  # which part stands at an index
+    orders: tuple[ChainOrder, ...]  # of the parts
 
     keeps_indices: ClassVar[bool] = False
     change: ClassVar[None] = None

@@ -25,15 +25,10 @@ from .node import Node, OnOne, telling_datasets
 
 @dataclass(frozen=True, eq=False)
 class Packed(OnOne):
-    """Rows of the first epoch's documents; each epoch has the same rows.
+    """Rows of the first epoch's documents; each epoch has the same rows."""
 
-    Attributes:
-        operation: how they are packed.
-        plan: of the lengths.
-    """
-
-    operation: Pack
-    plan: PackPlan
+    operation: Pack  # how they are packed
+    plan: PackPlan  # of the lengths
 
     @classmethod
     def of(cls, node: Node, operation: Pack, lengths: Any) -> Packed:

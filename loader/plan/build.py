@@ -64,7 +64,6 @@ def make_pipeline(
 
 
 def _mixed(data_source: Any, order: MixSampler) -> MixedSource:
-    """The parts in the order in which the sampler counts them."""
     parts = MixedSource(data_source)
     order.check_parts(parts.sizes)
     return MixedSource({name: parts.parts[name] for name in order.names})

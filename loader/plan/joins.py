@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +20,21 @@ from .cursor import JoinState, Subtree, are_numbers
 
 
 class JoinPolicy:
-    """Whose row comes next. Here: what most rules have in common."""
+    """Whose row comes next. Here: what most rules have in common. Rules are frozen dataclasses."""
 
-    restarts = False  # an input that has ended begins anew, if the rule goes on
-    together = False  # where the first input ends, all must
-    limits = False  # it may end before its inputs do
+    kind: ClassVar[str]  # in fingerprints
+    decisive: ClassVar[tuple[str, ...] | None] = None  # names of the fields that decide the rule; None: all
+    start: ClassVar[JoinState] = (0,)  # the note at the beginning
+    restarts: ClassVar[bool] = False  # an input that has ended begins anew, if the rule goes on
+    limits: ClassVar[bool] = False  # it may end before its inputs do
+    strict = False  # where the first input ends, all must
     keeps = False  # rows stay in memory, to be given again when a join above begins anew
-
-    @property
-    def start(self) -> JoinState:
-        """The note at the beginning."""
-        return (0,)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
         """The plain JSON values that decide the rule."""
-        raise NotImplementedError
+        names = vars(self) if self.decisive is None else self.decisive
+        return {"kind": self.kind, **{name: getattr(self, name) for name in names}}
 
     def choices(self, note: JoinState, count: int) -> NDArray[np.int64]:
         """The inputs `int64[count]` of the next rows; fewer where the join ends after them."""

@@ -26,21 +26,16 @@ Layer = tuple[int, ...] | tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class ReshardHistory:
-    """The order of what is left to be read after earlier runs, each of which read a part of what the one before it had left.
+    """The order of what is left to be read after earlier runs, each of which read a part of what the one before it had left."""
 
-    Attributes:
-        total: positions of the sampler, of all shards, in the first of these runs.
-        layers: for each run the ranges that it left out, if any, and the local positions of its shards.
-        skips: global positions of records in the middle of which a shard stopped, and how many of their rows it had delivered.
-        within_shard: the order is that of one shard's local positions, not of the positions of all shards.
-        order_shards: number of shards of the first run, where each had an order of its own (`algorithm="grain"`); 1 where all
-            read parts of one such order; else 0.
-    """
-
-    total: int = 0
+    total: int = 0  # positions of the sampler, of all shards, in the first of these runs
+    # for each run the ranges that it left out, if any, and the local positions of its shards
     layers: tuple[Layer, ...] = ()
+    # global positions of records in the middle of which a shard stopped, and how many of their rows it had delivered
     skips: tuple[tuple[int, int], ...] = ()
-    within_shard: bool = False
+    within_shard: bool = False  # the order is that of one shard's local positions, not of the positions of all shards
+    # number of shards of the first run, where each had an order of its own (`algorithm="grain"`); 1 where all read parts of
+    # one such order; else 0
     order_shards: int = 0
 
     @cached_property
@@ -148,13 +143,11 @@ class ReshardHistory:
         return self.to_values()
 
     def to_values(self) -> list[Any]:
-        """Plain JSON values."""
         layers = list(map(_layer_to_values, self.layers))
         return [self.total, layers, list(map(list, self.skips)), self.within_shard, self.order_shards]
 
     @cached_property
     def json(self) -> str:
-        """`to_values` as JSON text."""
         return json.dumps(self.values, separators=(",", ":"))
 
     @classmethod

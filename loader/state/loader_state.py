@@ -267,7 +267,6 @@ def _rest_values(rest: Leftover) -> list[Any]:
 
 
 def _rests(values: Any) -> tuple[Leftover, ...]:
-    """Read what `_rest_values` gave."""
     with _damage(unfinished=values):
         return tuple(map(_rest, _list(values)))
 

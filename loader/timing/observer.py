@@ -32,7 +32,6 @@ class Waits:
         self._pauses = 0.0, 0.0  # the two longest times away: the second longest, and the longest
 
     def begin(self, now: float) -> None:
-        """A wait begins, in seconds of `time.perf_counter`."""
         self._since = self._since or now
         self._began = now
         if self._until and now - self._until > self._pauses[0]:
@@ -40,7 +39,6 @@ class Waits:
             self._pauses = min(away, self._pauses[1]), max(away, self._pauses[1])
 
     def end(self, now: float) -> None:
-        """The wait that had begun ends."""
         self._seconds, self._until, self._began = self.until(now), now, None
 
     def until(self, now: float) -> float:
@@ -64,7 +62,6 @@ class Waits:
         return sum(self._pauses)
 
     def forget_pauses(self) -> None:
-        """Look for the longest times anew."""
         self._pauses = 0.0, 0.0
 
 
@@ -116,7 +113,6 @@ class Observer:
         self.most_slab_bytes = max(self.most_slab_bytes, self.slab_bytes)
 
     def stages(self) -> dict[int, StageSums]:
-        """The sums, by the number of the stage."""
         self._add_up()
         return dict(self._stages)
 
@@ -148,7 +144,6 @@ class Observer:
         return worker_stats(self._ledger.since(0), self.started, self.ended, self.slab_bytes, self.most_slab_bytes)
 
     def last_of_workers(self) -> tuple[WorkerEvent, ...]:
-        """The last starts and ends of workers."""
         return tuple(self._workers)
 
     def _add_up(self) -> None:

@@ -38,7 +38,6 @@ class Ledger:
         self._rows: Rows = np.frombuffer(self._memory, _DTYPE)
 
     def write(self, block: int, stage: int, start: int, stop: int, times: TaskTimes, moments: Moments) -> None:
-        """Write a row in the place of the oldest one."""
         worker, began, ended, reading, packing, inputs, rows, nbytes, under_way, tasks, _ = times
         at = self.count % KEPT * _ROW.size
         ints = block, stage, start, stop, worker, inputs, rows, nbytes, tasks
@@ -85,7 +84,6 @@ class StageSums:
     slowest: dict[int, SlowestCall] = field(default_factory=dict)  # call of an operation, by its place in the stage
 
     def add(self, tasks: Rows) -> None:
-        """Add tasks that were timed."""
         self.timed_inputs += int(tasks["inputs"].sum())
         self.stood_for += int(tasks["inputs"] @ tasks["tasks"])
         self.timed_rows += int(tasks["rows"].sum())

@@ -53,7 +53,6 @@ class TaskTimes(NamedTuple):
     look: OperationTimes | None = None
 
     def packed(self) -> Packed:
-        """The same, to be sent."""
         return tuple(self) if self.look is None else (*self[:-1], tuple(self.look))
 
     @classmethod
@@ -93,7 +92,6 @@ class TaskEvent(NamedTuple):
     times: TaskTimes
 
     def asked_later(self, seconds: float) -> TaskEvent:
-        """The same, had it been asked for later."""
         return self._replace(asked=self.asked + seconds)
 
 

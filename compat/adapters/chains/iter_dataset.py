@@ -17,8 +17,8 @@ from ....chains.nodes.node import Node
 from ....chains.nodes.seeds import nearest_first
 from ....chains.stream import Stream, stream_of
 from ....loader.plan.compile import compiled
+from ....loader.plan.mix_rules import MixRows
 from ....loader.plan.pipeline import Pipeline
-from ....loader.plan.rules.mix import MixRows
 from ....operations import MapWithIndexTransform, Operation, RandomMapTransform
 from ....operations.function import as_kind
 from ....samplers.index_maps import Indices

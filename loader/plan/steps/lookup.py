@@ -121,7 +121,6 @@ def find(pipeline: Pipeline, record_key: int, epoch: int) -> Place:
 
 
 def _position_of(leaf: Leaf, key: int, epoch: int) -> int | None:
-    """The global position of a record within an epoch."""
     sampler = leaf.sampler
     if hasattr(sampler, "position_of"):
         return sampler.position_of(key, epoch)  # type: ignore[no-any-return]

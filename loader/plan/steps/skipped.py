@@ -21,11 +21,9 @@ class SkippedSteps:
         return bool(self.steps)
 
     def plus(self, steps: Ranges) -> SkippedSteps:
-        """These and others."""
         return SkippedSteps(union((*self.steps, *steps)), self.absorbed) if steps else self
 
     def end_of(self, step: int) -> int | None:
-        """The end of the range that a step lies in; None if it is not left out."""
         return within(self.steps, step)
 
     @property
