@@ -15,7 +15,7 @@ from ..loader.device.description import to_device
 from ..loader.iterator import DataLoaderIterator
 from ..loader.plan.build import not_empty
 from ..loader.plan.compile import compiled
-from ..loader.plan.nodes import Apply
+from ..loader.plan.joins import Apply
 from ..loader.plan.pipeline import Pipeline
 from ..loader.plan.steps.lookup import number_of
 from ..loader.plan.steps.skipped import NONE_SKIPPED
@@ -31,8 +31,7 @@ from ..samplers import ShardOptions
 from ..samplers.mix.order import MixOrder
 from ..samplers.sharding import as_shard_options
 from .arguments import BELOW_2_64, as_named, checked_seed, joins, seed_of
-from .iter_joins import Exhausted, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
-from .stream import Stream
+from .stream import Exhausted, Stream, cached, interleaved, limited, mixed, repeated, run_through, sharded, zipped
 
 T = TypeVar("T")
 
@@ -84,7 +83,6 @@ class IterDataset(
 
     @classmethod
     def _of(cls, stream: Stream) -> IterDataset[Any]:
-        """The dataset that the engine makes of a stream."""
         dataset = IterDataset[Any]()
         dataset.__dict__["_stream"] = stream
         return dataset

@@ -23,8 +23,7 @@ from .arguments import as_named, checked_index, finite, indices_of, joins, not_e
 from .map_methods import MapMethods
 from .nodes.choices import ByMap, ByWeights, Choice, OneAfterAnother
 from .nodes.joins import Chosen, Own, Zipped
-from .nodes.node import Get, Node, fingerprint_of_node
-from .nodes.source import Source
+from .nodes.node import Get, Node, Source, fingerprint_of_node
 
 if TYPE_CHECKING:
     from ..loader import DataLoaderIterator, ReadOptions

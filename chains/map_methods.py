@@ -20,9 +20,8 @@ from ..operations.packing.rules import Strategy
 from ..operations.transforms import TransformMethods
 from ..samplers.index_maps import BlockShuffle, IndexMap, Repeat, Shuffle, ShuffledWindows, Slice
 from .arguments import BELOW_2_64, checked_seed, finite, seed_of, warn_of_exchange
-from .nodes.items import applied
+from .nodes.items import Packed, applied
 from .nodes.node import Node
-from .nodes.packed import Packed
 from .nodes.reordered import Reordered, Seeded
 
 

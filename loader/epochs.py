@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from ..common.validation import whole_number
+from ..common.validation import warn, whole_number
 from ..errors import CheckpointError, ClosedError
 from ..samplers.one_epoch import OneEpoch
 from ..samplers.protocol import ENDLESS
@@ -18,7 +18,7 @@ from .plan.cursor import Cursor
 from .plan.fingerprint import Fingerprint
 from .plan.pipeline import Pipeline
 from .state.loader_state import LoaderState
-from .state.position_api import Resumable, StreamPositionAPI
+from .state.position import Resumable, StreamPositionAPI
 from .state.resume import parsed
 
 Kind = TypeVar("Kind", bound=StreamPositionAPI)
@@ -79,7 +79,7 @@ class Epochs(Resumable, Generic[Kind]):
     @property
     def epoch(self) -> int:
         """Number of the epoch, from 0, whose batches you have; once its loop has ended, of the next one."""
-        return self._number + self._batches._ended
+        return self._number + self._batches.ended
 
     def start_prefetch(self) -> None:
         """Have the work for the present epoch begin now, in the background."""
@@ -88,7 +88,7 @@ class Epochs(Resumable, Generic[Kind]):
 
     def get_state(self) -> bytes:
         """Where you stand: JSON, as that of iterators; `iter(loader)` does not take it."""
-        state: bytes = self._state_after() if self._batches._ended else self._batches.get_state()
+        state: bytes = self._state_after() if self._batches.ended else self._batches.get_state()
         return state
 
     def set_state(self, state: bytes, strict: bool = True) -> None:
@@ -134,11 +134,7 @@ def opened_by(own: Epochs[Any], open_loader: Callable[[Any], Kind]) -> Epochs[Ki
 
 
 def epoch_of(state: LoaderState) -> int:
-    """The epoch that a state of a loop per epoch stands in.
-
-    Raises:
-        CheckpointError: it is one of `iter(loader)`.
-    """
+    """The epoch that a state of a loop per epoch stands in. Raises CheckpointError: it is one of `iter(loader)`."""
     sampler = state.fingerprint["sampler"]
     epoch = sampler.get("epoch") if isinstance(sampler, dict) else None
     if type(epoch) is not int or not 0 <= epoch < 1 << 31:
@@ -171,13 +167,39 @@ def count_of_epochs(pipeline: Pipeline, count: int | None) -> int | None:
 
 
 def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
-    """The pipeline that reads one epoch.
-
-    Raises:
-        CheckpointError: there is no such epoch.
-    """
+    """The pipeline that reads one epoch. Raises CheckpointError: there is no such epoch."""
     leaf = pipeline.leaf
     if (epoch + 1) * leaf.epoch_length > ENDLESS:
         raise CheckpointError(f"the state is damaged: epoch {epoch} lies after the last of {ENDLESS} positions.")
     sampler = OneEpoch(leaf.sampler, epoch, leaf.epoch_length)
     return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch))
+
+
+class Passes:
+    """The runs of one loader. Any thread may end one: all that changes is whether something is true."""
+
+    def __init__(self) -> None:
+        self._ended = self._warned = False
+
+    def end(self) -> None:
+        """A run has come to its end."""
+        self._ended = True
+
+    def begin(self, pipeline: Pipeline) -> None:
+        """A run gives its first element; a warning if that is of a random epoch which was run to its end before."""
+        if self._warned or not self._ended or not _is_one_random_epoch(pipeline):
+            return
+        self._warned = True
+        warn(
+            "this loader was run to its end, and iter(loader) begins again: it gives the same epoch, in the same order with "
+            "the same random numbers. For epochs that differ, leave out num_epochs= and write `for epoch in loader.epochs(n): "
+            "for batch in epoch: …`; or pass num_epochs=n and loop once."
+        )
+
+
+def _is_one_random_epoch(pipeline: Pipeline) -> bool:
+    """Whether the stream is one epoch, of which the next would differ: it is shuffled, or random operations draw in it."""
+    leaf = pipeline.leaf
+    one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
+    draws = any(operation.needs_seed for operation in pipeline.operations)
+    return one_epoch and (bool(getattr(leaf.sampler, "shuffle", False)) or draws)

@@ -17,7 +17,7 @@ import numpy as np
 from pipelines import plain
 
 from headrace import Batch, Filter, FlatMap, IterDataset, MapTransform, Pack
-from headrace.loader.plan.nodes import Apply, Joined, Read
+from headrace.loader.plan.joins import Apply, Joined, Read
 from headrace.operations.protocol import Context, Operation
 
 MOST_READS = 3000

@@ -11,9 +11,9 @@ from headrace import Batch, Filter, FlatMap, IndexSampler, MapWithIndexTransform
 from headrace.loader.iterator import DataLoaderIterator
 from headrace.loader.options import ExecutionOptions
 from headrace.loader.plan.compile import compiled
+from headrace.loader.plan.joins import Apply, Joined, Node, Read
 from headrace.loader.plan.leaf import Leaf
 from headrace.loader.plan.mix_rules import MixRows
-from headrace.loader.plan.nodes import Apply, Joined, Node, Read
 from headrace.loader.plan.rules import Again, All, First, Interleaved, InTurn
 from headrace.operations import WindowShuffle, ZipRows
 from headrace.operations.transforms import as_operation

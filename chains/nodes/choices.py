@@ -94,7 +94,6 @@ class ByMap(Choice):
 
     @property
     def parameters(self) -> Any:
-        """A digest, as a mapping may be a long list."""
         return [self.length, digest(described(self.mapping), 12)]
 
     @property
@@ -126,7 +125,6 @@ class ByWeights(Choice):
     records_per_step: int  # likewise
 
     def sampler(self, orders: Mapping[str, Any]) -> MixSampler:
-        """It knows how to go on after the weights were changed."""
         return MixSampler(
             orders,
             self.weights,

@@ -15,8 +15,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from ...loader.plan.joins import Apply, Read
 from ...loader.plan.leaf import Leaf
-from ...loader.plan.nodes import Apply, Read
 from ...loader.plan.stages import unit_of
 from ...operations import Operation
 from ...samplers import ShardOptions

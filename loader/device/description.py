@@ -77,10 +77,10 @@ class DeviceLoader(FeederOptions):
 
     def __iter__(self) -> DeviceFeeder:
         from .feeder import DeviceFeeder
-        from .upstream import as_upstream
+        from .upstream import Upstream
 
         iterator = iter(self.source)
-        return DeviceFeeder(self, as_upstream(iterator, owned=iterator is not self.source))
+        return DeviceFeeder(self, Upstream(iterator, owned=iterator is not self.source))
 
 
 @explained_as("to_device")

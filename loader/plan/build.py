@@ -20,9 +20,9 @@ from ...sources import as_source
 from ...sources.mixed.source import MixedSource
 from ..arguments import as_list
 from .compile import compiled
+from .joins import Apply, Read
 from .leaf import Leaf
 from .lineage import ReshardHistory
-from .nodes import Apply, Read
 from .pipeline import Pipeline
 
 LARGEST_OF_SEVERAL_EPOCHS = 1 << 24

@@ -15,9 +15,8 @@ from functools import reduce
 
 from ...operations import Operation
 from .cursor import NodeCounts, Subtree
-from .joins import Join, JoinPolicy
+from .joins import Apply, Join, Joined, JoinPolicy, Node, Read
 from .leaf import Leaf
-from .nodes import Apply, Joined, Node, Read
 from .pipeline import Pipeline
 from .rules import RunThrough
 from .stages import Stage, runs_of

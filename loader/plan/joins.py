@@ -1,6 +1,6 @@
-"""Joins: one stream of rows made of several, or of one, by a rule.
+"""The tree of nodes that a user describes, and joins: one stream of rows made of several, or of one, by a rule.
 
-In: parts of a pipeline. Out: values that say what belongs together; and what a rule is.
+In: what the user passed, checked. Out: a tree, which `compile` turns into leaves, stages and joins; and what a rule is.
 
 A rule is a pure function of its note, a few integers, which a cursor keeps; the first of them counts the rows so far. It looks
 at no row. What a join does not know beforehand, because filters come before it, is where an input ends: the rule is asked then
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...operations import Operation
 from .cursor import JoinState, Subtree, are_numbers
+from .leaf import Leaf
 
 
 class JoinPolicy:
@@ -84,3 +86,30 @@ class Join:
     def fingerprint(self) -> dict[str, Any]:
         """The rule, and the names and sizes of the inputs, in plain JSON values."""
         return {**self.rule.fingerprint, "names": list(self.names), "sizes": [list(part.size) for part in self.inputs]}
+
+
+@dataclass(frozen=True)
+class Read:
+    """The records of a source, in an order."""
+
+    leaf: Leaf
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Operations on another stream."""
+
+    input: Node
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Rows of other streams, as a rule takes them."""
+
+    inputs: tuple[Node, ...]  # the streams
+    rule: JoinPolicy  # whose row comes next
+    names: tuple[str, ...] = ()  # of the inputs, for states and messages; none: numbers
+
+
+Node: TypeAlias = Read | Apply | Joined

@@ -106,11 +106,7 @@ class Leaf:
         return self.source.told(key) if self.has_parts else str(key)
 
     def part_epochs(self, local: int) -> dict[str, int]:
-        """The epoch of each part of a mix at a local position.
-
-        Raises:
-            AttributeError: this is no mix.
-        """
+        """The epoch of each part of a mix at a local position. Raises AttributeError: this is no mix."""
         mix = self._mix("part_epochs is for mixes, loaders with a MixSampler; here, iterator.epoch tells the epoch.")
         return mix.part_epochs(self.position(local)) if self.total else dict.fromkeys(mix.names, 0)
 

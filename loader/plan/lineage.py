@@ -152,11 +152,7 @@ class ReshardHistory:
 
     @classmethod
     def from_values(cls, values: Any) -> ReshardHistory:
-        """Read what `to_values` gave.
-
-        Raises:
-            CheckpointError: the values are no lineage.
-        """
+        """Read what `to_values` gave. Raises CheckpointError: the values are no lineage."""
         try:
             total, layers, skips, within_shard, shards = values
             order = tuple(map(_layer, layers))

@@ -89,11 +89,7 @@ class LoaderState:
 
     @classmethod
     def from_dict(cls, values: Any, like: LoaderState | None = None) -> LoaderState:
-        """Read what `to_dict` gave.
-
-        Raises:
-            CheckpointError: the values are no such state.
-        """
+        """Read what `to_dict` gave. Raises CheckpointError: the values are no such state."""
         _refuse_grains(values)
         if isinstance(values, dict) and values.get("version") == 1 and set(values) == NAMES_OF_VERSION_1:
             values = upgraded(values)

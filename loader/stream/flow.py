@@ -20,7 +20,7 @@ from ..executors.protocol import Executor
 from ..plan.cursor import Cursor, Leftover, Subtree
 from ..plan.pipeline import Pipeline
 from ..plan.stages import MIN_SPAN, Stage
-from ..plan.steps.ranges import Ranges, kept
+from ..plan.steps.skipped import Ranges, kept
 from ..timing.observer import Observer
 from ..timing.profiles import profiled
 from .join import CacheWriter, JoinedRuns

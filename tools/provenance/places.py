@@ -9,7 +9,7 @@ from ...errors import TraceError
 from ...loader.plan.cursor import Cursor, Subtree, cursor_of_join
 from ...loader.plan.pipeline import Pipeline
 from ...loader.plan.stages import Stage
-from ...loader.plan.steps.ranges import within
+from ...loader.plan.steps.skipped import within
 from ...loader.state.position import StreamPosition
 
 

@@ -12,10 +12,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ....chains.iter_dataset import IterDataset as OurIterDataset
-from ....chains.iter_joins import merged, over_leaves, run_through
-from ....chains.nodes.node import Node
-from ....chains.nodes.seeds import nearest_first
-from ....chains.stream import Stream, stream_of
+from ....chains.nodes.node import Node, nearest_first
+from ....chains.stream import Stream, merged, over_leaves, run_through, stream_of
 from ....loader.plan.compile import compiled
 from ....loader.plan.mix_rules import MixRows
 from ....loader.plan.pipeline import Pipeline

@@ -14,7 +14,7 @@ from ....common.fields import replaced
 from ....common.messages import a_kind_of
 from ....errors import JoinError, StructureError
 from ....loader import DataLoaderIterator
-from ....loader.plan.nodes import Node
+from ....loader.plan.joins import Node
 from ....loader.state.files import restore_later, write_later
 from ....loader.state.loader_state import LoaderState
 from ..wording import reword
@@ -100,7 +100,7 @@ class EngineIterator(DatasetIterator[T]):
         return self.run.state_dict()
 
     def state_later(self) -> Callable[[], dict[str, Any]]:
-        mark = self.run._here()
+        mark = self.run.here()
         return lambda: mark.state.to_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ class EngineIterator(DatasetIterator[T]):
     def _set_next_index(self, index: int) -> None:
         self._steps()
         run = self.run
-        state = run._here().state
+        state = run.here().state
         position = index * run.pipeline.stages[0].unit
         cursor = replaced(state.cursor, positions=(position,), skips=(0,) * len(state.cursor.skips))
         run._go_to(dataclasses.replace(state, cursor=cursor, step=index))

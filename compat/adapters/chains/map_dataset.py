@@ -14,9 +14,8 @@ from ....chains.map_dataset import MapDataset as OurMapDataset
 from ....chains.nodes.choices import ByMap, Choice, OneAfterAnother
 from ....chains.nodes.items import Applied
 from ....chains.nodes.joins import Chosen
-from ....chains.nodes.node import Node
+from ....chains.nodes.node import Node, Source
 from ....chains.nodes.reordered import Reordered
-from ....chains.nodes.source import Source
 from ....errors import StructureError
 from ....operations import RandomMapTransform
 from ....operations.function import as_kind

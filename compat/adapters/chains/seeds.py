@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ....chains.nodes.node import Node
-from ....chains.nodes.seeds import Seeds
+from ....chains.nodes.node import Node, Seeds
 from ....chains.stream import Stream
 from ....common.validation import whole_number
 from ....errors import SeedError

@@ -35,11 +35,7 @@ def to_text(tree: Any) -> str:
 
 
 def from_text(text: str) -> Any:
-    """The tree of a text.
-
-    Raises:
-        HostsError: it is of a class that this process does not know, or is no such text.
-    """
+    """The tree of a text. Raises HostsError: it is of a class that this process does not know, or is no such text."""
     try:
         return _tree(json.loads(text))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
