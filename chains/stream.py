@@ -148,7 +148,7 @@ def fingerprints_within(value: Any) -> Iterator[Any]:
     """The fingerprints of datasets in the attributes of one; of a long list of them, the first ones and how many."""
     if hasattr(value, "to_iter_dataset"):
         yield value.fingerprint
-    elif isinstance(stream := getattr(value, "_stream", None), Stream):
+    elif isinstance(stream := getattr(value, "chain_stream", None), Stream):
         yield compiled(stream.tree, stream.skips_errors).fingerprint
     elif isinstance(value, (list, tuple, dict)):
         within = list(value.values()) if isinstance(value, dict) else value

@@ -27,9 +27,9 @@ from .arguments import (
     warn_of_shared_blocks,
 )
 from .device.description import to_device
-from .epochs import Epochs, Passes, count_of_epochs, one_epoch
+from .epochs import Epochs, count_of_epochs, one_epoch
 from .executors.tuner import Tuning
-from .iterator import DataLoaderIterator
+from .iterator import DataLoaderIterator, Passes
 from .options import Auto, ExecutionOptions, ReadOptions
 from .plan.build import make_pipeline, not_empty
 from .plan.compile import with_operations

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from ..common.validation import warn, whole_number
+from ..common.validation import whole_number
 from ..errors import CheckpointError, ClosedError
 from ..samplers.one_epoch import OneEpoch
 from ..samplers.protocol import ENDLESS
@@ -22,6 +22,7 @@ from .state.position import Resumable, StreamPositionAPI
 from .state.resume import parsed
 
 Kind = TypeVar("Kind", bound=StreamPositionAPI)
+T = TypeVar("T", bound=StreamPositionAPI)
 
 
 class Epochs(Resumable, Generic[Kind]):
@@ -53,6 +54,10 @@ class Epochs(Resumable, Generic[Kind]):
         self._number = 0
         self._batches = self._open(0)
         self._begun = False  # whether the user has them
+
+    def opened_by(self, open_loader: Callable[[Any], T]) -> Epochs[T]:
+        """The same epochs, not begun, in iterators that another function makes of each epoch's loader."""
+        return Epochs(self._loader_of, self._count, open_loader)
 
     def _open(self, number: int) -> Kind:
         return self._open_loader(self._loader_of(number))
@@ -128,11 +133,6 @@ class Epochs(Resumable, Generic[Kind]):
         return LoaderState(start, state.step, state.shard, fingerprint).to_json()
 
 
-def opened_by(own: Epochs[Any], open_loader: Callable[[Any], Kind]) -> Epochs[Kind]:
-    """The same epochs, not begun, in iterators that another function makes of each epoch's loader."""
-    return Epochs(own._loader_of, own._count, open_loader)
-
-
 def epoch_of(state: LoaderState) -> int:
     """The epoch that a state of a loop per epoch stands in. Raises CheckpointError: it is one of `iter(loader)`."""
     sampler = state.fingerprint["sampler"]
@@ -173,33 +173,3 @@ def one_epoch(pipeline: Pipeline, epoch: int) -> Pipeline:
         raise CheckpointError(f"the state is damaged: epoch {epoch} lies after the last of {ENDLESS} positions.")
     sampler = OneEpoch(leaf.sampler, epoch, leaf.epoch_length)
     return pipeline.with_leaf(dataclasses.replace(leaf, sampler=sampler, epoch=epoch))
-
-
-class Passes:
-    """The runs of one loader. Any thread may end one: all that changes is whether something is true."""
-
-    def __init__(self) -> None:
-        self._ended = self._warned = False
-
-    def end(self) -> None:
-        """A run has come to its end."""
-        self._ended = True
-
-    def begin(self, pipeline: Pipeline) -> None:
-        """A run gives its first element; a warning if that is of a random epoch which was run to its end before."""
-        if self._warned or not self._ended or not _is_one_random_epoch(pipeline):
-            return
-        self._warned = True
-        warn(
-            "this loader was run to its end, and iter(loader) begins again: it gives the same epoch, in the same order with "
-            "the same random numbers. For epochs that differ, leave out num_epochs= and write `for epoch in loader.epochs(n): "
-            "for batch in epoch: …`; or pass num_epochs=n and loop once."
-        )
-
-
-def _is_one_random_epoch(pipeline: Pipeline) -> bool:
-    """Whether the stream is one epoch, of which the next would differ: it is shuffled, or random operations draw in it."""
-    leaf = pipeline.leaf
-    one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
-    draws = any(operation.needs_seed for operation in pipeline.operations)
-    return one_epoch and (bool(getattr(leaf.sampler, "shuffle", False)) or draws)

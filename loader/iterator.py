@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.fields import replaced
 from ..common.messages import short_repr
+from ..common.validation import warn
 from ..errors import ClosedError, InUseError
 from ..migration_hints.remarks import NotHere, Remarks
-from .epochs import Passes
 from .executors.make import make_executor
 from .executors.protocol import Executor
 from .executors.tuner import Tuning
@@ -40,6 +40,36 @@ _LOGGER = logging.getLogger("headrace")
 
 LOG_SECONDS = 60.0
 """Between two tables in the log. Chosen."""
+
+
+class Passes:
+    """The runs of one loader. Any thread may end one: all that changes is whether something is true."""
+
+    def __init__(self) -> None:
+        self._ended = self._warned = False
+
+    def end(self) -> None:
+        """A run has come to its end."""
+        self._ended = True
+
+    def begin(self, pipeline: Pipeline) -> None:
+        """A run gives its first element; a warning if that is of a random epoch which was run to its end before."""
+        if self._warned or not self._ended or not _is_one_random_epoch(pipeline):
+            return
+        self._warned = True
+        warn(
+            "this loader was run to its end, and iter(loader) begins again: it gives the same epoch, in the same order with "
+            "the same random numbers. For epochs that differ, leave out num_epochs= and write `for epoch in loader.epochs(n): "
+            "for batch in epoch: …`; or pass num_epochs=n and loop once."
+        )
+
+
+def _is_one_random_epoch(pipeline: Pipeline) -> bool:
+    """Whether the stream is one epoch, of which the next would differ: it is shuffled, or random operations draw in it."""
+    leaf = pipeline.leaf
+    one_epoch = not leaf.endless and len(leaf.sampler) <= leaf.epoch_length
+    draws = any(operation.needs_seed for operation in pipeline.operations)
+    return one_epoch and (bool(getattr(leaf.sampler, "shuffle", False)) or draws)
 
 
 class DataLoaderIterator(StreamPositionAPI, Remarks):
@@ -272,7 +302,6 @@ class DataLoaderIterator(StreamPositionAPI, Remarks):
         return self._skipped_steps.positions((self._start.positions[0], self._step), self._pipeline.stages[0].unit)
 
     def here(self) -> StreamPosition:
-        """Costs less than a microsecond."""
         return StreamPosition(self._pipeline, self._skipped_steps, self._start, self._run, self._index, self._step)
 
     def _told(self) -> str:

@@ -58,7 +58,7 @@ class PlainModel:
     @classmethod
     def of(cls, dataset: IterDataset) -> PlainModel:
         """That of a dataset."""
-        return cls(dataset._stream.tree, dataset._stream.skips_errors)
+        return cls(dataset.chain_stream.tree, dataset.chain_stream.skips_errors)
 
     def __iter__(self) -> Iterator[Any]:
         return (row.element for row in self._rows())

@@ -79,7 +79,7 @@ class _Checked:
                 "iterators of its own, from the start."
             )
         dataset = loader.to_iter_dataset() if isinstance(loader, MapDataset) else loader
-        return cls(dataset._pipeline, dataset._stream.execution, dataset._stream.max_errors)
+        return cls(dataset._pipeline, dataset.chain_stream.execution, dataset.chain_stream.max_errors)
 
     def __iter__(self) -> DataLoaderIterator:
         return DataLoaderIterator(self.pipeline, self.execution, self.max_errors, self.skipped_steps)

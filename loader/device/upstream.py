@@ -7,10 +7,12 @@ by the thread that reads; it is asked only when the user asks, on the user's thr
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...common.messages import a_kind_of
-from ..iterator import DataLoaderIterator
+
+if TYPE_CHECKING:
+    from ..iterator import DataLoaderIterator
 
 
 class Upstream:
@@ -18,7 +20,8 @@ class Upstream:
 
     def __init__(self, iterator: Any, owned: bool) -> None:
         self.iterator = iterator
-        self.host_iterator = iterator if isinstance(iterator, DataLoaderIterator) else None
+        host = getattr(iterator, "host_iterator", None)
+        self.host_iterator: DataLoaderIterator | None = iterator if host is iterator else None  # of a loader
         self.goes_back = hasattr(iterator, "get_state") and hasattr(
             iterator, "set_state"
         )  # else `go_back` does nothing

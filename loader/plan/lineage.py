@@ -39,7 +39,7 @@ class ReshardHistory:
     order_shards: int = 0
 
     @cached_property
-    def _orders(self) -> list[UnreadOrder | Without]:
+    def orders(self) -> list[UnreadOrder | Without]:
         orders: list[UnreadOrder | Without] = []
         total = self.total
         for layer in self.layers:
@@ -51,7 +51,7 @@ class ReshardHistory:
     def dense_from(self) -> tuple[int, int]:
         """The index from which on the order only adds a number to an index, and that number."""
         index = offset = 0
-        for order in self._orders:
+        for order in self.orders:
             index = max(order.dense_index, index - order.offset)
             offset += order.offset
         return index, offset
@@ -59,20 +59,20 @@ class ReshardHistory:
     @property
     def is_possible(self) -> bool:
         """True unless a run is said to have read more than there was."""
-        return all(layer and order.is_possible for layer, order in zip(self.layers, self._orders))
+        return all(layer and order.is_possible for layer, order in zip(self.layers, self.orders))
 
     @property
     def hangs_on_end(self) -> bool:
         """True if the order of what is left would be another one with more positions."""
-        return any(order.hangs_on_end for order in self._orders)
+        return any(order.hangs_on_end for order in self.orders)
 
     def length(self, total: int) -> int:
         """The number of positions that are left; `total` if there was no run before."""
-        return self._orders[-1].length if self.layers else total
+        return self.orders[-1].length if self.layers else total
 
     def positions(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """The global positions at indices of what is left."""
-        for order in reversed(self._orders):
+        for order in reversed(self.orders):
             indices = order.positions(indices)
         return indices
 
@@ -107,15 +107,15 @@ class ReshardHistory:
         reached = tuple(local - _overlap(unread, local) for local, _ in places)
         layers = (*self.layers, *([gaps] if gaps else []), reached)
         whole = ReshardHistory(self.total if self.layers else total, layers)
-        if not all(order.is_possible for order in whole._orders):
+        if not all(order.is_possible for order in whole.orders):
             raise CheckpointError(
                 f"the states are damaged: their shards stand at {list(reached)[:8]} of {length} positions."
             )
-        brief, lowest = whole._collapsed()
+        brief, lowest = whole.collapsed()
         kept = tuple(sorted(skip for skip in skips.items() if skip[0] >= lowest))
         return ReshardHistory(whole.total, brief, kept, order_shards=self.order_shards)
 
-    def _collapsed(self) -> tuple[tuple[Layer, ...], int]:
+    def collapsed(self) -> tuple[tuple[Layer, ...], int]:
         """The same order, said more briefly where a ragged part lies before all that is left.
 
         Returns:
@@ -123,7 +123,7 @@ class ReshardHistory:
         """
         brief: list[Layer] = []
         lowest = 0  # index into what is at hand, below which nothing is left
-        for order, layer in zip(reversed(self._orders), reversed(self.layers)):
+        for order, layer in zip(reversed(self.orders), reversed(self.layers)):
             offset = order.offset_from(lowest)
             if offset is None:
                 lowest = order.lowest_position(lowest)

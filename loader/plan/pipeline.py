@@ -103,8 +103,8 @@ class Pipeline:
         cursors = cursor.parts([one.size for one in join.inputs])
         if not cursor.unfinished:
             return cursors
-        rests = [tuple(rest for rest in cursor.unfinished if rest.stage in one.stages) for one in join.inputs]
-        return [one._replace(unfinished=unfinished) for one, unfinished in zip(cursors, rests)]
+        rests = [[rest for rest in cursor.unfinished if rest.stage in one.stages] for one in join.inputs]
+        return [one.with_unfinished(*unfinished) for one, unfinished in zip(cursors, rests)]
 
     def begun_at(self, part: Subtree, cursor: Cursor) -> set[int]:
         """The numbers of the stages of a part that have begun to deliver what they make of several inputs, at its cursor."""

@@ -270,7 +270,9 @@ def _rests(values: Any) -> tuple[Leftover, ...]:
 def _rest(values: Any) -> Leftover:
     with _damage(unfinished=values):
         shard, place, lineages, delivered, *more = _list(values)
-        stage, within, mix = [*more, *[None, [], ""][len(more) :]]
+        parts: list[Any] = [None, [], ""]
+        parts[: len(more)] = more
+        stage, within, mix = parts
         if not isinstance(mix, str):
             raise TypeError
         cursor = _cursor(place).with_unfinished(*_rests(within))

@@ -120,7 +120,7 @@ def _taken_apart(measured: Measured, found: Sequence[WorkPart]) -> Measured:
 def _roots(source: Any) -> list[Node]:
     if isinstance(source, MixedSource):
         return [node for part in source.parts.values() for node in _roots(part)]
-    return [source._node] if isinstance(source, (Evaluated, MapDataset)) else []
+    return [source.chain_node] if isinstance(source, (Evaluated, MapDataset)) else []
 
 
 def _below(node: Node) -> Iterator[Node]:

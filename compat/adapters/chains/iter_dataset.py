@@ -47,9 +47,9 @@ class IterDataset(OurIterDataset[T]):
         super().__init__(*(parents if isinstance(parents, Sequence) else (parents,)))
 
     @classmethod
-    def _of(cls, stream: Stream) -> IterDataset[Any]:
+    def of_stream(cls, stream: Stream) -> IterDataset[Any]:
         dataset = IterDataset[Any]()
-        dataset.__dict__["_stream"] = stream
+        dataset.__dict__["chain_stream"] = stream
         return dataset
 
     @property
@@ -62,16 +62,16 @@ class IterDataset(OurIterDataset[T]):
         return type(self).__iter__ is not IterDataset.__iter__
 
     @cached_property
-    def _stream(self) -> Stream:
-        stream = super()._stream if not self._is_own else run_through(self)
+    def chain_stream(self) -> Stream:
+        stream = super().chain_stream if not self._is_own else run_through(self)
         return dataclasses.replace(stream, seeds=nearest_first([seeds_of(parent) for parent in self._parents]))
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        return compiled(self._stream.tree, self._stream.skips_errors)
+        return compiled(self.chain_stream.tree, self.chain_stream.skips_errors)
 
     def __iter__(self) -> DatasetIterator[Any]:  # type: ignore[override]
-        return EngineIterator(super().__iter__, self._stream.tree)
+        return EngineIterator(super().__iter__, self.chain_stream.tree)
 
     def __bool__(self) -> bool:
         return True
@@ -87,7 +87,7 @@ class IterDataset(OurIterDataset[T]):
             SeedError: there is no seed.
         """
         kind = as_kind(RandomMapTransform, transform)
-        own = seed_of("random_map", seed, self._stream.seeds)
+        own = seed_of("random_map", seed, self.chain_stream.seeds)
         return self._at_index(lambda unit: RandomAtIndex(kind, unit, own))
 
     def map_with_index(self, transform: Any) -> IterDataset[Any]:
@@ -103,11 +103,11 @@ class IterDataset(OurIterDataset[T]):
 
     def _at_index(self, operation: Callable[[int], AtIndex]) -> IterDataset[Any]:
         """An operation that needs to know how many elements came before."""
-        stream, unit = counted(self._stream)
-        return self._of(applied(operation(unit), stream))
+        stream, unit = counted(self.chain_stream)
+        return self.of_stream(applied(operation(unit), stream))
 
     def _then(self, operation: Operation) -> IterDataset[Any]:
-        return self._of(applied(operation, self._stream))
+        return self.of_stream(applied(operation, self.chain_stream))
 
     def mp_prefetch(
         self,
@@ -125,11 +125,11 @@ class IterDataset(OurIterDataset[T]):
         wanted = MultiprocessingOptions(DEFAULT_WORKERS) if options is None else options
         in_workers = worker_init_fn if wanted.num_workers else None
         prefetched = self._fed_by(wanted, in_workers) or stream_of_dataset(super().mp_prefetch(wanted, in_workers))
-        return self._of(dataclasses.replace(prefetched, seeds=nearest_first([self._stream.seeds])))
+        return self.of_stream(dataclasses.replace(prefetched, seeds=nearest_first([self.chain_stream.seeds])))
 
     def _fed_by(self, options: Any, worker_init_fn: Callable[[int, int], None] | None) -> Stream | None:
         """The same stream, if it is one of a packing that workers can make the elements for: it is run through on a thread."""
-        stream = self._stream
+        stream = self.chain_stream
         leaf, *others = compiled(stream.tree).leaves
         if others or not leaf.in_order or not options.num_workers or not hasattr(leaf.source.dataset, "fed_by"):
             return None
@@ -164,7 +164,7 @@ def stream_of_node(node: Node, read_options: Any, allow_nones: bool, shard_optio
     """The stream of a node's first epoch."""
     stream = stream_of(node, read_options, allow_nones, shard_options)
     tree = indexed(stream.tree)
-    return IterDataset._of(dataclasses.replace(stream, tree=tree, seeds=nearest_first([node.seeds])))
+    return IterDataset.of_stream(dataclasses.replace(stream, tree=tree, seeds=nearest_first([node.seeds])))
 
 
 class Named(IterDataset[T]):
@@ -172,7 +172,7 @@ class Named(IterDataset[T]):
 
     def __init__(self, parents: Any, stream: Stream) -> None:
         super().__init__(parents)
-        self.__dict__["_stream"] = stream
+        self.__dict__["chain_stream"] = stream
 
 
 def as_stream(dataset: Any) -> Any:
